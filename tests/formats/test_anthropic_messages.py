@@ -12,7 +12,9 @@ from lacuna.formats.anthropic_messages import AnthropicMessages
 from lacuna.formats.document import Document
 from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.trajectory import Compaction, Problem, Trajectory
+from lacuna.trajectory.usage import Usage
 
+HI = {"role": "user", "content": "hi"}
 DATA = Path(__file__).parents[1] / "data"
 
 TALK = [
@@ -133,3 +135,37 @@ def test_a_plain_conversation_is_left_to_chat() -> None:
     assert not AnthropicMessages().sniff(
         document([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}])
     )
+
+
+def test_one_odd_message_does_not_hide_the_format() -> None:
+    """A message of unknown role is a Problem with its place, and the rest is read."""
+    odd = document([*TALK, {"role": "banana"}, {"role": "assistant", "content": "end"}])
+    (run,), (problem,) = read(odd)
+    assert AnthropicMessages().sniff(odd)
+    assert run.turns[-1].text == "end"
+    assert (problem.line, "'banana'" in problem.reason) == (len(TALK) + 1, True)
+
+
+def test_a_role_of_another_dialect_is_no_slip() -> None:
+    """One tool message is enough to leave a conversation to its own reader."""
+    assert not AnthropicMessages().sniff(document([*TALK, {"role": "tool", "content": "r"}]))
+
+
+def cline(**metrics: Any) -> Document:
+    said = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}], "ts": 1_700_000_000_000}
+    return document([HI, {**said, "modelInfo": {"id": "m"}, "metrics": metrics}])
+
+
+def test_metrics_of_cline_are_usage() -> None:
+    """Its input tokens include cache reads and writes; time and model stand beside the message too."""
+    made = cline(inputTokens=100, outputTokens=7, cacheReadTokens=60, cacheWriteTokens=30, cost=0.5)
+    ((turn,),) = (run.turns for run in read(made)[0])
+    assert turn.usage == Usage(input=10, cache_read=60, cache_write=30, output=7, usd=0.5)
+    assert (turn.at, turn.model) == (1_700_000_000.0, "m")
+
+
+@pytest.mark.parametrize("metrics", [{}, {"outputTokens": 7}, {"inputTokens": 10, "cacheReadTokens": 60}])
+def test_metrics_that_are_not_clear_are_not_taken(metrics: dict[str, int]) -> None:
+    """Without input tokens, or with more read from cache than sent, there is no usage."""
+    ((turn,),) = (run.turns for run in read(cline(**metrics))[0])
+    assert turn.usage is None

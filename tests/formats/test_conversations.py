@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lacuna.formats.conversations import Conversation, Layout, conversations, listed, preview
+import pytest
+
+from lacuna.formats.conversations import Conversation, Layout, conversations, listed, mostly, preview
 from lacuna.formats.document import Document
 from lacuna.trajectory.trajectory import Problem
 
@@ -43,3 +45,9 @@ def test_a_request_is_its_conversation() -> None:
     """A recorded request and response are one object with the request's fields outside."""
     (talk,) = preview(lines({"request": {"messages": [HI], "model": "m"}, "response": {"id": "r"}}), LAYOUT)
     assert (talk.outer["model"], talk.outer["response"]) == ("m", {"id": "r"})
+
+
+@pytest.mark.parametrize(("roles", "most"), [("", True), ("uua", True), ("ux", False), ("uax", True), ("x", False)])
+def test_most_messages_decide(roles: str, most: bool) -> None:
+    """More valid messages than odd ones are wanted; no message at all says nothing against it."""
+    assert mostly([{"role": role} for role in roles], lambda message: message["role"] in "ua") is most

@@ -194,3 +194,22 @@ def test_the_corpus_is_read_whole() -> None:
     path = CORPUS / "openai-messages" / "tau2-test_sft-v1-small.jsonl.gz"
     runs, problems = read(Document(str(path), gzip.decompress(path.read_bytes())))
     assert (len(runs), max(run.tool_turns for run in runs), problems) == (24, 14, [])
+
+
+ODD = [TALK[0], {"role": "assistant", "content": "a"}, {"role": "banana"}, {"role": "assistant", "content": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("made", "place"), [(document(ODD), 3), (lines(*ODD), 3), (lines({"messages": ODD}, {"messages": [TALK[0]]}), 1)]
+)
+def test_one_odd_message_does_not_hide_the_format(made: Document, place: int) -> None:
+    """A message of unknown role is a Problem with its place, and the rest is read."""
+    (run,), (problem,) = read(made)
+    assert OpenAIChat().sniff(made)
+    assert [turn.text for turn in run.turns] == ["a", "b"]
+    assert (problem.line, "'banana'" in problem.reason) == (place, True)
+
+
+def test_mostly_odd_messages_are_another_format() -> None:
+    """Where valid messages are no majority the file is not taken."""
+    assert not OpenAIChat().sniff(document([TALK[0], {"role": "model", "parts": []}]))

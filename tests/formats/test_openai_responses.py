@@ -160,3 +160,19 @@ def test_junk_fields_never_raise(junk: Any) -> None:
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
     assert not OpenAIResponses().sniff(fixture(name))
+
+
+def test_one_odd_item_does_not_hide_the_format() -> None:
+    """An item without type and role is a Problem with its place, and the rest is read."""
+    items = [
+        {"role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"x": 1},
+        {"role": "banana"},
+        {"type": "function_call_output", "call_id": "c", "output": "r"},
+    ]
+    odd = Document("x.json", json.dumps({"input": items}).encode())
+    found = list(OpenAIResponses().read(odd))
+    assert OpenAIResponses().sniff(odd)
+    assert [item.line for item in found if isinstance(item, Problem)] == [3, 4]
+    assert [item.tool_turns for item in found if isinstance(item, Trajectory)] == [1]

@@ -194,3 +194,22 @@ def test_silence_is_reported(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """A recognised file in which the reader finds nothing at all is a Problem."""
     use(monkeypatch, Scripted())
     assert "without any assistant message" in split(file)[1][0].reason
+
+
+@pytest.mark.parametrize("data", ["", '{"messages": [{"role": "user"'])
+def test_formats_are_named_only_where_the_format_is_what_is_wrong(tmp_path: Path, data: str) -> None:
+    """Behind an empty or broken file the list of formats would only hide the cause."""
+    path = tmp_path / "x.json"
+    path.write_text(data)
+    for asked in (path, tmp_path):
+        with pytest.raises(FormatError) as caught:
+            split(asked)
+        assert "ormats known" not in str(caught.value)
+
+
+def test_formats_have_their_article(tmp_path: Path) -> None:
+    """A name that begins with a vowel is \"an\"."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    _, (problem,) = split(path)
+    assert problem.reason == "an openai-chat file without any assistant message"

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lacuna.dialects import Json, anthropic, content_of, mapping_in, mappings_in, text_in
+from lacuna.dialects import Json, anthropic, content_of, count_in, mapping_in, mappings_in, number_in, text_in
 from lacuna.formats.assembler import Assembler
-from lacuna.formats.conversations import Conversation, Layout, listed, preview, runs
+from lacuna.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
 from lacuna.formats.document import Document, Found
+from lacuna.formats.moments import moment
+from lacuna.trajectory.usage import Usage
 
 LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "user", "assistant"))
+#: Roles that other dialects have and this one does not: a sign of theirs, and no slip.
+_FOREIGN = frozenset(("tool", "function", "developer"))
 
 
 class AnthropicMessages:
@@ -29,7 +33,15 @@ class AnthropicMessages:
 
 def _fits(conversation: Conversation) -> bool:
     messages = [mapping_in(message) for _, message in conversation.messages]
-    return all(text_in(message.get("role")) in _ROLES and "tool_calls" not in message for message in messages)
+    return mostly(messages, _is_message) and not any(map(_is_foreign, messages))
+
+
+def _is_message(message: Json) -> bool:
+    return text_in(message.get("role")) in _ROLES
+
+
+def _is_foreign(message: Json) -> bool:
+    return text_in(message.get("role")) in _FOREIGN or "tool_calls" in message
 
 
 def _shows(conversation: Conversation) -> bool:
@@ -73,7 +85,29 @@ def _assistant(assembler: Assembler, message: Json, line: int | None) -> None:
         said.content,
         reasoning=said.reasoning,
         actions=said.actions,
-        usage=anthropic.usage(message.get("usage")),
-        model=text_in(message.get("model")),
+        usage=anthropic.usage(message.get("usage")) or _metrics(message.get("metrics")),
+        at=moment(message.get("ts")),
+        model=text_in(message.get("model")) or text_in(mapping_in(message.get("modelInfo")).get("id")),
         line=line,
+    )
+
+
+def _metrics(value: object) -> Usage | None:
+    """What Cline's SDK keeps beside a message; None if there is none.
+
+    Its `inputTokens` include cache reads: in a recorded session each call reads what the call before had as its input.
+    Counts that contradict this are not clear, and not taken.
+    """
+    counts = mapping_in(value)
+    prompt, read, written = (
+        count_in(counts.get(name)) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
+    )
+    if "inputTokens" not in counts or read + written > prompt:
+        return None
+    return Usage.inclusive(
+        prompt=prompt,
+        output=count_in(counts.get("outputTokens")),
+        cache_read=read,
+        cache_write=written,
+        usd=number_in(counts.get("cost")),
     )

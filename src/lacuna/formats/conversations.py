@@ -152,6 +152,12 @@ def _placed(messages: list[Any], line: int | None) -> tuple[Placed, ...]:
     return tuple((line or number, message) for number, message in enumerate(messages, start=1))
 
 
+def mostly(messages: Iterable[Json], valid: Callable[[Json], bool]) -> bool:
+    """Whether most of `messages` are valid: an odd one is a Problem when it is read, no reason to refuse the file."""
+    verdicts = [valid(message) for message in messages]
+    return not verdicts or sum(verdicts) * 2 > len(verdicts)
+
+
 def preview(document: Document, layout: Layout, count: int = 5) -> list[Conversation]:
     """The first `count` conversations, for sniffing, or none if most of the file is something else; never raises."""
     if layout.mark.encode() not in document.data:

@@ -19,7 +19,7 @@ from lacuna.dialects import (
     text_in,
 )
 from lacuna.formats.assembler import Assembler
-from lacuna.formats.conversations import Conversation, Layout, listed, preview, runs
+from lacuna.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
 from lacuna.formats.document import Document, Found
 from lacuna.trajectory.turn import Action
 from lacuna.trajectory.usage import Usage
@@ -45,7 +45,7 @@ class OpenAIChat:
 def _is_chat(conversation: Conversation) -> bool:
     messages = [mapping_in(message) for _, message in conversation.messages]
     foreign = anthropic.shows(messages, conversation.outer) or openai_responses.shows(messages)
-    return bool(messages) and all(map(_is_message, messages)) and not foreign
+    return bool(messages) and mostly(messages, _is_message) and not foreign
 
 
 def _is_message(message: Json) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from lacuna.dialects import Json, content_of, mapping_in, mappings_in, number_in, openai_responses, text_in
 from lacuna.dialects.openai_responses import CALLS, OUTPUTS, SILENT
 from lacuna.formats.assembler import Assembler
-from lacuna.formats.conversations import Conversation, Layout, preview, runs
+from lacuna.formats.conversations import Conversation, Layout, mostly, preview, runs
 from lacuna.formats.document import Document, Found
 
 
@@ -53,7 +53,7 @@ LAYOUT = Layout(mark='"type"', messages_of=_messages_of, is_message=_is_message)
 
 
 def _fits(conversation: Conversation) -> bool:
-    return all(_is_known(item) for item in _items(conversation))
+    return mostly(_items(conversation), _is_known)
 
 
 def _is_known(item: Json) -> bool:

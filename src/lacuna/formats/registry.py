@@ -49,6 +49,9 @@ READERS: tuple[Reader, ...] = (
 #: What a reader trips over in a file that is no such recording after all. Anything else is a fault of ours and shows.
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
+#: How the reason begins where a file is sound and yet in none of the formats.
+_UNKNOWN = "no known trajectory format"
+
 _log = logging.getLogger(__name__)
 
 
@@ -107,7 +110,7 @@ def _contained(reader: Reader, document: Document) -> Iterator[Found]:
         yield Problem(file=document.path, line=None, reason=reason)
         return
     if not anything:
-        yield Problem(file=document.path, line=None, reason=f"a {reader.name} file without any assistant message")
+        yield Problem(file=document.path, line=None, reason=f"{_a(reader.name)} file without any assistant message")
 
 
 def _sniffs(reader: Reader, document: Document) -> bool:
@@ -135,7 +138,7 @@ def _unique(found: Iterator[Found]) -> Iterator[Found]:
 
 def _unknown(document: Document, *, named: bool) -> Iterator[Problem]:
     if named:
-        raise FormatError(f"{document.path}: {_why(document)}; formats known: {_names()}")
+        raise FormatError(f"{document.path}: {_with_names(_why(document))}")
     if is_candidate(document.path):
         yield Problem(file=document.path, line=None, reason=f"{_why(document)}; left out")
 
@@ -150,7 +153,17 @@ def _why(document: Document) -> str:
             json_value(document)
         except FormatError as error:
             return f"{_without(str(error), document.path)}; {begins}"
-    return f"no known trajectory format; {begins}"
+    return f"{_UNKNOWN}; {begins}"
+
+
+def _with_names(why: str) -> str:
+    """`why`, and the formats that are known where that is what was wrong."""
+    return f"{why}; formats known: {_names()}" if why.startswith(_UNKNOWN) else why
+
+
+def _a(name: str) -> str:
+    """The name of a format with its article."""
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _without(message: str, path: str) -> str:
@@ -160,7 +173,8 @@ def _without(message: str, path: str) -> str:
 
 def _no_run(path: Path, reasons: list[str]) -> str:
     first = f" First problem: {reasons[0]}." if reasons else ""
-    return f"{path}: no trajectory in it.{first} Formats known: {_names()}"
+    strange = not reasons or any(_UNKNOWN in reason for reason in reasons)
+    return f"{path}: no trajectory in it.{first}{f' Formats known: {_names()}' if strange else ''}"
 
 
 def _names() -> str:
