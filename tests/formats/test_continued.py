@@ -61,3 +61,90 @@ def test_conversations_that_share_only_the_prompt_stay_apart(tmp_path: Path) -> 
     """A common system prompt and task make no continuation."""
     records = [{"messages": [*_chat(0), {"role": "assistant", "content": text}]} for text in ("one", "two")]
     assert len(_runs(tmp_path, records)) == 2
+
+
+def _goes_on(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*messages, {"role": "assistant", "content": "done"}]
+
+
+def _image(data: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+
+
+def _tool(description: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "count", "description": description, "parameters": {}}, **fields}
+
+
+def test_a_fork_in_the_last_result_is_a_run_of_its_own(tmp_path: Path) -> None:
+    """A conversation that ends with a result is continued only by one that got the same result."""
+    other = [*_chat(3)[:-1], {**_chat(3)[-1], "content": "another result"}]
+    assert len(_runs(tmp_path, [{"messages": other}, {"messages": _goes_on(_chat(3))}])) == 2
+
+
+def test_a_fork_in_the_last_words_of_the_user_is_a_run_of_its_own(tmp_path: Path) -> None:
+    """What the user said behind the last result is part of what must go on."""
+    asked, told = ([*_chat(2), {"role": "user", "content": words}] for words in ("Why?", "Stop."))
+    assert len(_runs(tmp_path, [{"messages": asked}, {"messages": _goes_on(told)}])) == 2
+
+
+def test_results_so_far_go_on_with_more_of_them(tmp_path: Path) -> None:
+    """A conversation that ends with some of the results, or all and a word, is continued by the one that holds them."""
+    parallel = _chat(1)
+    parallel[2] = {**parallel[2], "tool_calls": [{**parallel[2]["tool_calls"][0], "id": id} for id in ("c1", "c2")]}
+    some, every = parallel, [*parallel, {"role": "tool", "tool_call_id": "c2", "content": "2 counted"}]
+    said = [*every, {"role": "user", "content": "Go on."}]
+    for ended in (some, every, said):
+        assert len(_runs(tmp_path, [{"messages": ended}, {"messages": _goes_on(said)}])) == 1
+
+
+def test_two_forks_are_each_continued_by_their_own(tmp_path: Path) -> None:
+    """Two runs that differ in the last result alone, each told further, are two runs."""
+    one = _chat(3)
+    two = [*one[:-1], {**one[-1], "content": "another result"}]
+    records = [{"messages": messages} for messages in (one, two, _goes_on(two), _goes_on(one))]
+    assert [len(run.turns) for run in _runs(tmp_path, records)] == [4, 4]
+
+
+def test_other_tools_are_another_run(tmp_path: Path) -> None:
+    """As many tools are not the same tools; a cache marker on one changes nothing."""
+    first = {"messages": _chat(2), "tools": [_tool("Counts.")]}
+    then = {"messages": _goes_on(_chat(2))}
+    assert len(_runs(tmp_path, [first, {**then, "tools": [_tool("Counts sheep.")]}])) == 2
+    marked = _tool("Counts.", cache_control={"type": "ephemeral"})
+    assert len(_runs(tmp_path, [first, {**then, "tools": [marked]}])) == 1
+
+
+def test_tools_nested_too_deeply_to_compare_keep_runs_apart(tmp_path: Path) -> None:
+    """What cannot be compared is not taken for equal, and refuses no file."""
+    deep: dict[str, Any] = {}
+    for _ in range(450):
+        deep = {"items": [deep]}
+    records = [{"messages": messages, "tools": [_tool("Counts.", deep=deep)]} for messages in (_chat(2), _chat(3))]
+    assert len(_runs(tmp_path, records)) == 2
+
+
+def test_other_images_are_another_run(tmp_path: Path) -> None:
+    """Messages and results that differ in an image alone are different; a cache marker on one changes nothing."""
+
+    def task(image: dict[str, Any]) -> list[dict[str, Any]]:
+        start = {"role": "user", "content": [{"type": "text", "text": "Count."}, image]}
+        return [start, *_chat(2)[2:]]
+
+    def result(image: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*_chat(2)[:-1], {**_chat(2)[-1], "content": [{"type": "text", "text": "seen"}, image]}]
+
+    for told in (task, result):
+        for image, count in ((_image("BBBB"), 2), ({**_image("AAAA"), "cache_control": {"type": "ephemeral"}}, 1)):
+            records = [{"messages": told(_image("AAAA"))}, {"messages": _goes_on(told(image))}]
+            assert len(_runs(tmp_path, records)) == count
+
+
+def test_sealed_reasoning_that_a_client_leaves_out_makes_no_fork(tmp_path: Path) -> None:
+    """Clients may send earlier thinking back or not: what was said and done is the same."""
+    thought = {"type": "redacted_thinking", "data": "c2VhbGVk"}
+    call = {"type": "tool_use", "id": "t1", "name": "count", "input": {"to": 1}}
+    start = {"role": "user", "content": "Count."}
+    shorter = [start, {"role": "assistant", "content": [thought, call]}]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "1 counted"}
+    longer = [start, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    assert len(_runs(tmp_path, [{"messages": shorter}, {"messages": _goes_on(longer)}])) == 1

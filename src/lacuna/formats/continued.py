@@ -6,16 +6,19 @@ runs and be billed as twenty-one calls.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from lacuna.dialects.render import SEALED
 from lacuna.formats.document import Found
+from lacuna.trajectory.content import Content, Opaque, text_of
 from lacuna.trajectory.spoken import argument_text
 from lacuna.trajectory.trajectory import Trajectory
 from lacuna.trajectory.turn import Message, Turn
 
-#: Stands for a head and some turns; equal histories have equal ones.
+#: Stands for a head, some turns and the beginning of one more; equal histories have equal ones.
 _Chain: TypeAlias = Hashable
 
 
@@ -60,11 +63,12 @@ def _taking(longer: Trajectory, shorter: Trajectory) -> Trajectory:
 
 
 def _prefixes(run: Trajectory) -> Iterator[tuple[int, _Chain]]:
-    """(turns, chain) of every beginning of `run` that ends with an assistant message."""
+    """(turns, chain) of every beginning of `run` that ends with an assistant message, a result or a user's words."""
     chain = _start(run)
     for turn in run.turns:
-        yield turn.index, (chain, _said(turn))
-        chain = hash((chain, _said(turn), _answered(turn)))
+        for piece in _pieces(turn):
+            chain = hash((chain, piece))
+            yield turn.index, chain
 
 
 def _ending(run: Trajectory) -> _Chain:
@@ -75,16 +79,41 @@ def _ending(run: Trajectory) -> _Chain:
 
 
 def _start(run: Trajectory) -> _Chain:
-    return hash((tuple(map(_words, run.head.messages)), len(run.head.tools)))
+    return hash((tuple(map(_words, run.head.messages)), tuple(map(_plain, run.head.tools))))
+
+
+def _pieces(turn: Turn) -> Iterator[Hashable]:
+    """What a turn grows by, in the order in which it is sent."""
+    yield "said", turn.text, _opaque(turn.content, but=SEALED), tuple(_calls(turn))
+    for result in turn.observations:
+        yield "result", result.text, _opaque(result.content), result.error
+    for message in turn.interjections:
+        yield "message", _words(message)
+
+
+def _calls(turn: Turn) -> Iterator[Hashable]:
+    return ((action.name, argument_text(action)) for action in turn.actions if not action.implicit)
 
 
 def _words(message: Message) -> Hashable:
-    return message.role, message.text
+    return message.role, text_of(message.content), _opaque(message.content)
 
 
-def _said(turn: Turn) -> Hashable:
-    return turn.text, tuple((action.name, argument_text(action)) for action in turn.actions if not action.implicit)
+def _opaque(parts: Content, but: frozenset[str] = frozenset()) -> Hashable:
+    """Images and what else is no text. Sealed reasoning is left out: clients may send it back or not."""
+    found = (part for part in parts if isinstance(part, Opaque) and part.kind not in but)
+    return tuple((part.kind, _plain(part.data)) for part in found)
 
 
-def _answered(turn: Turn) -> Hashable:
-    return tuple(result.text for result in turn.observations), tuple(map(_words, turn.interjections))
+def _plain(value: Any) -> str:
+    """`value` as one text, whatever the order of its keys, without cache markers and nulls, which come and go."""
+    try:
+        return json.dumps(_bare(value), sort_keys=True, default=str)
+    except RecursionError:
+        return f"nested too deeply to be compared: like nothing but itself ({id(value)})"
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _bare(each) for name, each in value.items() if name != "cache_control" and each is not None}
+    return [_bare(each) for each in value] if isinstance(value, list) else value
