@@ -7,10 +7,43 @@ LacunaError
 ├── BudgetError        the floor of a view does not fit its budget; carries the numbers
 ├── OutputError        a file that cannot or must not be written; said before the work begins
 ├── SummaryError       a summarizer's answer that may not replace anything
+├── StoreError         a store that cannot be opened, read or written; nothing that was acknowledged is lost
+│   ├── ConflictError  somebody else wrote to the session, or writes to the file, in the meantime
+│   └── CorruptError   stored bytes that are not what was written; names the place
+├── UnknownHandle      no such session, or nothing under that handle in it
+├── DialectError       messages in no shape that Lacuna knows, or in another one than was named
+├── SettingError       an unknown or senseless setting; names where it stands
 └── MissingExtra       an optional dependency is needed; names the extra to install
 """
 
 from __future__ import annotations
+
+from typing import Literal, Protocol, TypeAlias
+
+#: Why there is no summary, in one word: the writer was not reached or answered late ("timeout", "connection"), said no
+#: ("rate-limited", "server", "rejected"), was asked for too much ("overflow"), was not asked ("circuit-open"), or
+#: answered what may not stand for a history (the rest). "other": whoever raised it did not say.
+SummaryCause: TypeAlias = Literal[
+    "timeout",
+    "connection",
+    "rate-limited",
+    "server",
+    "rejected",
+    "overflow",
+    "circuit-open",
+    "malformed",
+    "too-large",
+    "empty",
+    "refusal",
+    "error-text",
+    "garbage",
+    "tool-call",
+    "task-continued",
+    "truncated",
+    "too-long",
+    "facts-lost",
+    "other",
+]
 
 
 class LacunaError(Exception):
@@ -41,8 +74,53 @@ class BudgetError(LacunaError):
         self.usable = usable
 
 
+class Billed(Protocol):
+    """What calls used: tokens (`cached` is part of `input`), and USD where the price is known."""
+
+    @property
+    def input(self) -> int: ...
+    @property
+    def cached(self) -> int: ...
+    @property
+    def output(self) -> int: ...
+    @property
+    def usd(self) -> float | None: ...
+
+
 class SummaryError(LacunaError):
-    """A summary candidate that failed its checks; the view stays as it was."""
+    """A summary that could not be written, or failed its checks; the view stays as it was.
+
+    cause:  why, in one word. billed: what the failed calls used, where that is known.
+    """
+
+    def __init__(self, message: str, *, cause: SummaryCause = "other", billed: Billed | None = None) -> None:
+        super().__init__(message)
+        self.cause: SummaryCause = cause
+        self.billed = billed
+
+
+class StoreError(LacunaError):
+    """A store that cannot be opened, read or written now; what was acknowledged is safe."""
+
+
+class ConflictError(StoreError):
+    """A session or store that another writer has changed, or holds."""
+
+
+class CorruptError(StoreError):
+    """Stored bytes that are not what was written."""
+
+
+class UnknownHandle(LacunaError):  # noqa: N818 - reads as what it is at the call site
+    """A session, turn or observation that the store does not keep."""
+
+
+class DialectError(LacunaError):
+    """Messages in no shape that Lacuna knows, or in another one than was named."""
+
+
+class SettingError(LacunaError):
+    """A setting that is unknown or has no meaning; names where it stands."""
 
 
 class OutputError(LacunaError):
