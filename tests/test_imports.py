@@ -37,9 +37,9 @@ ALLOWED: dict[str, set[str]] = {
     "testing": _DOORS,
     "cli": _DOORS | {"testing", "config"},
 }
-#: The core: what an agent needs that never reads a recording with a zstd member, nor prints a report.
+#: The core: what an agent needs that never prints a report.
 CORE = ("errors", "trajectory", "strategies", "dialects", "formats", "summarizers", "engine")
-EXTRAS = ("typer", "rich", "numpy", "zstandard", "genai_prices", "altair", "vl_convert")
+EXTRAS = ("typer", "rich", "numpy", "genai_prices", "altair", "vl_convert")
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

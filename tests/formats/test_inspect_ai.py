@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lacuna.errors import FormatError, MissingExtra
+from lacuna.errors import FormatError
 from lacuna.formats import zip_members
 from lacuna.formats.document import Document
 from lacuna.formats.inspect_ai import InspectAi
@@ -85,18 +84,9 @@ def test_a_recorded_zip_with_deflated_members() -> None:
 
 def test_a_recorded_zip_with_zstd_members() -> None:
     """Members packed with zstd are read; a call that failed and was tried again is no turn."""
-    pytest.importorskip("zstandard")
     (run,), problems = read(fixture("retry-2-then-success-zstd.eval"))
     assert not problems
     assert (run.tool_turns, [turn.text for turn in run.turns]) == (0, ["ok"])
-
-
-def test_zstd_members_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the optional package the error names the extra to install."""
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(MissingExtra, match="lab"):
-        list(InspectAi().read(fixture("retry-2-then-success-zstd.eval")))
-    assert read(fixture("log_message_deduplication.eval"))[0]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +182,6 @@ def test_broken_samples_are_problems_and_the_rest_is_read() -> None:
 
 def test_a_damaged_member_is_a_problem() -> None:
     """Bytes that were changed are noticed by their checksum."""
-    pytest.importorskip("zstandard")
     for name in ("log_message_deduplication.eval", "retry-2-then-success-zstd.eval"):
         data = bytearray((DATA / name).read_bytes())
         with zipfile.ZipFile(io.BytesIO(bytes(data))) as broken:
@@ -244,7 +233,6 @@ def test_junk_fields_never_raise(junk: Any) -> None:
 )
 def test_the_corpus_is_read_whole(name: str, turns: int) -> None:
     """The tool turns of each log agree with the manifest, and nothing is lost."""
-    pytest.importorskip("zstandard")
     data = (CORPUS / name).read_bytes()
     runs, problems = read(Document(name, gzip.decompress(data) if name.endswith(".gz") else data))
     assert ([run.tool_turns for run in runs], problems) == ([turns], [])

@@ -1,7 +1,7 @@
 """Members of a zip in memory, zstd ones included, none larger than a limit once unpacked.
 
 The standard library reads zstd members (method 93) from Python 3.14 on; before that the raw bytes are found here and
-unpacked with the optional package `zstandard`.
+unpacked with `zstandard`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import struct
 import zipfile
 import zlib
 
-from lacuna.errors import FormatError, MissingExtra
+import zstandard
+
+from lacuna.errors import FormatError
 
 #: Bytes of one member, unpacked, above which it is refused: a few kB can unpack to many GB.
 LIMIT = 512 * 2**20
@@ -38,7 +40,7 @@ class ZipMembers:
         return list(self._members)
 
     def read(self, name: str) -> bytes:
-        """A member's bytes, unpacked. Raises MissingExtra where that takes `zstandard` and it is not installed."""
+        """A member's bytes, unpacked."""
         info = self._members[name]
         if info.flag_bits & 1:
             raise FormatError(f"{self._path}!{name}: encrypted; unpack it with its password first")
@@ -55,10 +57,6 @@ class ZipMembers:
             raise FormatError(f"{self._path}!{info.filename}: broken member ({error})") from error
 
     def _zstd(self, info: zipfile.ZipInfo) -> bytes:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingExtra("Inspect logs with zstd members", "lab") from error
         packed = self._packed(info)
         try:
             with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True) as member:

@@ -5,22 +5,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lacuna.trajectory.plan import Clip, Mask, Summary
+from lacuna.trajectory.plan import Clip, Key, Mask, Summary
 from lacuna.trajectory.turn import Head, Turn
+from lacuna.trajectory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A live session begins: what is fixed for as long as it lives.
+
+    strategy: as text (`lacuna.strategies.spec.describe`); a later process may go on with another one.
+    dialect:  whose messages it is fed with; "" where turns are added by hand.
+    handles:  whether placeholders name handles.
+    """
+
+    strategy: str
+    dialect: str = ""
+    handles: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HeadSet:
-    """The session begins: system prompt, tools and task."""
+    """System prompt, tools and task; once more where they changed, which rewrites everything."""
 
     head: Head
 
 
 @dataclass(frozen=True, slots=True)
 class TurnAdded:
-    """Raw first (I1): a turn is in the log before anything of it is hidden."""
+    """Raw first (I1): a turn is in the log before anything of it is hidden.
+
+    node: names the history up to and with this turn by its content; "" where nobody looks histories up.
+    """
 
     turn: Turn
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Amended:
+    """The newest turn came again with another ending; nothing of it was hidden yet. The log keeps both."""
+
+    turn: Turn
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +62,27 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """A summary was asked for and not taken; it is billed all the same.
+
+    cause:    one word (`lacuna.errors.SummaryError.cause`). reason: the sentence.
+    input, cached, output: tokens of the failed call (cached is part of input). retry_at: the next call that may ask.
+    """
+
+    call: int
+    cause: str
+    reason: str
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    retry_at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
     """A request went out.
 
-    at: seconds since the epoch, None if unknown. tokens: of its prompt. model: "" if unknown.
+    at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
     """
 
     call: int
@@ -47,4 +91,25 @@ class Called:
     tokens: int
 
 
-Event: TypeAlias = HeadSet | TurnAdded | Decided | Called
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What the provider reported for call `call`."""
+
+    call: int
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """Something hidden was read again before call `call`.
+
+    key:    the observation. tokens: of what was handed out. by: "tool" (the agent asked) or "user".
+    """
+
+    call: int
+    key: Key
+    tokens: int
+    by: str = "tool"
+
+
+Event: TypeAlias = Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled

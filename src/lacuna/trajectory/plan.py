@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from lacuna.trajectory.turn import Turn
 
@@ -38,6 +39,21 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LivePrefix:
+    """The view as it was last sent, in the provider's own shape: what a summary request may extend.
+
+    dialect:  "openai-chat", "openai-responses" or "anthropic".
+    messages: of the last request, cache markers included; system and tools as they were sent; model: "" if unknown.
+    """
+
+    dialect: str
+    messages: tuple[Mapping[str, Any], ...] = field(hash=False, repr=False)
+    system: Any = field(default=None, hash=False, repr=False)
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
     """What a summarizer is asked for.
 
@@ -45,12 +61,16 @@ class SummaryRequest:
     task:       text of the head's user messages.
     turns:      the newly covered turns, unmasked, oldest first.
     max_tokens: the summary's limit, in tokens.
+    route:      "extend" where asking behind the live prefix, read from cache, is cheaper than a fresh prompt.
+    live:       that prefix; None where it cannot be extended.
     """
 
     previous: str
     task: str
     turns: tuple[Turn, ...]
     max_tokens: int
+    route: Literal["fresh", "extend"] = "fresh"
+    live: LivePrefix | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

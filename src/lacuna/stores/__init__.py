@@ -1,0 +1,1 @@
+"""Where sessions are kept: one protocol (`store`), several places."""

@@ -1,0 +1,26 @@
+"""What a search shows: the words of a query, and the line of a text where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+#: Characters of an excerpt.
+WIDTH = 160
+_WORD = re.compile(r"\w+")
+
+
+def words_in(query: str) -> list[str]:
+    """The words of `query`, folded for comparison without case; what is no letter, digit or underscore separates."""
+    return [word.casefold() for word in _WORD.findall(query)]
+
+
+def excerpt(text: str, words: Sequence[str], width: int = WIDTH) -> str:
+    """One line of `text` around the first of `words` that stands in it, at most `width` characters."""
+    folded = text.casefold()
+    # Folding may change lengths; a place that is a little off only moves the excerpt.
+    places = [place for word in words if (place := folded.find(word)) >= 0]
+    middle = min(places, default=0)
+    first = max(0, middle - width // 3)
+    cut = " ".join(text[first : first + width].split())
+    return f"{'…' if first else ''}{cut}{'…' if first + width < len(text) else ''}"

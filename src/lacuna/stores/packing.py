@@ -1,0 +1,179 @@
+"""Events as compressed bytes: what durable stores write.
+
+The JSON form of an event, with every large text taken out of it: such a text is kept once under its SHA-256, however
+often it was observed, by whichever session. Everything is compressed with zstd where that makes it smaller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+
+from lacuna.errors import CorruptError
+from lacuna.trajectory.event_json import event_in, event_out
+from lacuna.trajectory.events import Amended, Event, TurnAdded
+from lacuna.trajectory.spoken import spoken
+
+#: Characters from which on a text is kept apart.
+LARGE = 512
+#: zstd's level: 3.2-4.4 times smaller at 300 MB/s and more.
+LEVEL = 3
+#: Bytes from which on compressing is tried.
+_WORTH = 128
+#: Nothing that Lacuna stores is larger unpacked; more is no text of ours.
+_LARGEST = 1 << 31
+_PLAIN, _ZSTD = b"\x00", b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A large text: its SHA-256 (32 bytes), packed bytes, and size before packing in bytes."""
+
+    address: bytes
+    packed: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """One record of a log.
+
+    kind: the event's name. turn: index of the turn it adds, 0 for none. node: of that turn. size: bytes before packing,
+    blobs included.
+    """
+
+    kind: str
+    turn: int
+    node: str
+    body: bytes
+    blobs: tuple[Blob, ...]
+    size: int
+
+
+class Packer:
+    """Packs and unpacks; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def pack(self, event: Event) -> Packed:
+        """`event` as a record."""
+        value = event_out(event)
+        texts: dict[str, str] = {}
+        for parts in _contents(value):
+            parts[:] = [_taken_out(part, texts) for part in parts]
+        body = _bytes(value)
+        blobs = tuple(self._blob(address, text) for address, text in texts.items())
+        turn = event.turn.index if isinstance(event, TurnAdded | Amended) else 0
+        node = event.node if isinstance(event, TurnAdded | Amended) else ""
+        size = len(body) + sum(blob.size for blob in blobs)
+        return Packed(kind=value["e"], turn=turn, node=node, body=self.squeeze(body), blobs=blobs, size=size)
+
+    def unpack(self, body: bytes, fetch: Callable[[bytes], bytes]) -> Event:
+        """The event that `pack` was given.
+
+        fetch: packed bytes of a blob by its address. Raises CorruptError if the bytes are not what was written.
+        """
+        try:
+            value = json.loads(self.stretch(body))
+            for parts in _contents(value):
+                parts[:] = [self._put_back(part, fetch) for part in parts]
+            return event_in(value)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptError(f"a stored record cannot be read: {error}") from error
+
+    def squeeze(self, data: bytes) -> bytes:
+        """`data`, compressed if that makes it smaller, behind a byte that says so."""
+        if len(data) >= _WORTH and len(small := self._compressor.compress(data)) < len(data):
+            return _ZSTD + small
+        return _PLAIN + data
+
+    def stretch(self, packed: bytes) -> bytes:
+        """What `squeeze` was given. Raises CorruptError."""
+        if packed[:1] == _PLAIN:
+            return packed[1:]
+        try:
+            if packed[:1] == _ZSTD:
+                return self._decompressor.decompress(packed[1:], max_output_size=_LARGEST)
+        except zstandard.ZstdError as error:
+            raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
+        raise CorruptError("stored bytes begin with no mark that this version knows")
+
+    def _blob(self, address: str, text: str) -> Blob:
+        data = text.encode("utf-8", "surrogatepass")
+        return Blob(bytes.fromhex(address), self.squeeze(data), len(data))
+
+    def _put_back(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
+        address = part.get("blob")
+        if address is None:
+            return part
+        data = self.stretch(fetch(bytes.fromhex(address)))
+        if address_of(data).hex() != address:
+            raise CorruptError(f"the text stored under {address} is another one")
+        text = data.decode("utf-8", "surrogatepass")
+        rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
+        return {**rest, "data": json.loads(text)} if part.get("of") == "data" else {**rest, "text": text}
+
+
+def address_of(data: bytes) -> bytes:
+    """Under which a text is stored: its SHA-256, 32 bytes."""
+    return hashlib.sha256(data).digest()
+
+
+def blobs_in(value: Mapping[str, Any]) -> Iterator[bytes]:
+    """Addresses of the large texts that a record's JSON refers to."""
+    for parts in _contents(value):
+        for part in parts:
+            if "blob" in part:
+                yield bytes.fromhex(part["blob"])
+
+
+def words_of(event: Event) -> Iterator[tuple[int, str, str]]:
+    """What can be searched in `event`: (position, tool, text); position 0 is what the assistant said and called."""
+    if not isinstance(event, TurnAdded | Amended):
+        return
+    if said := spoken(event.turn):
+        yield 0, "", said
+    for position, observation in enumerate(event.turn.observations, start=1):
+        yield position, observation.tool, observation.text
+
+
+def _bytes(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=dict).encode()
+
+
+def _contents(value: Any) -> Iterator[list[Any]]:
+    """The lists of content parts anywhere in a record."""
+    if isinstance(value, dict):
+        parts = value.get("content")
+        if isinstance(parts, list):
+            yield parts
+        for name in ("observations", "interjections", "messages"):
+            for each in value.get(name, ()):
+                if isinstance(each, dict) and isinstance(each.get("content"), list):
+                    yield each["content"]
+
+
+def _taken_out(part: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
+    """`part`, with the address of its text in its place if that is large."""
+    if len(part.get("text", "")) >= LARGE:
+        return {"blob": _keep(part["text"], texts)}
+    if part.get("data") is None:
+        return part
+    data = json.dumps(part["data"], separators=(",", ":"), default=dict)
+    if len(data) < LARGE:
+        return part
+    rest = {name: value for name, value in part.items() if name != "data"}
+    return {**rest, "of": "data", "blob": _keep(data, texts)}
+
+
+def _keep(text: str, texts: dict[str, str]) -> str:
+    address = address_of(text.encode("utf-8", "surrogatepass")).hex()
+    texts[address] = text
+    return address

@@ -1,0 +1,180 @@
+"""The protocol of all stores: append-only logs of sessions, durable before a call returns.
+
+A store is sync, may be used by several threads, and knows nothing of strategies: it keeps events in order and finds
+turns, observations and words in them again. `after` in `append` is a compare-and-swap: a writer that has not seen the
+newest record gets a ConflictError and nothing is written.
+
+A fork is a session of its own whose log begins with a copy of its parent's; what is large in it is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from lacuna.trajectory.events import Event
+from lacuna.trajectory.plan import Key, handle
+from lacuna.trajectory.turn import Observation, Turn
+
+#: How a session came from its parent: a sub-agent's run, another continuation, or a history that the client rewrote.
+Relation: TypeAlias = Literal["", "sub-agent", "fork", "replaced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """A session that begins.
+
+    key:      its name, unique in the store.
+    family:   histories are looked up within one family alone: a root session's key, or whom it belongs to.
+    parent:   the session it came from, "" for none. relation: how. shared: leading records of the parent's log that
+              this log begins with.
+    at:       when it began, in seconds since the epoch.
+    """
+
+    key: str
+    family: str
+    at: float
+    parent: str = ""
+    relation: Relation = ""
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """What a store says about one session.
+
+    begun, changed: seconds since the epoch. records: in its log, a shared beginning included. turns: the newest index.
+    """
+
+    key: str
+    family: str
+    parent: str
+    relation: Relation
+    begun: float
+    changed: float
+    records: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One place where searched words stand.
+
+    position: of the observation within its turn; 0 where the assistant said them. excerpt: a line around them.
+    """
+
+    session: str
+    turn: int
+    position: int
+    tool: str
+    excerpt: str
+
+    @property
+    def handle(self) -> str:
+        """t12.1 for an observation, t12 for what was said."""
+        return handle((self.turn, self.position)) if self.position else f"t{self.turn}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a store takes up: bytes on disk or in the server, and bytes before compression and de-duplication."""
+
+    sessions: int
+    records: int
+    turns: int
+    texts: int
+    raw_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something `check` found: where, what, and whether it can still be read around."""
+
+    place: str
+    what: str
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What a purge took away."""
+
+    sessions: tuple[str, ...]
+    freed_bytes: int
+
+
+class Store(Protocol):
+    """See the module. Every method raises StoreError if the place fails, CorruptError where stored bytes are wrong.
+
+    Methods that take `session` raise UnknownHandle if there is no such session.
+    """
+
+    def create(self, session: NewSession) -> None:
+        """Begin a session, durably. Raises ConflictError if the key is taken."""
+        ...
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        """Write `events` behind record `after` (0: the log is empty), all or none, durably; the new length.
+
+        at: seconds since the epoch. Raises ConflictError if the log does not end at `after`.
+        """
+        ...
+
+    def length(self, session: str) -> int:
+        """Records in the log."""
+        ...
+
+    def events(self, session: str, after: int = 0) -> Iterator[Event]:
+        """The log behind record `after`, oldest first."""
+        ...
+
+    def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
+        """Raw turns first ... last (1-based, inclusive); an amended one as it is now."""
+        ...
+
+    def observation(self, session: str, key: Key) -> Observation:
+        """One raw observation. Raises UnknownHandle if the turn or the result is not there."""
+        ...
+
+    def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
+        """Turns that hold all words of `query`, whatever their case, newest first; any text is a valid query."""
+        ...
+
+    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
+        """The session of `family` that holds the last of `nodes` that any holds, and the turn it names.
+
+        nodes: names of histories, shortest first (`TurnAdded.node`). Of several sessions that hold it, the one changed
+        last.
+        """
+        ...
+
+    def sessions(self) -> list[SessionInfo]:
+        """All sessions, the one changed last first."""
+        ...
+
+    def info(self, session: str) -> SessionInfo: ...
+
+    def delete(self, session: str) -> None:
+        """Forget a session for good; forks of it keep what they share."""
+        ...
+
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+        """Delete sessions not changed since `older_than` (seconds since the epoch), then the oldest ones until at most
+        `max_bytes` are stored."""
+        ...
+
+    def footprint(self) -> Footprint: ...
+
+    def compact(self) -> int:
+        """Give back space that nothing uses; bytes freed."""
+        ...
+
+    def check(self) -> list[Finding]:
+        """Read everything and report what is wrong; nothing is changed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; a second time does nothing."""
+        ...

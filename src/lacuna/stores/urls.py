@@ -1,0 +1,45 @@
+"""Stores by URL: `memory:`, `sqlite:///agent.db`, `postgresql://...`, `linear-hash:///folder`.
+
+As everywhere, three slashes begin a path from the working folder and four an absolute one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lacuna.errors import StoreError
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+
+
+def open_store(url: str) -> Store:
+    """The store at `url`, made if it is not there. Raises StoreError, MissingExtra."""
+    scheme, colon, rest = url.partition(":")
+    opener = _OPENERS.get(scheme)
+    if not colon or opener is None:
+        raise StoreError(f"no store {_shown(url)!r}; give one of: {', '.join(_FORMS)}")
+    return opener(rest)
+
+
+_FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
+
+
+def path_in(rest: str, what: str) -> str:
+    """The path behind `scheme:`. Raises StoreError if there is none."""
+    path = rest[3:] if rest.startswith("///") else rest
+    if not path or path.startswith("//"):
+        raise StoreError(f"{what}: no path in it; three slashes begin one from here, four an absolute one")
+    return path
+
+
+def _memory(rest: str) -> Store:
+    return MemoryStore()
+
+
+def _shown(url: str) -> str:
+    """`url` without what may be a password."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
+
+
+_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory}

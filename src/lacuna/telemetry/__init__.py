@@ -1,0 +1,1 @@
+"""What a pass did and what it cost, told to people, programs and collectors."""

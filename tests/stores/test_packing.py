@@ -1,0 +1,67 @@
+"""Events survive packing byte for byte, and large texts are kept once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.errors import CorruptError
+from lacuna.stores.packing import LARGE, Packed, Packer
+from lacuna.trajectory.content import Opaque, Text
+from lacuna.trajectory.events import Event, HeadSet, TurnAdded
+from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+
+texts = st.text(max_size=40) | st.text(alphabet="ab\n\ud800é", min_size=LARGE, max_size=LARGE + 40)
+parts = st.builds(Text, texts) | st.builds(
+    Opaque, st.just("image"), st.integers(0, 9), st.dictionaries(st.text(max_size=3), texts, max_size=2)
+)
+contents = st.lists(parts, max_size=3).map(tuple)
+
+
+def turn(content: tuple[Text | Opaque, ...], result: tuple[Text | Opaque, ...]) -> Turn:
+    return Turn(
+        index=3,
+        content=content,
+        actions=(Action(id="a", name="f"),),
+        observations=(Observation(action_id="a", tool="f", content=result),),
+        interjections=(Message(role="user", content=result),),
+    )
+
+
+def blobs(packed: Packed) -> dict[bytes, bytes]:
+    return {blob.address: blob.packed for blob in packed.blobs}
+
+
+@given(contents, contents)
+def test_what_is_packed_is_unpacked(first: tuple[Text | Opaque, ...], second: tuple[Text | Opaque, ...]) -> None:
+    """Turns and heads come back equal, whatever letters and parts they hold."""
+    packer = Packer()
+    head = Head(messages=(Message(role="user", content=first),), tools=({"name": "f"},))
+    events: tuple[Event, ...] = (TurnAdded(turn(first, second), "node"), HeadSet(head))
+    for event in events:
+        packed = packer.pack(event)
+        assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
+
+
+def test_large_texts_are_kept_once() -> None:
+    """The same text in two places is one blob, and small texts stay in the record."""
+    long = (Text("x" * LARGE),)
+    packed = Packer().pack(TurnAdded(turn((*long, Text("small")), long)))
+    assert len(packed.blobs) == 1
+    assert packed.size > LARGE
+
+
+@pytest.mark.parametrize("body", [b"", b"\x07abc", b"\x00{", b"\x01garbage", b"\x00[]", b'\x00{"e": "turn"}'])
+def test_bytes_that_were_not_written_are_corrupt(body: bytes) -> None:
+    """Whatever stands there, the error is ours."""
+    with pytest.raises(CorruptError):
+        Packer().unpack(body, dict[bytes, bytes]().__getitem__)
+
+
+def test_a_text_under_a_wrong_address_is_corrupt() -> None:
+    """A blob is held against its address whenever it is read."""
+    packer = Packer()
+    packed = packer.pack(TurnAdded(turn((Text("x" * LARGE),), ())))
+    with pytest.raises(CorruptError):
+        packer.unpack(packed.body, lambda _: packer.squeeze(b"y" * LARGE))

@@ -1,0 +1,55 @@
+"""Every kind of event comes back from its JSON form as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lacuna.trajectory.event_json import event_in, event_out
+from lacuna.trajectory.events import (
+    Amended,
+    Answered,
+    Attempted,
+    Called,
+    Decided,
+    Event,
+    HeadSet,
+    Opened,
+    Recalled,
+    TurnAdded,
+)
+from lacuna.trajectory.plan import Clip, Mask, Summary
+from lacuna.trajectory.turn import Head, Turn
+from lacuna.trajectory.usage import Usage
+
+SUMMARY = Summary(covers=2, text="t", block="b", interjections=(1,), input_tokens=3, output_tokens=4, route="extend")
+EVENTS: list[Event] = [
+    Opened(strategy="masking", dialect="anthropic", handles=False),
+    HeadSet(Head(hidden_tokens=3)),
+    TurnAdded(Turn(index=7), "n"),
+    Amended(Turn(index=7)),
+    Decided(1, "why"),
+    Decided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
+    Attempted(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
+    Called(call=1, at=None, model="", tokens=0),
+    Called(call=1, at=2.5, model="m", tokens=4),
+    Answered(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
+    Recalled(call=4, key=(1, 2), tokens=9, by="user"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_events_come_back(event: Event) -> None:
+    """Out, through JSON text, and in again is the same value."""
+    assert event_in(json.loads(json.dumps(event_out(event)))) == event
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"e": "new"}, {"e": "turn"}, {"e": "decided", "call": "1"}, {"e": "recalled", "key": [1]}, {"e": "answered"}],
+)
+def test_anything_else_is_a_value_error(value: dict[str, object]) -> None:
+    """A record that no event was written as is refused, never half read."""
+    with pytest.raises(ValueError):
+        event_in(value)
