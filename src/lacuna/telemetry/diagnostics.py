@@ -24,7 +24,8 @@ class Hidden:
 class Summarized:
     """A summary that this pass put in.
 
-    first ... last: turns it newly covers. tokens: they had. left: tokens of the block. usd: of the call that wrote it. route: "fresh", "extend", "model-free". seconds: it took; 0 if unknown.
+    first ... last: turns it newly covers. tokens: they had. left: tokens of the block. usd: of the call that wrote it.
+    route: "fresh", "extend", "model-free". seconds: it took; 0 if unknown.
     """
 
     first: int
