@@ -1,0 +1,51 @@
+"""What a provider rejects about a request, as named rules, and what an edit of ours newly made so (I8).
+
+A client's own invalid or unfinished request passes as it came, so what matters to a live session is `introduced`; what
+a request is worth at the provider's door is `violations`. The sentences of the providers' own errors stand with the
+rules. Types are not checked here: the providers' packages hold them, and the tests validate against those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lacuna.dialects.rules import anthropic, openai_chat, openai_responses
+from lacuna.dialects.rules.violation import Rule, Violation
+from lacuna.errors import SpecError
+
+__all__ = ["RULES", "Violation", "introduced", "violations"]
+
+#: Dialect -> its rules, in the order in which they are reported.
+RULES: Final[Mapping[str, Sequence[Rule]]] = {
+    "openai": openai_chat.RULES,
+    "openai-responses": openai_responses.RULES,
+    "anthropic": anthropic.RULES,
+}
+
+
+def violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
+    """Every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
+    return [found for rule in _rules(dialect) for found in rule(request)]
+
+
+def introduced(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:
+    """The violations of `after` that `before` did not have. Raises SpecError (dialect).
+
+    Places move when messages are edited, so two are the same when they break one rule about one subject.
+    """
+    known = Counter((each.rule, each.subject) for each in violations(dialect, before))
+    found = []
+    for each in violations(dialect, after):
+        if known[each.rule, each.subject] > 0:
+            known[each.rule, each.subject] -= 1
+        else:
+            found.append(each)
+    return found
+
+
+def _rules(dialect: str) -> Sequence[Rule]:
+    if dialect not in RULES:
+        raise SpecError(f"no dialect {dialect!r}; there are: {', '.join(RULES)}")
+    return RULES[dialect]

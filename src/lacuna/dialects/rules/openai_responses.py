@@ -1,0 +1,152 @@
+"""What OpenAI's Responses API rejects about a request. Errors quoted as the service writes them.
+
+The service keeps conversations: with `previous_response_id`, `conversation` or an `item_reference` part of the history
+is not in the request, so what only the whole of it could break is not held against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from lacuna.dialects import Json, text_in
+from lacuna.dialects.openai_responses import CALLS, OUTPUTS, call_id
+from lacuna.dialects.rules.violation import Rule, Violation, listed
+
+#: Calls that the client runs, so that their outcome must come from it.
+OURS: Final = frozenset(("function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call"))
+#: Call type -> the type that answers it, where that is not the type + "_output".
+_ANSWERS: Final = {"tool_search_call": "tool_search_output", "program": "program_output"}
+
+
+def there_is_input(request: Json) -> Iterator[Violation]:
+    """Something must be asked: by `input`, a stored prompt or an earlier response."""
+    given = request.get("input")
+    if not given and not any(request.get(name) for name in ("prompt", "previous_response_id", "conversation")):
+        yield Violation(rule="there-is-input", place="input", reason="no input")
+
+
+def calls_are_answered(request: Json) -> Iterator[Violation]:
+    """The model must see what came of its call: "No tool output found for function call call_…". Anywhere behind it
+    will do here, while other servers of this API want it right behind."""
+    waiting: dict[tuple[str, str], str] = {}
+    for place, item in _items(request):
+        kind, id = text_in(item.get("type")), call_id(item)
+        if kind in OURS:
+            waiting[_answer(kind), id] = f"input.{place}"
+        elif kind in OUTPUTS:
+            waiting.pop((kind, id), None)
+    for (_, id), where in waiting.items():
+        yield Violation(
+            rule="calls-are-answered", place=where, reason=f"no tool output found for call {id!r}", subject=id
+        )
+
+
+def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
+    """An output answers a call of its kind, once: "No tool call found for function call output with call_id …"."""
+    if _continues(request):
+        return
+    waiting: set[tuple[str, str]] = set()
+    for place, item in _items(request):
+        kind, id = text_in(item.get("type")), call_id(item)
+        if kind in CALLS:
+            waiting.add((_answer(kind), id))
+        elif kind in OUTPUTS:
+            if (kind, id) not in waiting:
+                reason = f"no call found for {kind} with call_id {id!r}"
+                yield Violation(
+                    rule="outputs-stand-behind-their-call", place=f"input.{place}", reason=reason, subject=id
+                )
+            waiting.discard((kind, id))
+
+
+def call_ids_are_unique(request: Json) -> Iterator[Violation]:
+    """Calls are told apart by `call_id` alone, wherever they stand."""
+    seen: set[str] = set()
+    for place, item in _items(request):
+        if text_in(item.get("type")) not in OURS:
+            continue
+        id = call_id(item)
+        if not id or id in seen:
+            reason = f"call_id {id!r} stands twice" if id else "a call without call_id"
+            yield Violation(rule="call-ids-are-unique", place=f"input.{place}.call_id", reason=reason, subject=id)
+        seen.add(id)
+
+
+def item_ids_are_unique(request: Json) -> Iterator[Violation]:
+    """The service stores items under their ids: "Duplicate item found with id rs_… Remove duplicate items from your
+    input and try again"."""
+    seen: set[str] = set()
+    for place, item in _items(request):
+        id = text_in(item.get("id"))
+        if id and id in seen and item.get("type") != "item_reference":
+            yield Violation(
+                rule="item-ids-are-unique", place=f"input.{place}.id", reason=f"item id {id!r} stands twice", subject=id
+            )
+        seen.add(id)
+
+
+def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
+    """Reasoning belongs to what the model said or did next: "Item 'rs_…' of type 'reasoning' was provided without its
+    required following item"."""
+    thought: tuple[int, Json] | None = None
+    for place, item in [*_items(request), (-1, {"role": "user"})]:
+        if item.get("type") == "reasoning":
+            thought = (place, item)
+            continue
+        if thought is not None and not _is_models(item):
+            where, reasoning = thought
+            yield Violation(
+                rule="reasoning-leads-to-something",
+                place=f"input.{where}",
+                reason="reasoning without its required following item",
+                subject=text_in(reasoning.get("id")),
+            )
+        thought = None
+
+
+def tools_are_named_once(request: Json) -> Iterator[Violation]:
+    """A call says which tool by its name alone."""
+    names = Counter(text_in(tool.get("name")) for _, tool in listed(request.get("tools")))
+    for name, count in names.items():
+        if name and count > 1:
+            yield Violation(
+                rule="tools-are-named-once", place="tools", reason=f"{count} tools named {name!r}", subject=name
+            )
+
+
+RULES: Final[Sequence[Rule]] = (
+    there_is_input,
+    calls_are_answered,
+    outputs_stand_behind_their_call,
+    call_ids_are_unique,
+    item_ids_are_unique,
+    reasoning_leads_to_something,
+    tools_are_named_once,
+)
+
+
+def _items(request: Json) -> list[tuple[int, dict[str, Any]]]:
+    return listed(request.get("input"))
+
+
+def _answer(kind: str) -> str:
+    return _ANSWERS.get(kind, f"{kind}_output")
+
+
+def _continues(request: Json) -> bool:
+    """Whether part of the conversation is only at the service."""
+    if request.get("previous_response_id") or request.get("conversation"):
+        return True
+    return any(
+        item.get("type") in ("item_reference", "compaction", "compaction_summary") for _, item in _items(request)
+    )
+
+
+def _is_models(item: Json) -> bool:
+    """Whether the model produced an item; of a type that nobody knows it is taken that it did."""
+    kind = text_in(item.get("type")) or "message"
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return kind not in OUTPUTS

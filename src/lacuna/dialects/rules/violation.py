@@ -1,0 +1,41 @@
+"""One reason why a provider would reject a request, and what a rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lacuna.dialects import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """rule:    the name of the rule: of the function that states it, with dashes.
+    place:   where, as providers write it: `messages.3.content.0`, 0-based.
+    reason:  what is wrong there, fit to stand in the provider's error.
+    subject: what it is about, apart from its place, which edits move: a call id, a tool's name; "" if it has no name.
+    """
+
+    rule: str
+    place: str
+    reason: str
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason} [{self.rule}]"
+
+
+#: Looks at a whole request body. Linear in its size; junk it leaves to the rule that is about junk, and never raises.
+Rule: TypeAlias = Callable[[Json], Iterator[Violation]]
+
+
+def name_of(rule: Rule) -> str:
+    """`calls_are_answered` as `calls-are-answered`."""
+    return getattr(rule, "__name__", "rule").replace("_", "-")
+
+
+def listed(value: object) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a list with their places; [] if it is no list."""
+    items = enumerate(value) if isinstance(value, list | tuple) else ()
+    return [(place, item) for place, item in items if isinstance(item, dict)]

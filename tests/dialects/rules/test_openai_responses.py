@@ -1,0 +1,82 @@
+"""What OpenAI's Responses API rejects: one broken request for each rule, and what looks broken and is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lacuna.dialects.rules import violations
+from lacuna.dialects.rules.openai_responses import RULES
+from lacuna.dialects.rules.violation import name_of
+
+ASKED = {"role": "user", "content": "List."}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}
+TOOL = {"type": "function", "name": "ls", "parameters": {}}
+
+
+def call(id: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": id, "name": "ls", "arguments": "{}", **fields}
+
+
+def output(id: str = "a", kind: str = "function_call_output") -> dict[str, Any]:
+    return {"type": kind, "call_id": id, "output": "a.py"}
+
+
+def thought(id: str = "rs_1") -> dict[str, Any]:
+    return {"type": "reasoning", "id": id, "summary": [], "encrypted_content": "c2Vh"}
+
+
+def request(*items: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"model": "gpt-5.6", "input": list(items), **fields}
+
+
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "there-is-input": (request(), "input"),
+    "calls-are-answered": (request(ASKED, call(), ASKED), "input.1"),
+    "outputs-stand-behind-their-call": (request(ASKED, output()), "input.1"),
+    "call-ids-are-unique": (request(ASKED, call(), output(), call(), output()), "input.3.call_id"),
+    "item-ids-are-unique": (request(ASKED, thought(), SAID, thought(), SAID), "input.3.id"),
+    "reasoning-leads-to-something": (request(ASKED, thought(), ASKED), "input.1"),
+    "tools-are-named-once": (request(ASKED, tools=[TOOL, TOOL]), "tools"),
+}
+
+
+def test_every_rule_has_a_case() -> None:
+    """No rule is stated that nothing breaks."""
+    assert list(BROKEN) == [name_of(rule) for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
+    """Each reason stands alone, with its place."""
+    body, place = BROKEN[rule]
+    assert [(each.rule, each.place) for each in violations("openai-responses", body)] == [(rule, place)]
+
+
+SOUND = {
+    "a text": {"model": "gpt-5", "input": "List."},
+    "a word between call and output": request(ASKED, call(), ASKED, output()),
+    "parallel calls": request(ASKED, thought(), call("a"), call("b"), output("b"), output("a")),
+    "reasoning twice": request(ASKED, thought("rs_1"), thought("rs_2"), call(), output()),
+    "an earlier response": request(output(), previous_response_id="resp_1"),
+    "a reference": request({"type": "item_reference", "id": "fc_1"}, output()),
+    "nothing but an earlier response": request(previous_response_id="resp_1"),
+    "a hosted call": request(ASKED, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, SAID),
+    "a shell that the service runs": request(ASKED, {"type": "shell_call", "call_id": "s", "action": {}}, SAID),
+}
+
+
+@pytest.mark.parametrize("case", SOUND)
+def test_what_is_accepted(case: str) -> None:
+    """Nothing is held against a request that the service takes."""
+    assert violations("openai-responses", SOUND[case]) == []
+
+
+def test_an_output_answers_a_call_of_its_own_kind() -> None:
+    """A custom tool's call is not answered by a function's output; a second output answers nothing."""
+    custom = {"type": "custom_tool_call", "call_id": "a", "name": "ls", "input": "x"}
+    rules = [each.rule for each in violations("openai-responses", request(ASKED, custom, output()))]
+    assert rules == ["calls-are-answered", "outputs-stand-behind-their-call"]
+    rules = [each.rule for each in violations("openai-responses", request(ASKED, call(), output(), output()))]
+    assert rules == ["outputs-stand-behind-their-call"]
