@@ -6,32 +6,15 @@ Every reader feeds it in recorded order; what does not fit (a result without a c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from lacuna.trajectory.content import Content, text_of
-from lacuna.trajectory.text_protocol import Observations, action_in, decide
+from lacuna.trajectory.content import Content
+from lacuna.trajectory.draft import Draft, opening
+from lacuna.trajectory.text_protocol import Observations, decide
 from lacuna.trajectory.trajectory import Compaction, Problem, Trajectory
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from lacuna.trajectory.turn import Action, Head, Message, Observation
 from lacuna.trajectory.usage import Usage
-
-#: Assistant messages that `auto` looks at: agents greet or think aloud before they act.
-OPENING = 3
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A turn while its results still come in."""
-
-    content: Content
-    reasoning: str
-    actions: tuple[Action, ...]
-    usage: Usage | None
-    at: float | None
-    model: str
-    results: list[Observation] = field(default_factory=list)
-    users: list[Message] = field(default_factory=list)
 
 
 class Assembler:
@@ -47,9 +30,9 @@ class Assembler:
         self.problems: list[Problem] = []
         self._head: list[Message] = []
         self._tools: list[Mapping[str, Any]] = []
-        self._drafts: list[_Draft] = []
+        self._drafts: list[Draft] = []
         self._compactions: list[Compaction] = []
-        self._calls: dict[str, _Draft] = {}
+        self._calls: dict[str, Draft] = {}
 
     @property
     def turns(self) -> int:
@@ -94,7 +77,7 @@ class Assembler:
                 self.problem(f"call id {action.id!r} stands twice in one assistant message; the first is kept", line)
             else:
                 unique[action.id] = action
-        draft = _Draft(content, reasoning, tuple(unique.values()), usage, at, model)
+        draft = Draft(content, reasoning, tuple(unique.values()), usage, at, model)
         self._drafts.append(draft)
         for key in unique:
             self._calls[key] = draft
@@ -143,7 +126,7 @@ class Assembler:
         mode = self.observations
         if mode == "auto":
             seen = bool(self._tools) or any(draft.results or draft.actions for draft in self._drafts)
-            mode = decide(_opening(self._drafts), has_tools=seen)
+            mode = decide(opening(self._drafts), has_tools=seen)
         models = Counter(draft.model for draft in self._drafts if draft.model)
         return Trajectory(
             id=id,
@@ -152,38 +135,8 @@ class Assembler:
             model=model or (models.most_common(1)[0][0] if models else ""),
             parent=parent,
             head=Head(messages=tuple(self._head), tools=tuple(self._tools)),
-            turns=tuple(_turn(number, draft, mode) for number, draft in enumerate(self._drafts, start=1)),
+            turns=tuple(draft.turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
             compactions=tuple(self._compactions),
             recorded_window=recorded_window,
             observations=mode,
         )
-
-
-def _opening(drafts: Sequence[_Draft]) -> str:
-    """What `auto` decides by: the first of the opening messages that is answered and holds an action, or the first."""
-    opening = (text_of(draft.content) for draft in drafts[:OPENING] if draft.users)
-    return next(filter(action_in, opening), text_of(drafts[0].content))
-
-
-def _turn(index: int, draft: _Draft, mode: Literal["tools", "user"]) -> Turn:
-    actions, results, users = draft.actions, tuple(draft.results), tuple(draft.users)
-    if mode == "user" and users and not results:
-        # The user message that answers an action is its observation; a text without an action is answered by a person.
-        found = actions or tuple(filter(None, (action_in(text_of(draft.content)),)))
-        answer = next((message for message in users if message.role == "user"), None)
-        if found and answer is not None:
-            actions = tuple(replace(action, implicit=True) for action in found)
-            users = tuple(message for message in users if message is not answer)
-            first = actions[0]
-            results = (Observation(action_id=first.id, tool=first.name, content=answer.content, role="user"),)
-    return Turn(
-        index=index,
-        content=draft.content,
-        reasoning=draft.reasoning,
-        actions=actions,
-        observations=results,
-        interjections=users,
-        usage=draft.usage,
-        at=draft.at,
-        model=draft.model,
-    )
