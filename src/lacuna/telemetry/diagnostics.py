@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from lacuna.trajectory.stop import Stop as Stop
+from lacuna.trajectory.stop import StopHint as StopHint
+
 #: What failed and was passed over: the request went out all the same.
 FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback"]
 
@@ -44,26 +47,6 @@ class Fault:
     kind: FaultKind
     cause: str
     what: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """A guard says that the run must end: "max_turns" or "max_cost_usd", the limit and the value that reached it."""
-
-    guard: str
-    limit: float
-    value: float
-
-    def __str__(self) -> str:
-        return f"{self.guard}: {self.value:g} of {self.limit:g}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopHint:
-    """The run seems to stand still. turns: for how many; why: a sentence."""
-
-    turns: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
