@@ -65,3 +65,21 @@ def test_a_text_under_a_wrong_address_is_corrupt() -> None:
     packed = packer.pack(TurnAdded(turn((Text("x" * LARGE),), ())))
     with pytest.raises(CorruptError):
         packer.unpack(packed.body, lambda _: packer.squeeze(b"y" * LARGE))
+
+
+@pytest.mark.parametrize("data", [b"", b"small", b"large " * 100, bytes(range(256)) * 4])
+def test_no_changed_bit_changes_what_is_read(data: bytes) -> None:
+    """In what is compressed and in what is not: an error, or (zstd's header has unused bits) the same bytes."""
+    packer = Packer()
+    packed = packer.squeeze(data)
+    for place in range(len(packed)):
+        changed = bytes([*packed[:place], packed[place] ^ 4, *packed[place + 1 :]])
+        assert read(packer, changed) in (data, None)
+        assert read(packer, packed[:place]) is None
+
+
+def read(packer: Packer, packed: bytes) -> bytes | None:
+    try:
+        return packer.stretch(packed)
+    except CorruptError:
+        return None

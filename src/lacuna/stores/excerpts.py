@@ -11,8 +11,11 @@ _WORD = re.compile(r"\w+")
 
 
 def words_in(query: str) -> list[str]:
-    """The words of `query`, folded for comparison without case; what is no letter, digit or underscore separates."""
-    return [word.casefold() for word in _WORD.findall(query)]
+    """The words of `query`, folded for comparison without case; what is no letter, digit or underscore separates.
+
+    Folding comes first: a word then stands in a folded text exactly where it stands in one of the text's own words.
+    """
+    return _WORD.findall(query.casefold())
 
 
 def excerpt(text: str, words: Sequence[str], width: int = WIDTH) -> str:

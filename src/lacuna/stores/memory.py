@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.stores.excerpts import excerpt, words_in
-from lacuna.stores.packing import Packer, words_of
+from lacuna.stores.excerpts import words_in
+from lacuna.stores.hits import hits
+from lacuna.stores.packing import Packer
+from lacuna.stores.refusals import behind, closed, no_session, nothing_under, shorter, taken
 from lacuna.stores.store import Finding, Footprint, Hit, NewSession, Purged, SessionInfo
 from lacuna.trajectory.events import Amended, Event, TurnAdded
-from lacuna.trajectory.plan import Key, handle
+from lacuna.trajectory.plan import Key
 from lacuna.trajectory.turn import Observation, Turn
 
 
@@ -20,18 +21,20 @@ class _Log:
     new: NewSession
     changed: float
     events: list[Event] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
     turns: dict[int, Turn] = field(default_factory=dict)
-    nodes: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
+    nodes: dict[int, str] = field(default_factory=dict)
 
-    def add(self, events: Sequence[Event], size: int) -> None:
+    def add(self, events: Sequence[Event], sizes: Sequence[int]) -> None:
         self.events.extend(events)
-        self.bytes += size
+        self.sizes.extend(sizes)
         for event in events:
             if isinstance(event, TurnAdded | Amended):
                 self.turns[event.turn.index] = event.turn
-                if event.node:
-                    self.nodes[event.node] = event.turn.index
+                self.nodes[event.turn.index] = event.node
+
+    def turn_at(self, node: str) -> int | None:
+        return max((index for index, name in self.nodes.items() if name == node), default=None)
 
 
 class MemoryStore:
@@ -47,23 +50,22 @@ class MemoryStore:
         with self._lock:
             self._open()
             if session.key in self._logs:
-                raise ConflictError(f"session {session.key!r} exists already")
+                raise taken(session)
             log = _Log(session, session.at)
-            if session.parent and session.shared:
+            if session.shared:
                 parent = self._log(session.parent)
-                log.add(parent.events[: session.shared], 0)
+                if session.shared > len(parent.events):
+                    raise shorter(session, len(parent.events))
+                log.add(parent.events[: session.shared], parent.sizes[: session.shared])
             self._logs[session.key] = log
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         with self._lock:
             log = self._log(session)
             if len(log.events) != after:
-                raise ConflictError(
-                    f"session {session!r} has {len(log.events)} records, not {after}: another writer was there first; "
-                    "open it again"
-                )
-            log.add(events, sum(self._packer.pack(event).size for event in events))
-            log.changed = at
+                raise behind(session, len(log.events), after)
+            log.add(events, [self._packer.pack(event).size for event in events])
+            log.changed = at if events else log.changed
             return len(log.events)
 
     def length(self, session: str) -> int:
@@ -83,7 +85,7 @@ class MemoryStore:
         with self._lock:
             turn = self._log(session).turns.get(key[0])
             if turn is None or not 1 <= key[1] <= len(turn.observations):
-                raise UnknownHandle(f"session {session!r} keeps nothing under {handle(key)}")
+                raise nothing_under(session, key)
             return turn.observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
@@ -91,22 +93,20 @@ class MemoryStore:
         if not words or limit < 1:
             self._log(session)
             return []
-        return [hit for turn in reversed(self.turns(session)) for hit in _hits(session, turn, words)][:limit]
+        return [hit for turn in reversed(self.turns(session)) for hit in hits(session, turn, words)][:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._lock:
-            logs = sorted(self._family(family), key=lambda log: log.changed, reverse=True)
-            for node in reversed(nodes):
+            logs = [log for log in self._newest_first() if log.new.family == family]
+            for node in filter(None, reversed(nodes)):
                 for log in logs:
-                    if node in log.nodes:
-                        return log.new.key, log.nodes[node]
+                    if (index := log.turn_at(node)) is not None:
+                        return log.new.key, index
         return None
 
     def sessions(self) -> list[SessionInfo]:
         with self._lock:
-            self._open()
-            logs = sorted(self._logs.values(), key=lambda log: (log.changed, log.new.key), reverse=True)
-            return [_info(log) for log in logs]
+            return [_info(log) for log in self._newest_first()]
 
     def info(self, session: str) -> SessionInfo:
         with self._lock:
@@ -141,9 +141,11 @@ class MemoryStore:
             )
 
     def compact(self) -> int:
+        self._open()
         return 0
 
     def check(self) -> list[Finding]:
+        self._open()
         return []
 
     def close(self) -> None:
@@ -152,20 +154,22 @@ class MemoryStore:
             self._closed = True
 
     def _bytes(self) -> int:
-        return sum(log.bytes for log in self._logs.values())
+        self._open()
+        return sum(sum(log.sizes) for log in self._logs.values())
 
-    def _family(self, family: str) -> list[_Log]:
-        return [log for log in self._logs.values() if log.new.family == family]
+    def _newest_first(self) -> list[_Log]:
+        self._open()
+        return sorted(self._logs.values(), key=lambda log: (log.changed, log.new.key), reverse=True)
 
     def _log(self, session: str) -> _Log:
         self._open()
         if session not in self._logs:
-            raise UnknownHandle(f"the store has no session {session!r}")
+            raise no_session(session)
         return self._logs[session]
 
     def _open(self) -> None:
         if self._closed:
-            raise StoreError("the store is closed")
+            raise closed("memory:")
 
 
 def _info(log: _Log) -> SessionInfo:
@@ -178,11 +182,5 @@ def _info(log: _Log) -> SessionInfo:
         changed=log.changed,
         records=len(log.events),
         turns=max(log.turns, default=0),
+        raw_bytes=sum(log.sizes),
     )
-
-
-def _hits(session: str, turn: Turn, words: Sequence[str]) -> Iterator[Hit]:
-    for position, tool, text in words_of(TurnAdded(turn)):
-        folded = text.casefold()
-        if all(word in folded for word in words):
-            yield Hit(session=session, turn=turn.index, position=position, tool=tool, excerpt=excerpt(text, words))

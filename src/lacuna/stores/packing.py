@@ -1,13 +1,15 @@
 """Events as compressed bytes: what durable stores write.
 
 The JSON form of an event, with every large text taken out of it: such a text is kept once under its SHA-256, however
-often it was observed, by whichever session. Everything is compressed with zstd where that makes it smaller.
+often it was observed, by whichever session. Everything is compressed with zstd where that makes it smaller, and carries
+a checksum: bytes that a disk changed are noticed when they are read, whatever store kept them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,7 @@ LEVEL = 3
 _WORTH = 128
 #: Nothing that Lacuna stores is larger unpacked; more is no text of ours.
 _LARGEST = 1 << 31
+#: The first byte: zstd's frame with its own checksum follows, or a CRC-32 (4 bytes, little-endian) and the plain bytes.
 _PLAIN, _ZSTD = b"\x00", b"\x01"
 
 
@@ -59,7 +62,7 @@ class Packer:
     """Packs and unpacks; for one thread at a time."""
 
     def __init__(self) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._decompressor = zstandard.ZstdDecompressor()
 
     def pack(self, event: Event) -> Packed:
@@ -89,15 +92,15 @@ class Packer:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
 
     def squeeze(self, data: bytes) -> bytes:
-        """`data`, compressed if that makes it smaller, behind a byte that says so."""
+        """`data`, compressed if that makes it smaller, behind a byte that says so, with a checksum."""
         if len(data) >= _WORTH and len(small := self._compressor.compress(data)) < len(data):
             return _ZSTD + small
-        return _PLAIN + data
+        return _PLAIN + zlib.crc32(data).to_bytes(4, "little") + data
 
     def stretch(self, packed: bytes) -> bytes:
         """What `squeeze` was given. Raises CorruptError."""
         if packed[:1] == _PLAIN:
-            return packed[1:]
+            return _checked(packed[5:], packed[1:5])
         try:
             if packed[:1] == _ZSTD:
                 return self._decompressor.decompress(packed[1:], max_output_size=_LARGEST)
@@ -142,6 +145,12 @@ def words_of(event: Event) -> Iterator[tuple[int, str, str]]:
         yield 0, "", said
     for position, observation in enumerate(event.turn.observations, start=1):
         yield position, observation.tool, observation.text
+
+
+def _checked(data: bytes, crc: bytes) -> bytes:
+    if zlib.crc32(data).to_bytes(4, "little") != crc:
+        raise CorruptError("stored bytes are not what was written: their checksum differs")
+    return data
 
 
 def _bytes(value: object) -> bytes:

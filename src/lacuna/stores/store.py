@@ -10,7 +10,7 @@ A fork is a session of its own whose log begins with a copy of its parent's; wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from lacuna.trajectory.events import Event
@@ -45,6 +45,7 @@ class SessionInfo:
     """What a store says about one session.
 
     begun, changed: seconds since the epoch. records: in its log, a shared beginning included. turns: the newest index.
+    raw_bytes: of its log before compression and de-duplication; not part of a comparison.
     """
 
     key: str
@@ -55,6 +56,7 @@ class SessionInfo:
     changed: float
     records: int
     turns: int
+    raw_bytes: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a store takes up: bytes on disk or in the server, and bytes before compression and de-duplication."""
+    """What a store takes up: bytes on disk or in the server, and bytes before compression and de-duplication.
+
+    turns: that can be read, an amended one once. texts: large ones that are kept apart, each once.
+    """
 
     sessions: int
     records: int
@@ -112,13 +117,17 @@ class Store(Protocol):
     """
 
     def create(self, session: NewSession) -> None:
-        """Begin a session, durably. Raises ConflictError if the key is taken."""
+        """Begin a session, durably. Any text is a key.
+
+        Raises ConflictError if the key is taken, or the parent's log is shorter than what is shared; UnknownHandle if
+        something is shared and there is no such parent.
+        """
         ...
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         """Write `events` behind record `after` (0: the log is empty), all or none, durably; the new length.
 
-        at: seconds since the epoch. Raises ConflictError if the log does not end at `after`.
+        at: seconds since the epoch. Raises ConflictError if the log does not end at `after`; no events, no change.
         """
         ...
 
@@ -127,7 +136,7 @@ class Store(Protocol):
         ...
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        """The log behind record `after`, oldest first."""
+        """The log behind record `after` as it is at this call, oldest first."""
         ...
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
@@ -139,19 +148,23 @@ class Store(Protocol):
         ...
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        """Turns that hold all words of `query`, whatever their case, newest first; any text is a valid query."""
+        """Observations, and what was said in turns, that hold all words of `query`; the newest turn first.
+
+        Any text is a query; its words are the runs of letters, digits and underscores. Case is no matter, and a word
+        may stand inside another. Within a turn what was said comes first. limit: hits.
+        """
         ...
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         """The session of `family` that holds the last of `nodes` that any holds, and the turn it names.
 
-        nodes: names of histories, shortest first (`TurnAdded.node`). Of several sessions that hold it, the one changed
-        last.
+        nodes: names of histories, shortest first (`TurnAdded.node`); "" names none, and what an amended turn was named
+        before names nothing any more. Of several sessions that hold it, the one changed last.
         """
         ...
 
     def sessions(self) -> list[SessionInfo]:
-        """All sessions, the one changed last first."""
+        """All sessions, the one changed last first; of those changed at once the greatest key."""
         ...
 
     def info(self, session: str) -> SessionInfo: ...

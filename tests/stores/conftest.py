@@ -1,0 +1,44 @@
+"""Every implementation, one after the other, at a place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+
+from .implementations import DURABLE, STORES
+
+Opener: TypeAlias = Callable[[], Store]
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A fresh store of each kind."""
+    opened = open_store(STORES[request.param](tmp_path))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=DURABLE)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The place of a fresh durable store of each kind."""
+    return STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+def opener(url: str) -> Iterator[Opener]:
+    """Opens the store of `url`, as often as it is asked to."""
+    opened: list[Store] = []
+
+    def open_again() -> Store:
+        opened.append(open_store(url))
+        return opened[-1]
+
+    yield open_again
+    for each in opened:
+        each.close()

@@ -1,0 +1,15 @@
+"""The stores that the contract is held against: a name, and the URL of a fresh place in a folder.
+
+A store joins every suite of this folder by one line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+STORES: dict[str, Callable[[Path], str]] = {
+    "memory": lambda _: "memory:",
+}
+#: Those that a second opening, and a process that died, find again.
+DURABLE = tuple(name for name in STORES if name != "memory")

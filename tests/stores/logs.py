@@ -1,0 +1,106 @@
+"""Sessions and events for tests of stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lacuna.stores.store import NewSession, Store
+from lacuna.trajectory.content import content
+from lacuna.trajectory.events import (
+    Amended,
+    Answered,
+    Attempted,
+    Called,
+    Decided,
+    Event,
+    HeadSet,
+    Opened,
+    Recalled,
+    TurnAdded,
+)
+from lacuna.trajectory.plan import Clip, Mask, Summary
+from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from lacuna.trajectory.usage import Usage
+
+#: Keys that trip what is careless with quotes, patterns, paths, encodings or lengths.
+ODD_KEYS = (
+    "",
+    " ",
+    "a b",
+    "../../etc/passwd",
+    "/absolute\\and/back",
+    "50%_of[it]*?",
+    "'; DROP TABLE sessions; --",
+    '"quoted"',
+    "nul\0inside",
+    "nul\0other",
+    "line\nbreak",
+    "Größe-大小-🗿",
+    "e\u0301",
+    "é",
+    "lone \ud800 surrogate",
+    "k" * 3_000,
+    "k" * 3_001,
+    "大" * 2_000,
+)
+
+
+def new(key: str, *, family: str = "f", at: float = 1.0, parent: str = "", shared: int = 0) -> NewSession:
+    return NewSession(key=key, family=family, at=at, parent=parent, shared=shared, relation="fork" if parent else "")
+
+
+def turn(index: int, *results: str, said: str = "", tool: str = "bash") -> Turn:
+    """A turn with one call and one result for each of `results`."""
+    ids = [f"call{position}" for position in range(len(results))]
+    return Turn(
+        index=index,
+        content=content(said),
+        actions=tuple(Action(id=each, name=tool) for each in ids),
+        observations=tuple(
+            Observation(action_id=each, tool=tool, content=content(text))
+            for each, text in zip(ids, results, strict=True)
+        ),
+    )
+
+
+def added(index: int, *results: str, said: str = "", node: str = "") -> TurnAdded:
+    return TurnAdded(turn(index, *results, said=said), node)
+
+
+def amended(index: int, *results: str, said: str = "", node: str = "") -> Amended:
+    return Amended(turn(index, *results, said=said), node)
+
+
+def every_event() -> tuple[Event, ...]:
+    """One of each kind, with as much in it as it can hold."""
+    said = (
+        Message(role="system", content=content("be brief")),
+        Message(role="user", content=content("go"), pinned=True),
+    )
+    key = (1, 1)
+    summary = Summary(
+        covers=1, text="all well", block="[summary] all well", interjections=(1,), input_tokens=5, output_tokens=2
+    )
+    return (
+        Opened(strategy="masking(window=10)", dialect="anthropic"),
+        HeadSet(Head(messages=said, tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=3)),
+        added(1, "out " * 400, said="I look", node="n1"),
+        amended(1, "out " * 401, "more", said="I look", node="n1b"),
+        Called(call=2, at=2.5, model="m", tokens=99),
+        Answered(call=2, usage=Usage(input=9, cache_read=90, output=4, usd=0.01)),
+        Decided(call=2, reason="due", masks=(Mask(key, "[t1.1]"),), clips=(Clip((1, 2), "mo…"),), summary=summary),
+        Attempted(call=3, cause="timeout", reason="no answer in 60 s", input=7, retry_at=5),
+        Recalled(call=3, key=key, tokens=50, by="user"),
+    )
+
+
+def begun(store: Store, key: str = "s", *events: Event, family: str = "f", at: float = 1.0) -> str:
+    """A session with `events` in it; its key."""
+    store.create(new(key, family=family, at=at))
+    if events:
+        store.append(key, events, after=0, at=at)
+    return key
+
+
+def log(store: Store, key: str = "s") -> Sequence[Event]:
+    return list(store.events(key))

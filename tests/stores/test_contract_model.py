@@ -1,0 +1,151 @@
+"""Every store does, step by step, what the memory store does (hypothesis, stateful)."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+
+from lacuna.errors import LacunaError
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+
+from .implementations import DURABLE, STORES
+from .logs import added, amended, new
+
+KEYS = ("a", "b", "a%", "'")
+keys = st.sampled_from(KEYS)
+families = st.sampled_from(["f", "g"])
+nodes = st.sampled_from(["", "n1", "n2", "n3", "n4"])
+texts = st.text(alphabet="abcAB _é\0\ud800", max_size=8) | st.sampled_from(["abc " * 200, "B" * 600])
+times = st.integers(0, 9).map(float)
+
+
+class Comparison(RuleBasedStateMachine):
+    """Drives a store and the model alike; results and errors are the same after each step."""
+
+    url = "memory:"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.place = self.fresh(Path(self.folder.name))
+        self.store: Store = open_store(self.place)
+        self.model = MemoryStore()
+
+    @staticmethod
+    def fresh(folder: Path) -> str:
+        raise NotImplementedError
+
+    made = Bundle("made")
+
+    def same(self, name: str, *given: object, **named: object) -> object:
+        """Call both; their answers are equal, and so are the kinds of their errors."""
+        answers: list[object] = []
+        for each in (self.store, self.model):
+            try:
+                found = getattr(each, name)(*given, **named)
+                answers.append(list(found) if name == "events" else found)
+            except LacunaError as error:
+                answers.append(type(error))
+        assert answers[0] == answers[1], name
+        return answers[0]
+
+    @rule(target=made, key=keys, family=families, at=times)
+    def create(self, key: str, family: str, at: float) -> str:
+        self.same("create", new(key, family=family, at=at))
+        return key
+
+    @rule(target=made, key=keys, parent=keys, shared=st.integers(0, 6), at=times)
+    def fork(self, key: str, parent: str, shared: int, at: float) -> str:
+        self.same("create", new(key, parent=parent, shared=shared, at=at))
+        return key
+
+    @rule(key=made, results=st.lists(texts, max_size=3), node=nodes, at=times, amend=st.booleans(), late=st.booleans())
+    def append(self, key: str, results: list[str], node: str, at: float, amend: bool, late: bool) -> None:
+        try:
+            info = self.model.info(key)
+        except LacunaError:
+            self.same("append", key, (added(1),), after=0, at=at)
+            return
+        if amend and info.turns:
+            event = amended(info.turns, *results, node=node)
+        else:
+            event = added(info.turns + 1, *results, node=node)  # type: ignore[assignment]
+        self.same("append", key, (event,), after=info.records - late, at=at)
+
+    @rule(key=made, results=st.lists(texts, max_size=2), at=times)
+    def append_several(self, key: str, results: list[str], at: float) -> None:
+        try:
+            info = self.model.info(key)
+        except LacunaError:
+            return
+        events = [added(info.turns + step, *results, node=f"n{step}") for step in (1, 2, 3)]
+        self.same("append", key, events, after=info.records, at=at)
+
+    @rule(key=made, query=texts, limit=st.integers(0, 5))
+    def search(self, key: str, query: str, limit: int) -> None:
+        self.same("search", key, query, limit)
+
+    @rule(family=families, known=st.lists(nodes, max_size=4))
+    def locate(self, family: str, known: list[str]) -> None:
+        self.same("locate", family, known)
+
+    @rule(key=made, first=st.integers(-1, 4), last=st.none() | st.integers(-1, 6))
+    def turns(self, key: str, first: int, last: int | None) -> None:
+        self.same("turns", key, first, last)
+
+    @rule(key=made, handle=st.tuples(st.integers(0, 4), st.integers(0, 3)))
+    def observation(self, key: str, handle: tuple[int, int]) -> None:
+        self.same("observation", key, handle)
+
+    @rule(key=consumes(made))
+    def delete(self, key: str) -> None:
+        self.same("delete", key)
+
+    @rule(at=times)
+    def purge(self, at: float) -> None:
+        gone = [each.purge(older_than=at).sessions for each in (self.store, self.model)]
+        assert gone[0] == gone[1]
+
+    @rule()
+    def compact(self) -> None:
+        self.store.compact()
+        assert self.store.check() == []
+
+    @rule()
+    def open_again(self) -> None:
+        if type(self.store) is not MemoryStore:
+            self.store.close()
+            self.store = open_store(self.place)
+
+    @invariant()
+    def logs_are_equal(self) -> None:
+        self.same("sessions")
+        for info in self.model.sessions():
+            self.same("events", info.key)
+            self.same("length", info.key)
+        ours, theirs = self.store.footprint(), self.model.footprint()
+        assert (ours.sessions, ours.records, ours.turns, ours.raw_bytes) == (
+            theirs.sessions,
+            theirs.records,
+            theirs.turns,
+            theirs.raw_bytes,
+        )
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+
+@pytest.mark.parametrize("name", DURABLE)
+def test_a_store_does_what_the_model_does(name: str) -> None:
+    """Any sequence of calls has the answers, errors and logs of the memory store."""
+    machine = type(f"Compare_{name}", (Comparison,), {"fresh": staticmethod(STORES[name])})
+    examples = min(settings.default.max_examples, 300) // 2
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25))
