@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import BACK_OFF, Session, drive, output_tokens
+from lacuna.engine import Session, drive, output_tokens
 from lacuna.errors import SummaryError
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.masking import Masking
 from lacuna.strategies.raw import Raw
 from lacuna.strategies.spec import parse
-from lacuna.trajectory.events import Called, Decided, HeadSet, TurnAdded
+from lacuna.trajectory.events import Called, Decided, HeadSet, Learned, TurnAdded
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
+from lacuna.trajectory.turn import Head
 from lacuna.trajectory.usage import Usage
 from property.builders import (
     CACHED,
@@ -143,9 +144,8 @@ def test_retries_back_off() -> None:
         asked.append(request.turns[-1].index)
         raise SummaryError("no")
 
-    run(SUMMARIZING, steps(20), summarizer=write)
-    assert [later - earlier for earlier, later in itertools.pairwise(asked)] == [BACK_OFF] * (len(asked) - 1)
-    assert len(asked) == 4
+    run(SUMMARIZING, steps(40), summarizer=write)
+    assert [later - earlier for earlier, later in itertools.pairwise(asked)] == [5, 10]
 
 
 def test_errors_of_the_summarizer_s_own_come_through() -> None:
@@ -272,3 +272,83 @@ def test_a_summary_shortens(every: int, lines: int) -> None:
         watch=watch,
         start=head(),
     )
+
+
+RESUMED = [
+    "masking(window=2)",
+    "hybrid(window=2, summarize_at=8, tail=2, summary_max_tokens=60)",
+    "summarization(every=4, tail=2, summary_max_tokens=60, schedule=every-turn)",
+    "pipeline(supersede, masking(window=3))",
+    "masking(window=2, budget=4000)",
+]
+
+
+def flaky(request: SummaryRequest) -> str:
+    """Fails every other time, by what it is asked for."""
+    if len(request.turns) % 2:
+        raise SummaryError("no", cause="server")
+    return brief(request)
+
+
+@pytest.mark.parametrize("spec", RESUMED)
+def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None:
+    """The same events later, and the same bills, wherever it was stopped; failed summaries included."""
+    whole = begun(spec, CACHED)
+    parted = begun(spec, CACHED)
+    for number in range(1, 25):
+        turn = step(number, long_text(number * 40), at=float(number * 20), usage=Usage(output=10))
+        for session in (whole, parted):
+            drive(session.prepare(number * 20.0, "m"), flaky)
+            session.answered(Usage(input=session.newest.view.tokens + 7))  # type: ignore[union-attr]
+            session.add(turn, str(number))
+        if number % 5 == 0:
+            parted = Session.resumed(parted.events, parse(spec), CACHED, SIZER)
+    assert parted.events == whole.events
+    assert parted.books.spent == pytest.approx(whole.books.spent)
+    assert parted.books.raw_spent == pytest.approx(whole.books.raw_spent)
+    assert (parted.anchor, parted.state.epoch) == (7, whole.state.epoch)
+
+
+def test_an_amended_turn_is_the_newest_one_again() -> None:
+    """The log keeps both versions, the view has the second alone."""
+    session = run("masking(window=2)", steps(3))
+    again = session.amended(step(3, "another ending"), "n")
+    assert len(again.state.turns) == 3
+    assert [segment.source.text for segment in again.state.track.segments][-1] == "another ending"  # type: ignore[union-attr]
+    assert again.state.fold_all(()).turns == Session.resumed(again.events, parse("raw"), PLAIN, SIZER).state.turns
+
+
+def test_a_head_that_changed_rewrites_everything() -> None:
+    """A new system prompt or tool stands in front of the same turns, in a new epoch; both bills pay for it."""
+    session = run("masking(window=1, schedule=every-turn)", steps(4))
+    hidden, epoch = dict(session.state.hidden), session.state.epoch
+    session.begin(Head(messages=(user("another task"),)))
+    drive(session.prepare(), brief)
+    assert session.state.epoch == epoch + 1
+    assert hidden.items() <= session.state.hidden.items()
+    assert session.state.raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
+    assert session.newest is not None
+    assert session.newest.bill.cache_read == session.newest.raw.cache_read == 0
+
+
+def test_a_pass_may_be_held() -> None:
+    """Nothing is decided, the view is as it was and what is new, and the reason says so."""
+    session = run("masking(window=1, schedule=every-turn)", steps(4))
+    hidden = dict(session.state.hidden)
+    session.add(step(5, long_text(300)))
+    view = session.hold("the store is gone")
+    assert session.state.hidden == hidden
+    assert view.segments[-1].turn == 5
+    assert session.newest is not None
+    assert session.newest.decided.reason == "held: the store is gone"
+
+
+def test_a_window_that_was_learned_limits_every_view() -> None:
+    """Once the provider has said how much fits, no view is larger."""
+    session = begun("masking(window=3)", CACHED)
+    for number in range(1, 12):
+        session.add(step(number, long_text(400)))
+        drive(session.prepare(), brief)
+    session.note(Learned(call=12, window=3_000))
+    view = drive(session.prepare(), brief)
+    assert view.tokens <= 3_000 * 0.85 - 1_000

@@ -7,12 +7,13 @@
         ... send the view ...
         session.add(turn)                                           # raw first
 
-The same session runs live and in a replay; nothing in it knows which.
+The same session runs live and in a replay; nothing in it knows which. Everything that happened is in `events`, and
+`Session.resumed` makes the same session of them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -21,22 +22,46 @@ from lacuna.strategies.books import Books
 from lacuna.strategies.pressure import fits, relieve
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.strategy import Strategy
-from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request
+from lacuna.summarizers.breaker import Breaker
+from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request, used
 from lacuna.summarizers.digest import digest
-from lacuna.trajectory.events import Called, Decided, Event, HeadSet, TurnAdded
+from lacuna.summarizers.written import Written
+from lacuna.trajectory.events import (
+    Amended,
+    Answered,
+    Attempted,
+    Called,
+    Decided,
+    Event,
+    HeadSet,
+    Learned,
+    Opened,
+    Recalled,
+    TurnAdded,
+)
 from lacuna.trajectory.plan import Plan, Summary, SummaryRequest
 from lacuna.trajectory.prices import Bill, Prices
 from lacuna.trajectory.state import State
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.turn import Head, Turn
+from lacuna.trajectory.usage import Usage
 from lacuna.trajectory.view import View
 
 #: Writes the summary that a request asks for; raises SummaryError if it cannot.
-Summarizer: TypeAlias = Callable[[SummaryRequest], str]
-Pass: TypeAlias = Generator[SummaryRequest, str | SummaryError, View]
+Summarizer: TypeAlias = Callable[[SummaryRequest], "str | Written"]
 
-#: Calls to wait after a summary that failed its checks (never every turn).
-BACK_OFF = 5
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The answer of somebody who is still writing: this pass goes on without."""
+
+
+#: What a pass is sent for the request it yielded.
+Answer: TypeAlias = str | Written | SummaryError | Later
+Pass: TypeAlias = Generator[SummaryRequest, Answer, View]
+
+#: How the reason of a pass begins that was not to decide anything.
+HELD = "held"
 
 
 def output_tokens(turn: Turn, sizer: Sizer) -> int:
@@ -48,12 +73,16 @@ def output_tokens(turn: Turn, sizer: Sizer) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """What the newest pass did: its decision, its view, and both prompt-side bills. summarizer: of this pass alone."""
+    """What the newest pass did: its decision, its view, and both prompt-side bills.
+
+    before: tokens of the view had this pass hidden nothing. summarizer: bill of this pass alone.
+    """
 
     decided: Decided
     view: View
     bill: Bill
     raw: Bill
+    before: int
     summarizer: Bill
 
 
@@ -64,57 +93,108 @@ class Session:
     """
 
     def __init__(self, strategy: Strategy, prices: Prices, sizer: Sizer | None = None) -> None:
-        self._usable = strategy.usable(prices)
-        if self._usable is not None:
+        usable = strategy.usable(prices)
+        if usable is not None:
             # Words kept for their own sake must not be what breaks the budget.
-            strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, self._usable // 4))
+            strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, usable // 4))
         self.strategy = strategy
         self.prices = prices
         self.sizer = sizer or Sizer(counter())
         self.state = State(self.sizer)
         self.policy = strategy.start()
         self.books = Books(prices)
+        self.breaker = Breaker()
         self.events: list[Event] = []
         self.newest: Pending | None = None
+        #: Tokens that the provider's last usage had beyond our count of the same prompt.
+        self.anchor = 0
+        self._usable = usable
+
+    @classmethod
+    def resumed(
+        cls, events: Sequence[Event], strategy: Strategy, prices: Prices, sizer: Sizer | None = None
+    ) -> Session:
+        """The session that `events` are of, as it stood behind the last one; work O(events), nothing is asked again."""
+        session = cls(strategy, prices, sizer)
+        session.take_up(events)
+        return session
+
+    # -- what happened -------------------------------------------------------------------------------------------
 
     def begin(self, head: Head) -> None:
-        """The head is known; before the first turn."""
-        self.books = Books(self.prices, head.warm_tokens)
+        """The head is known, or known to have changed."""
+        if not self.state.turns and not self.state.calls:
+            self.books = Books(self.prices, head.warm_tokens)
         self._record(HeadSet(head))
         self.policy.head_set(head)
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: Turn, node: str = "") -> None:
         """A turn is complete: assistant message, results, interjections."""
-        self._record(TurnAdded(turn))
+        self._record(TurnAdded(turn, node))
         self.policy.turn_added(self.state, turn)
         if self.newest is not None:
             self.books.answer(output_tokens(turn, self.sizer), self.newest.view.tokens, self.newest.raw.sent)
 
+    def amended(self, turn: Turn, node: str = "") -> Session:
+        """The session in which the newest turn came with another ending. Work O(events): what was learned of it is
+        learned anew."""
+        return Session.resumed([*self.events, Amended(turn, node)], self.strategy, self.prices, self.sizer)
+
+    def answered(self, usage: Usage) -> None:
+        """What the provider reported for the newest call; its total corrects our count from now on."""
+        self.note(Answered(call=self.state.calls, usage=usage))
+
+    def note(self, event: Opened | Answered | Recalled | Learned) -> None:
+        """Something that changes no view."""
+        self._record(event)
+        match event:
+            case Answered() if self.newest is not None and event.usage.prompt:
+                self.anchor = event.usage.prompt - self.newest.view.tokens
+            case Learned():
+                self._learn(event.window)
+
+    def _learn(self, window: int) -> None:
+        self.prices = replace(self.prices, window=window)
+        self._usable = self.strategy.usable(self.prices)
+
+    def _record(self, event: Event) -> None:
+        self.events.append(event)
+        self.state.fold(event)
+
+    # -- a pass --------------------------------------------------------------------------------------------------
+
     def prepare(self, now: float | None = None, model: str = "") -> Pass:
-        """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first."""
-        situation = self._situation(now, model)
+        """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first.
+
+        Raises BudgetError where not even the floor of the view fits.
+        """
+        situation, before = self._situation(now, model), self.state.track.tokens
         plan = relieve(self.policy, self.state, situation, self.policy.decide(self.state, situation))
         summary, cost = None, Bill()
-        if plan.summarize and situation.call >= self.policy.retry_at:
-            answer = yield request(self.state, plan.summarize, self.strategy.summary_max_tokens)
+        if plan.summarize and self.breaker.may(situation.call):
+            answer = yield self._request(plan.summarize, situation)
             summary, cost, plan = self._settle(plan, answer, situation)
         if summary is None:
             plan = replace(plan, summarize=0)
         if summary is None and self._over(plan, situation):
             summary, plan = self._fit(plan, situation)
         decided = Decided(situation.call, plan.reason, plan.masks, plan.clips, summary)
+        return self._send(decided, now, model, before, cost)
+
+    def hold(self, reason: str, now: float | None = None, model: str = "") -> View:
+        """A pass that decides nothing; the view goes out as decided so far."""
+        decided = Decided(len(self.state.turns) + 1, f"{HELD}: {reason}")
+        return self._send(decided, now, model, self.state.track.tokens, Bill())
+
+    def _send(self, decided: Decided, now: float | None, model: str, before: int, cost: Bill) -> View:
         self._record(decided)
         self.policy.decided(self.state, decided)
         view = self.state.view(self.policy.frontier(self.state))
         raw = self.books.send_raw(self.state.raw_view(), now, model)
         bill = self.books.send(view, now, model)
-        self._record(Called(call=situation.call, at=now, model=model, tokens=view.tokens))
-        self.newest = Pending(decided=decided, view=view, bill=bill, raw=raw, summarizer=cost)
+        self._record(Called(call=decided.call, at=now, model=model, tokens=view.tokens))
+        self.newest = Pending(decided=decided, view=view, bill=bill, raw=raw, before=before, summarizer=cost)
         return view
-
-    def _record(self, event: Event) -> None:
-        self.events.append(event)
-        self.state.fold(event)
 
     def _situation(self, now: float | None, model: str) -> Situation:
         return Situation(
@@ -125,23 +205,56 @@ class Session:
             cache=self.books.cache,
             spent=self.books.spent,
             raw=self.books.raw_spent + self.books.peek_raw(self.state.raw_view(), now, model),
-            usable=self._usable,
+            usable=None if self._usable is None else max(1, self._usable - self.anchor),
         )
 
     # -- summaries -----------------------------------------------------------------------------------------------
 
-    def _settle(
-        self, plan: Plan, answer: str | SummaryError, situation: Situation
-    ) -> tuple[Summary | None, Bill, Plan]:
+    def _request(self, covers: int, situation: Situation) -> SummaryRequest:
+        limit = self.strategy.summary_max_tokens
+        route = billed(self.state, situation, covers, limit).route
+        return request(self.state, covers, limit, "extend" if route == "extend" else "fresh")
+
+    def _settle(self, plan: Plan, answer: Answer, situation: Situation) -> tuple[Summary | None, Bill, Plan]:
         """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
-        call = billed(self.state, situation, plan.summarize, answer)
-        cost = self.prices.bill(call.input, call.cached, call.output)
-        self.books.summarize(cost)
+        if isinstance(answer, Later):
+            return None, Bill(), Plan(reason="summary is being written")
+        covers = (answer.covers if isinstance(answer, Written) else 0) or plan.summarize
+        call = used(self.state, situation, covers, answer)
+        cost = self._bill(call.input, call.cached, call.output, call.usd)
         try:
-            return accepted(self.state, self.policy, plan.summarize, answer, call), cost, plan
+            summary = accepted(self.state, self.policy, covers, answer, call)
         except SummaryError as error:
-            self.policy.retry_at = situation.call + BACK_OFF
+            retry = self.breaker.failed(situation.call)
+            self._attempted(
+                Attempted(
+                    call=situation.call,
+                    cause=error.cause,
+                    reason=str(error),
+                    input=call.input,
+                    cached=call.cached,
+                    output=call.output,
+                    usd=cost.usd,
+                    retry_at=retry,
+                )
+            )
             return None, cost, Plan(reason=f"summary rejected: {error}")
+        self.breaker.succeeded()
+        self.books.summarize(cost)
+        if covers < plan.summarize:
+            # Written in the background for fewer turns: what is pending behind them is masked in the same rewrite.
+            masks = self.policy.masks(key for key in self.policy.pending if key[0] > covers)
+            plan = replace(plan, masks=masks, summarize=covers)
+        return summary, cost, plan
+
+    def _bill(self, input: int, cached: int, output: int, usd: float | None) -> Bill:
+        bill = self.prices.bill(input, cached, output)
+        return bill if usd is None else replace(bill, usd=usd)
+
+    def _attempted(self, event: Attempted) -> None:
+        self._record(event)
+        self.policy.retry_at = event.retry_at
+        self.books.summarize(self._bill(event.input, event.cached, event.output, event.usd))
 
     def _over(self, plan: Plan, situation: Situation) -> bool:
         """Whether a pass that got no summary leaves the view over its budget."""
@@ -159,6 +272,48 @@ class Session:
                 wanted = relieve(self.policy, self.state, situation, Plan(reason=plan.reason), summaries=False)
         return None, wanted
 
+    # -- the log again -------------------------------------------------------------------------------------------
+
+    def take_up(self, events: Iterable[Event]) -> None:
+        """Fold events that happened elsewhere, in their order; decisions are taken as they were made."""
+        events = list(events)
+        last = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | Amended)}
+        waiting: list[Attempted | Decided] = []
+        for event in events:
+            match event:
+                case HeadSet():
+                    self.begin(event.head)
+                case TurnAdded():
+                    self.add(last[event.turn.index], event.node)
+                    self.events[-1] = event
+                case Amended():
+                    # Its turn was folded where it first came; only the log keeps that it came twice.
+                    self.events.append(event)
+                case Attempted() | Decided():
+                    waiting.append(event)
+                case Called():
+                    self._relive(waiting, event)
+                    waiting = []
+                case _:
+                    self.note(event)
+
+    def _relive(self, waiting: Sequence[Attempted | Decided], called: Called) -> None:
+        """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
+        situation, before = self._situation(called.at, called.model), self.state.track.tokens
+        (decided,) = (event for event in waiting if isinstance(event, Decided))
+        if not decided.reason.startswith(HELD):
+            self.policy.decide(self.state, situation)
+        cost = Bill()
+        for event in waiting:
+            if isinstance(event, Attempted):
+                self.breaker.failed(event.call)
+                self._attempted(event)
+        if (summary := decided.summary) is not None:
+            self.breaker.succeeded()
+            cost = self._bill(summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd)
+            self.books.summarize(cost)
+        self._send(decided, called.at, called.model, before, cost)
+
 
 def drive(steps: Pass, summarizer: Summarizer) -> View:
     """Run a pass to its end, writing each summary it asks for with `summarizer`."""
@@ -171,7 +326,7 @@ def drive(steps: Pass, summarizer: Summarizer) -> View:
         return view
 
 
-def _attempt(summarizer: Summarizer, request: SummaryRequest) -> str | SummaryError:
+def _attempt(summarizer: Summarizer, request: SummaryRequest) -> Answer:
     try:
         return summarizer(request)
     except SummaryError as error:

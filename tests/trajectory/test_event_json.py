@@ -15,6 +15,7 @@ from lacuna.trajectory.events import (
     Decided,
     Event,
     HeadSet,
+    Learned,
     Opened,
     Recalled,
     TurnAdded,
@@ -36,6 +37,7 @@ EVENTS: list[Event] = [
     Called(call=1, at=2.5, model="m", tokens=4),
     Answered(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
     Recalled(call=4, key=(1, 2), tokens=9, by="user"),
+    Learned(call=4, window=200_000),
 ]
 
 

@@ -212,7 +212,7 @@ class Policy:
         tokens = head + BLOCK_TOKENS + limit + said + self.quoted(covers) + behind - saved
         if tokens >= state.track.tokens - self.saves:
             return None
-        last = len(state.track.segments) if state.last is None else state.last.length
+        last = len(state.track.segments) if state.last is None else state.sent
         call = summary_call(
             situation.prices,
             covered=state.raw_start(covers + 1) - state.raw_start(state.covered + 1),
@@ -229,7 +229,7 @@ class Policy:
         return self._quoted[covers]
 
     def _offer(self, state: State, situation: Situation, summary: SummaryOffer | None) -> Offer:
-        sent = state.last.length if state.last else 0
+        sent = state.sent
         hold = situation.usd(state.track.tokens, situation.cached(state, sent))
         mask, masked, window = self._mask_costs(state, situation, sent) if self.pending else (hold, hold, hold)
         summarize = summarized = masked

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from lacuna.errors import SummaryError
 from lacuna.strategies.policy import Policy
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.summary_cost import SummaryCall, summary_call
+from lacuna.summarizers.written import Written
 from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.plan import Summary, SummaryRequest, handle
 from lacuna.trajectory.spoken import spoken
@@ -17,36 +20,55 @@ from lacuna.trajectory.turn import Observation
 MODEL_FREE = SummaryCall(route="model-free", input=0, cached=0, output=0, usd=0.0)
 
 
-def request(state: State, covers: int, max_tokens: int) -> SummaryRequest:
+def request(state: State, covers: int, max_tokens: int, route: Literal["fresh", "extend"] = "fresh") -> SummaryRequest:
     """What is asked for: turns up to `covers`, unmasked, behind the previous summary or the task."""
     return SummaryRequest(
         previous=state.summary.text if state.summary else "",
         task="\n\n".join(message.text for message in state.head.messages if message.role == "user"),
         turns=tuple(state.turns[state.covered : covers]),
         max_tokens=max_tokens,
+        route=route,
     )
 
 
-def billed(state: State, situation: Situation, covers: int, answer: str | SummaryError) -> SummaryCall:
-    """The call that wrote `answer`, by the cheaper route; a failed call is billed for its input."""
+def billed(state: State, situation: Situation, covers: int, output: int) -> SummaryCall:
+    """A call that writes `output` tokens about turns up to `covers`, by the cheaper route, as we count it."""
     hidden = sum(state.sizer.observation(state.observation(key)) for key in state.hidden if key[0] <= covers)
     return summary_call(
         situation.prices,
         covered=state.raw_start(covers + 1) - state.raw_start(state.covered + 1),
         previous=state.sizer.count(state.summary.text) if state.summary else state.task_tokens,
         live=state.track.tokens,
-        live_cached=situation.cached(state, state.last.length if state.last else 0),
+        live_cached=situation.cached(state, state.sent),
         hidden=hidden,
-        output=state.sizer.count(answer) if isinstance(answer, str) else 0,
+        output=output,
     )
 
 
-def accepted(state: State, policy: Policy, covers: int, answer: str | SummaryError, call: SummaryCall) -> Summary:
+def used(state: State, situation: Situation, covers: int, answer: str | Written | SummaryError) -> SummaryCall:
+    """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
+    told = answer.billed if isinstance(answer, SummaryError) else answer
+    if told is None or isinstance(told, str) or not told.input:
+        text = answer.text if isinstance(answer, Written) else answer
+        call = billed(state, situation, covers, state.sizer.count(text) if isinstance(text, str) else 0)
+        # A summary that says it was written without a model cost nothing.
+        return MODEL_FREE if isinstance(answer, Written) and answer.route == MODEL_FREE.route else call
+    usd = told.usd if told.usd is not None else situation.prices.bill(told.input, told.cached, told.output).usd
+    route = answer.route if isinstance(answer, Written) else "fresh"
+    return SummaryCall(route=route, input=told.input, cached=told.cached, output=told.output, usd=usd)
+
+
+def accepted(
+    state: State, policy: Policy, covers: int, answer: str | Written | SummaryError, call: SummaryCall
+) -> Summary:
     """`answer` as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them."""
     if isinstance(answer, SummaryError):
         raise answer
+    answer = answer.text if isinstance(answer, Written) else answer
     if not answer.strip():
-        raise SummaryError("it is empty")
+        raise SummaryError("it is empty", cause="empty")
+    if covers <= state.covered:
+        raise SummaryError("what it covers is covered already")
     options, sizer, covered = policy.strategy, state.sizer, state.turns[:covers]
     sizes = [sum(sizer.message(message) for message in turn.interjections) for turn in covered]
     kept = kept_interjections(covered, sizes, options.keep_user_tokens)
@@ -55,7 +77,7 @@ def accepted(state: State, policy: Policy, covers: int, answer: str | SummaryErr
     text = block(answer, covers, _quotes(state, policy, covers), older)
     said = sum(sizes[index - 1] for index in kept)
     if sizer.text(text) + said >= _standing(state, covers):
-        raise SummaryError("it is not shorter than what it replaces")
+        raise SummaryError("it is not shorter than what it replaces", cause="too-long")
     return Summary(
         covers=covers,
         text=answer,
@@ -64,6 +86,7 @@ def accepted(state: State, policy: Policy, covers: int, answer: str | SummaryErr
         input_tokens=call.input,
         output_tokens=call.output,
         cached_tokens=call.cached,
+        usd=call.usd,
         route=call.route,
     )
 

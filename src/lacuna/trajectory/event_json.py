@@ -13,6 +13,7 @@ from lacuna.trajectory.events import (
     Decided,
     Event,
     HeadSet,
+    Learned,
     Opened,
     Recalled,
     TurnAdded,
@@ -94,6 +95,7 @@ def _summary_out(summary: Summary) -> dict[str, Any]:
             output=summary.output_tokens,
             cached=summary.cached_tokens,
         ),
+        **stated(usd=summary.usd),
         "route": summary.route,
         **_renderer_out(summary.renderer),
     }
@@ -105,6 +107,7 @@ def _attempted_out(event: Attempted) -> dict[str, Any]:
         "cause": event.cause,
         "reason": event.reason,
         **given(input=event.input, cached=event.cached, output=event.output, retry_at=event.retry_at),
+        **stated(usd=event.usd),
     }
 
 
@@ -130,6 +133,7 @@ _OUT: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Called: ("called", _called_out),
     Answered: ("answered", _answered_out),
     Recalled: ("recalled", _recalled_out),
+    Learned: ("learned", lambda event: {"call": event.call, "window": event.window}),
 }
 
 
@@ -169,6 +173,7 @@ def _summary_in(value: Mapping[str, Any]) -> Summary:
         input_tokens=whole(value, "input"),
         output_tokens=whole(value, "output"),
         cached_tokens=whole(value, "cached"),
+        usd=optional(value, "usd", number),
         route=text(value, "route"),
         renderer=_renderer(value),
     )
@@ -176,7 +181,8 @@ def _summary_in(value: Mapping[str, Any]) -> Summary:
 
 def _attempted_in(value: Mapping[str, Any]) -> Attempted:
     counts = {name: whole(value, name) for name in ("call", "input", "cached", "output", "retry_at")}
-    return Attempted(cause=text(value, "cause"), reason=text(value, "reason"), **counts)
+    usd = optional(value, "usd", number)
+    return Attempted(cause=text(value, "cause"), reason=text(value, "reason"), usd=usd, **counts)
 
 
 def _called_in(value: Mapping[str, Any]) -> Called:
@@ -206,6 +212,7 @@ _IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "attempted": _attempted_in,
     "called": _called_in,
     "answered": _answered_in,
+    "learned": lambda value: Learned(call=whole(value, "call"), window=whole(value, "window")),
     "recalled": lambda value: Recalled(
         call=whole(value, "call"), key=_key(value), tokens=whole(value, "tokens"), by=text(value, "by")
     ),

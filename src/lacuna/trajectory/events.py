@@ -66,7 +66,8 @@ class Attempted:
     """A summary was asked for and not taken; it is billed all the same.
 
     cause:    one word (`lacuna.errors.SummaryError.cause`). reason: the sentence.
-    input, cached, output: tokens of the failed call (cached is part of input). retry_at: the next call that may ask.
+    input, cached, output: tokens of the failed call (cached is part of input). usd: its cost.
+    retry_at: the next call that may ask.
     """
 
     call: int
@@ -75,6 +76,7 @@ class Attempted:
     input: int = 0
     cached: int = 0
     output: int = 0
+    usd: float | None = None
     retry_at: int = 0
 
 
@@ -112,4 +114,12 @@ class Recalled:
     by: str = "tool"
 
 
-Event: TypeAlias = Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The provider said how large its window is, in tokens, when it refused call `call`."""
+
+    call: int
+    window: int
+
+
+Event: TypeAlias = Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled | Learned

@@ -81,7 +81,8 @@ class Summary:
     block:         the exact text of the user-role message that stands behind the task: text and quotes, labelled.
     interjections: turns <= covers whose interjections stay word for word behind the block.
     input_tokens, output_tokens, cached_tokens: of the call that wrote it (cached is part of input).
-    route:         "fresh" or "extend" (design 4).
+    usd:           what it cost, None where only tokens are known.
+    route:         "fresh", "extend" (design 4) or "model-free".
     """
 
     covers: int
@@ -91,6 +92,7 @@ class Summary:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    usd: float | None = None
     route: str = "fresh"
     renderer: int = RENDERER
 

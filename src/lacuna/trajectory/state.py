@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lacuna.trajectory.events import Called, Decided, Event, HeadSet, TurnAdded
+from lacuna.trajectory.events import Amended, Called, Decided, Event, HeadSet, TurnAdded
 from lacuna.trajectory.plan import Key, Summary
 from lacuna.trajectory.tokens import Sizer
-from lacuna.trajectory.turn import Head, Observation, Turn
+from lacuna.trajectory.turn import Head, Message, Observation, Turn
 from lacuna.trajectory.view import Segment, Track, View
 
 
@@ -58,6 +58,8 @@ class State:
                 self._set_head(event.head)
             case TurnAdded():
                 self._add(event.turn)
+            case Amended():
+                self._amend(event.turn)
             case Decided():
                 self._decide(event)
             case Called():
@@ -91,6 +93,14 @@ class State:
         )
         return self.last
 
+    @property
+    def sent(self) -> int:
+        """Leading segments that stand as the last view had them; 0 if there was none."""
+        if self.last is None:
+            return 0
+        # They differ where the head or the newest turn changed between two passes.
+        return self.last.length if self.last.track is self.track else self._rewritten(self.last)
+
     def raw_view(self) -> View:
         """What would be sent if nothing were ever hidden."""
         length = len(self.raw.segments)
@@ -105,16 +115,29 @@ class State:
         return View(call=0, epoch=0, track=self.track, length=len(self.track.segments)).common(last)
 
     def _set_head(self, head: Head) -> None:
-        self.head = head
+        segments = list(self._head_segments(head))
+        behind, length = self.head_length, len(segments)
+        self.head, self.head_length = head, length
+        self.task_tokens = sum(each.tokens for each in segments if _is_task(each))
+        if not self.track.segments:
+            for segment in segments:
+                self._append(segment)
+            return
+        # A head that changed stands in front of everything: a new epoch, and the raw bill pays for it as well.
+        raw = Track()
+        for segment in [*segments, *self.raw.segments[behind:]]:
+            raw.append(segment)
+        self.raw, self.raw_last = raw, 0
+        self.raw_places = [place + length - behind for place in self.raw_places]
+        self._rebuild(0, [*segments, *self.track.segments[behind:]])
+
+    def _head_segments(self, head: Head) -> Iterator[Segment]:
         if head.hidden_tokens:
-            self._append(Segment(kind="hidden", tokens=head.hidden_tokens))
+            yield Segment(kind="hidden", tokens=head.hidden_tokens)
         if head.tools:
-            self._append(Segment(kind="tools", tokens=self.sizer.tools(head)))
+            yield Segment(kind="tools", tokens=self.sizer.tools(head))
         for position, message in enumerate(head.messages, start=1):
-            tokens = self.sizer.message(message)
-            self._append(Segment(kind="head", tokens=tokens, index=position, source=message))
-            self.task_tokens += tokens if message.role == "user" else 0
-        self.head_length = len(self.track.segments)
+            yield Segment(kind="head", tokens=self.sizer.message(message), index=position, source=message)
 
     def _add(self, turn: Turn) -> None:
         if turn.index != len(self.turns) + 1:
@@ -132,6 +155,19 @@ class State:
         for position, message in enumerate(turn.interjections, start=1):
             tokens = self.sizer.message(message)
             self._append(Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message))
+
+    def _amend(self, turn: Turn) -> None:
+        """The newest turn again: what stood for it goes, also where it was sent already."""
+        if not self.turns or turn.index != self.turns[-1].index:
+            raise ValueError(f"turn {turn.index} was amended, but only the newest may be ({len(self.turns)})")
+        place, raw = self.turn_places[turn.index], self.raw_places.pop()
+        self.turns.pop()
+        self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
+        self.raw = self.raw.fork(raw)
+        self.raw_last = min(self.raw_last, raw)
+        self._rebuild(place, [])
+        self.places = {key: at for key, at in self.places.items() if key[0] < turn.index}
+        self._add(turn)
 
     def _append(self, segment: Segment) -> None:
         self.track.append(segment)
@@ -192,3 +228,7 @@ class State:
                 self.places[segment.turn, segment.index] = place
             elif segment.kind == "assistant":
                 self.turn_places[segment.turn] = place
+
+
+def _is_task(segment: Segment) -> bool:
+    return isinstance(segment.source, Message) and segment.source.role == "user"
