@@ -1,0 +1,84 @@
+"""The seam to the file system: the six things that a store asks of a file, and the real one.
+
+Everything that can fail on a disk fails behind these methods, so tests put a disk there that forgets, tears, reorders
+and fills up.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+
+class File(Protocol):
+    """Bytes at offsets. Every method may raise OSError; a failed write may have written any part of its bytes."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes; fewer at the end of the file."""
+        ...
+
+    def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None: ...
+
+    def fsync(self) -> None:
+        """Return once everything written so far would survive a loss of power."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class OsFile:
+    """A real file, made with mode 0600 if it is not there; its folder is synced then.
+
+    Reads and writes are positional: threads and processes that share the file share no cursor.
+    """
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        self.path = path
+        fresh = writable and not path.exists()
+        flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
+        self.descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        if fresh:
+            sync_folder(path.parent)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        found = os.pread(self.descriptor, size, offset)
+        while found and len(found) < size:
+            more = os.pread(self.descriptor, size - len(found), offset + len(found))
+            if not more:
+                break
+            found += more
+        return found
+
+    def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self.descriptor, rest, offset)
+            rest, offset = rest[written:], offset + written
+
+    def fsync(self) -> None:
+        os.fsync(self.descriptor)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.descriptor, size)
+
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable: a file whose name is lost is lost."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
