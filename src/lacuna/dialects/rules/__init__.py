@@ -27,7 +27,9 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
 
 def violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
     """Every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
-    return [found for rule in _rules(dialect) for found in rule(request)]
+    rules = _rules(dialect)
+    read = anthropic.Request(request) if dialect == "anthropic" else request
+    return [found for rule in rules for found in rule(read)]
 
 
 def introduced(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:

@@ -10,7 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, TypeAlias
 
 from lacuna.dialects import Json, mapping_in, text_in
 from lacuna.dialects.rules.violation import Rule, Violation, listed
@@ -23,46 +24,82 @@ ROLES: Final = frozenset(("user", "assistant", "system"))
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
+#: Where a block stands: "messages" or "system", then numbers; made a text only where something is wrong.
+Where: TypeAlias = tuple[str | int, ...]
+
+
 @dataclass(slots=True)
 class Saying:
     """Messages of one role in a row: their blocks, each with its place."""
 
     role: str
-    blocks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    blocks: list[tuple[Where, dict[str, Any]]] = field(default_factory=list)
+
+
+class Request:
+    """A body, read once for all rules."""
+
+    def __init__(self, body: Json) -> None:
+        self.body = body
+        self.messages = listed(body.get("messages"))
+
+    @cached_property
+    def sayings(self) -> list[Saying]:
+        """The conversation as the service reads it."""
+        found: list[Saying] = []
+        for place, message in self.messages:
+            role = text_in(message.get("role"))
+            if role == "system":
+                continue
+            if not found or found[-1].role != role:
+                found.append(Saying(role))
+            found[-1].blocks += _blocks(("messages", place), message)
+        return found
+
+    @cached_property
+    def blocks(self) -> list[tuple[Where, dict[str, Any]]]:
+        """Every block of system prompt and messages, those inside results right behind them."""
+        found = _blocks(("system",), {"content": self.body.get("system")})
+        for number, message in self.messages:
+            for place, block in _blocks(("messages", number), message):
+                found.append((place, block))
+                if _kind(block) == "tool_result":
+                    found += _blocks(place, block, strings=False)
+        return found
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 
-def there_are_messages(request: Json) -> Iterator[Violation]:
+def there_are_messages(request: Request) -> Iterator[Violation]:
     """The service says: "messages: at least one message is required"."""
-    if not listed(request.get("messages")):
+    if not request.messages:
         yield Violation(rule="there-are-messages", place="messages", reason="at least one message is required")
 
 
-def roles_are_known(request: Json) -> Iterator[Violation]:
+def roles_are_known(request: Request) -> Iterator[Violation]:
     """A tool's result is the user's here; the system prompt stands apart, and between turns where the model takes
     it."""
-    for place, message in listed(request.get("messages")):
+    for place, message in request.messages:
         role = message.get("role")
         if text_in(role) not in ROLES:
             reason = f"role {role!r} is none of {', '.join(sorted(ROLES))}"
             yield Violation(rule="roles-are-known", place=f"messages.{place}.role", reason=reason, subject=str(role))
 
 
-def the_user_begins(request: Json) -> Iterator[Violation]:
+def the_user_begins(request: Request) -> Iterator[Violation]:
     """A conversation starts with the user; only a signed compaction block may stand in front, since it stands for what
     was there."""
-    for saying in sayings(request)[:1]:
+    for saying in request.sayings[:1]:
         if saying.role == "assistant" and not any(_kind(block) == "compaction" for _, block in saying.blocks):
             yield Violation(
                 rule="the-user-begins", place="messages.0", reason='the first message must use the "user" role'
             )
 
 
-def messages_have_content(request: Json) -> Iterator[Violation]:
+def messages_have_content(request: Request) -> Iterator[Violation]:
     """The service says: "all messages must have non-empty content except for the optional final assistant message"."""
-    messages = listed(request.get("messages"))
+    messages = request.messages
     for place, message in messages:
         last = place == messages[-1][0] and message.get("role") == "assistant"
         if not message.get("content") and not last:
@@ -71,28 +108,30 @@ def messages_have_content(request: Json) -> Iterator[Violation]:
             )
 
 
-def texts_are_not_blank(request: Json) -> Iterator[Violation]:
+def texts_are_not_blank(request: Request) -> Iterator[Violation]:
     """The service says: "text content blocks must be non-empty", and must hold more than white space; inside results
     and the system prompt too. A message that is one blank string is an empty message."""
-    for place, block in _every_block(request):
+    for place, block in request.blocks:
         text = block.get("text")
         if _kind(block) == "text" and isinstance(text, str) and not text.strip():
             yield Violation(
-                rule="texts-are-not-blank", place=place, reason="text content blocks must contain non-whitespace text"
+                rule="texts-are-not-blank",
+                place=_path(place),
+                reason="text content blocks must contain non-whitespace text",
             )
 
 
-def the_answer_does_not_begin_with_space_at_its_end(request: Json) -> Iterator[Violation]:
+def the_answer_does_not_begin_with_space_at_its_end(request: Request) -> Iterator[Violation]:
     """A last message of the assistant is the beginning of the answer: "final assistant content cannot end with trailing
     whitespace"."""
-    messages = listed(request.get("messages"))
+    messages = request.messages
     for place, message in messages[-1:]:
-        blocks = _blocks(f"messages.{place}", message)
+        blocks = _blocks(("messages", place), message)
         text = text_in(blocks[-1][1].get("text")) if blocks else ""
         if message.get("role") == "assistant" and text != text.rstrip():
             yield Violation(
                 rule="the-answer-does-not-begin-with-space-at-its-end",
-                place=blocks[-1][0],
+                place=_path(blocks[-1][0]),
                 reason="final assistant content cannot end with trailing whitespace",
             )
 
@@ -100,38 +139,38 @@ def the_answer_does_not_begin_with_space_at_its_end(request: Json) -> Iterator[V
 # -- calls and results ------------------------------------------------------------------------------------------------
 
 
-def calls_are_answered(request: Json) -> Iterator[Violation]:
+def calls_are_answered(request: Request) -> Iterator[Violation]:
     """The service says: "`tool_use` ids were found without `tool_result` blocks immediately after. Each `tool_use`
     block must have a corresponding `tool_result` block in the next message"."""
-    said = sayings(request)
+    said = request.sayings
     for number, saying in enumerate(said):
         following = said[number + 1].blocks if number + 1 < len(said) else []
         answered = {id for _, id in _results(following)}
         for place, id in _calls(saying):
             if id not in answered:
                 reason = f"`tool_use` {id!r} has no `tool_result` in the next message"
-                yield Violation(rule="calls-are-answered", place=place, reason=reason, subject=id)
+                yield Violation(rule="calls-are-answered", place=_path(place), reason=reason, subject=id)
 
 
-def results_answer_the_last_calls(request: Json) -> Iterator[Violation]:
+def results_answer_the_last_calls(request: Request) -> Iterator[Violation]:
     """The service says: "unexpected `tool_use_id` found in `tool_result` blocks. Each `tool_result` block must have a
     corresponding `tool_use` block in the previous message"; and each call has one result."""
     waiting: set[str] = set()
-    for saying in sayings(request):
+    for saying in request.sayings:
         if saying.role == "assistant":
             waiting = {id for _, id in _calls(saying)}
             continue
         for place, id in _results(saying.blocks):
             if id not in waiting:
                 reason = f"`tool_result` {id!r} has no `tool_use` of its own in the previous message"
-                yield Violation(rule="results-answer-the-last-calls", place=place, reason=reason, subject=id)
+                yield Violation(rule="results-answer-the-last-calls", place=_path(place), reason=reason, subject=id)
             waiting.discard(id)
 
 
-def results_stand_first(request: Json) -> Iterator[Violation]:
+def results_stand_first(request: Request) -> Iterator[Violation]:
     """The service says: "Messages following `tool_use` blocks must begin with a matching number of `tool_result`
     blocks": what else the user says stands behind them."""
-    for saying in sayings(request):
+    for saying in request.sayings:
         other = False
         for place, block in saying.blocks if saying.role == "user" else ():
             if _kind(block) != "tool_result":
@@ -139,25 +178,28 @@ def results_stand_first(request: Json) -> Iterator[Violation]:
             elif other:
                 id = text_in(block.get("tool_use_id"))
                 reason = f"`tool_result` {id!r} stands behind other content"
-                yield Violation(rule="results-stand-first", place=place, reason=reason, subject=id)
+                yield Violation(rule="results-stand-first", place=_path(place), reason=reason, subject=id)
 
 
-def call_ids_are_unique(request: Json) -> Iterator[Violation]:
+def call_ids_are_unique(request: Request) -> Iterator[Violation]:
     """The service says: "`tool_use` ids must be unique", in the whole request."""
     seen: set[str] = set()
-    for saying in sayings(request):
+    for saying in request.sayings:
         for place, id in _calls(saying):
             if id in seen:
                 yield Violation(
-                    rule="call-ids-are-unique", place=place, reason=f"`tool_use` id {id!r} stands twice", subject=id
+                    rule="call-ids-are-unique",
+                    place=_path(place),
+                    reason=f"`tool_use` id {id!r} stands twice",
+                    subject=id,
                 )
             seen.add(id)
 
 
-def calls_are_well_formed(request: Json) -> Iterator[Violation]:
+def calls_are_well_formed(request: Request) -> Iterator[Violation]:
     """Ids and names: "String should match pattern '^[a-zA-Z0-9_-]+$'"; the input is an object: "Input should be a valid
     dictionary"."""
-    for saying in sayings(request):
+    for saying in request.sayings:
         for place, block in saying.blocks:
             if _kind(block) != "tool_use":
                 continue
@@ -166,21 +208,21 @@ def calls_are_well_formed(request: Json) -> Iterator[Violation]:
                 if not _ID.fullmatch(text_in(block.get(name))):
                     reason = f"{block.get(name)!r} should match pattern '^[a-zA-Z0-9_-]+$'"
                     yield Violation(
-                        rule="calls-are-well-formed", place=f"{place}.tool_use.{name}", reason=reason, subject=id
+                        rule="calls-are-well-formed", place=f"{_path(place)}.tool_use.{name}", reason=reason, subject=id
                     )
             if not isinstance(block.get("input"), dict):
                 yield Violation(
                     rule="calls-are-well-formed",
-                    place=f"{place}.tool_use.input",
+                    place=f"{_path(place)}.tool_use.input",
                     reason="input should be a valid dictionary",
                     subject=id,
                 )
 
 
-def errors_are_told_in_text(request: Json) -> Iterator[Violation]:
+def errors_are_told_in_text(request: Request) -> Iterator[Violation]:
     """The service says: "content cannot be empty if `is_error` is true", and "all content must be type `text` if
     `is_error` is true"."""
-    for saying in sayings(request):
+    for saying in request.sayings:
         for place, block in saying.blocks:
             if _kind(block) != "tool_result" or block.get("is_error") is not True:
                 continue
@@ -190,12 +232,12 @@ def errors_are_told_in_text(request: Json) -> Iterator[Violation]:
                 reason = "all content must be type `text` if `is_error` is true"
             if reason:
                 id = text_in(block.get("tool_use_id"))
-                yield Violation(rule="errors-are-told-in-text", place=place, reason=reason, subject=id)
+                yield Violation(rule="errors-are-told-in-text", place=_path(place), reason=reason, subject=id)
 
 
-def tools_are_named_once(request: Json) -> Iterator[Violation]:
+def tools_are_named_once(request: Request) -> Iterator[Violation]:
     """The service says: "tools: Tool names must be unique"."""
-    names = Counter(text_in(tool.get("name")) for _, tool in listed(request.get("tools")))
+    names = Counter(text_in(tool.get("name")) for _, tool in listed(request.body.get("tools")))
     for name, count in names.items():
         if name and count > 1:
             yield Violation(
@@ -206,69 +248,74 @@ def tools_are_named_once(request: Json) -> Iterator[Violation]:
 # -- thinking ---------------------------------------------------------------------------------------------------------
 
 
-def thinking_is_sealed(request: Json) -> Iterator[Violation]:
+def thinking_is_sealed(request: Request) -> Iterator[Violation]:
     """Thinking goes back as the service sealed it, or not at all: "thinking.signature: Field required"."""
-    for place, block in _every_block(request):
+    for place, block in request.blocks:
         name = {"thinking": "signature", "redacted_thinking": "data"}.get(_kind(block))
         if name and not text_in(block.get(name)):
-            yield Violation(rule="thinking-is-sealed", place=f"{place}.{_kind(block)}.{name}", reason="field required")
+            yield Violation(
+                rule="thinking-is-sealed", place=f"{_path(place)}.{_kind(block)}.{name}", reason="field required"
+            )
 
 
-def thinking_is_not_last(request: Json) -> Iterator[Violation]:
+def thinking_is_not_last(request: Request) -> Iterator[Violation]:
     """The service says: "The final block in an assistant message cannot be `thinking`"."""
-    for saying in sayings(request):
+    for saying in request.sayings:
         if saying.role == "assistant" and saying.blocks and _kind(saying.blocks[-1][1]) in THINKING:
             place, block = saying.blocks[-1]
             reason = f"the final block in an assistant message cannot be `{_kind(block)}`"
-            yield Violation(rule="thinking-is-not-last", place=place, reason=reason, subject=_seal(block))
+            yield Violation(rule="thinking-is-not-last", place=_path(place), reason=reason, subject=_seal(block))
 
 
-def thinking_goes_before_the_running_calls(request: Json) -> Iterator[Violation]:
+def thinking_goes_before_the_running_calls(request: Request) -> Iterator[Violation]:
     """With manual thinking on, the assistant's message that the last results answer begins with its thinking: "Expected
     `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` message
     must start with a thinking block". Adaptive thinking does not ask for it."""
-    if mapping_in(request.get("thinking")).get("type") != "enabled":
+    if mapping_in(request.body.get("thinking")).get("type") != "enabled":
         return
-    spoken = [saying for saying in sayings(request) if saying.role == "assistant" and saying.blocks]
+    spoken = [saying for saying in request.sayings if saying.role == "assistant" and saying.blocks]
     for saying in spoken[-1:]:
         place, first = saying.blocks[0]
         if any(True for _ in _calls(saying)) and _kind(first) not in THINKING:
             reason = f"expected `thinking` or `redacted_thinking`, but found `{_kind(first)}`"
-            yield Violation(rule="thinking-goes-before-the-running-calls", place=place, reason=reason)
+            yield Violation(rule="thinking-goes-before-the-running-calls", place=_path(place), reason=reason)
 
 
 # -- cache breakpoints ------------------------------------------------------------------------------------------------
 
 
-def there_are_four_breakpoints_at_most(request: Json) -> Iterator[Violation]:
+def there_are_four_breakpoints_at_most(request: Request) -> Iterator[Violation]:
     """The service says: "A maximum of 4 blocks with cache_control may be provided. Found 5." Tools, system prompt and
     messages together, and one for automatic caching, unless it falls on a block that is marked already."""
-    found = len(breakpoints(request)) + takes_one(request)
+    found = len(_breakpoints(request)) + takes_one(request.body)
     if found > BREAKPOINTS:
         reason = f"a maximum of {BREAKPOINTS} blocks with cache_control may be provided, found {found}"
         yield Violation(rule="there-are-four-breakpoints-at-most", place="messages", reason=reason)
 
 
-def longer_lives_come_first(request: Json) -> Iterator[Violation]:
+def longer_lives_come_first(request: Request) -> Iterator[Violation]:
     """The service says: "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that
     blocks are processed in the following order: `tools`, `system`, `messages`"."""
     short = False
-    for place, ttl in breakpoints(request):
+    for place, ttl in _breakpoints(request):
         if ttl == "1h" and short:
             reason = "a ttl='1h' cache_control block must not come after a ttl='5m' one"
             yield Violation(rule="longer-lives-come-first", place=f"{place}.cache_control.ttl", reason=reason)
+            return
         short = short or ttl != "1h"
 
 
-def breakpoints_stand_where_they_may(request: Json) -> Iterator[Violation]:
+def breakpoints_stand_where_they_may(request: Request) -> Iterator[Violation]:
     """The service says: "cache_control cannot be set for empty text blocks", and thinking takes none."""
-    for place, block in _every_block(request):
+    for place, block in request.blocks:
         if block.get("cache_control") is None:
             continue
         blank = _kind(block) == "text" and not text_in(block.get("text"))
         if blank or _kind(block) in THINKING:
             reason = f"cache_control cannot be set for {'empty text' if blank else _kind(block)} blocks"
-            yield Violation(rule="breakpoints-stand-where-they-may", place=f"{place}.cache_control", reason=reason)
+            yield Violation(
+                rule="breakpoints-stand-where-they-may", place=f"{_path(place)}.cache_control", reason=reason
+            )
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -297,53 +344,43 @@ RULES: Final[Sequence[Rule]] = (
 # -- reading a request ------------------------------------------------------------------------------------------------
 
 
-def sayings(request: Json) -> list[Saying]:
-    """The conversation as the service reads it."""
-    found: list[Saying] = []
-    for place, message in listed(request.get("messages")):
-        role = text_in(message.get("role"))
-        if role == "system":
-            continue
-        if not found or found[-1].role != role:
-            found.append(Saying(role))
-        found[-1].blocks += _blocks(f"messages.{place}", message)
-    return found
+def breakpoints(body: Json) -> list[tuple[str, str]]:
+    """(place, ttl) of every block of a request that is marked, in the order in which the service reads them."""
+    return _breakpoints(Request(body))
 
 
-def breakpoints(request: Json) -> list[tuple[str, str]]:
-    """(place, ttl) of every block that is marked, in the order in which the service reads them."""
-    tools = [(f"tools.{place}", tool) for place, tool in listed(request.get("tools"))]
-    marked = [(place, block.get("cache_control")) for place, block in [*tools, *_every_block(request)]]
-    return [(place, text_in(mark.get("ttl")) or "5m") for place, mark in marked if isinstance(mark, dict)]
-
-
-def takes_one(request: Json) -> bool:
+def takes_one(body: Json) -> bool:
     """Whether automatic caching takes a breakpoint: it does nothing where the last block that can bear one has one."""
-    if not isinstance(request.get("cache_control"), dict):
+    if not isinstance(body.get("cache_control"), dict):
         return False
-    messages = listed(request.get("messages"))
-    blocks = [block for place, message in messages[-1:] for _, block in _blocks(f"messages.{place}", message)]
+    messages = listed(body.get("messages"))
+    blocks = [block for _, message in messages[-1:] for _, block in _blocks((), message)]
     bearing = [block for block in blocks if _kind(block) not in THINKING]
     return not bearing or bearing[-1].get("cache_control") is None
 
 
-def _every_block(request: Json) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every block of system prompt and messages, those inside results right behind them."""
-    for place, block in _blocks("system", {"content": request.get("system")}):
-        yield place.replace(".content", "", 1), block
-    for number, message in listed(request.get("messages")):
-        for place, block in _blocks(f"messages.{number}", message):
-            yield place, block
-            if _kind(block) == "tool_result":
-                yield from _blocks(place, block, strings=False)
+def _breakpoints(request: Request) -> list[tuple[str, str]]:
+    tools: list[tuple[Where, dict[str, Any]]] = [
+        (("tools", at), tool) for at, tool in listed(request.body.get("tools"))
+    ]
+    marked = [(place, block["cache_control"]) for place, block in [*tools, *request.blocks] if "cache_control" in block]
+    return [(_path(place), text_in(mark.get("ttl")) or "5m") for place, mark in marked if isinstance(mark, dict)]
 
 
-def _blocks(place: str, message: Json, *, strings: bool = True) -> list[tuple[str, dict[str, Any]]]:
+def _path(where: Where) -> str:
+    """`messages.3.content.0.content.1`; tools and the system prompt are lists themselves."""
+    first, *rest = where
+    if first != "messages" or not rest:
+        return ".".join(map(str, where))
+    return ".".join((f"messages.{rest[0]}", *(f"content.{number}" for number in rest[1:])))
+
+
+def _blocks(where: Where, message: Json, *, strings: bool = True) -> list[tuple[Where, dict[str, Any]]]:
     """The content of a message or result as blocks. strings: whether a plain text is one, too."""
     content = message.get("content")
     if isinstance(content, str):
-        return [(f"{place}.content", {"type": "text", "text": content})] if content and strings else []
-    return [(f"{place}.content.{number}", block) for number, block in listed(content)]
+        return [(where, {"type": "text", "text": content})] if content and strings else []
+    return [((*where, number), block) for number, block in listed(content)]
 
 
 def _kind(block: Json) -> str:
@@ -354,14 +391,14 @@ def _seal(block: Json) -> str:
     return text_in(block.get("signature")) or text_in(block.get("data"))
 
 
-def _calls(saying: Saying) -> Iterator[tuple[str, str]]:
+def _calls(saying: Saying) -> Iterator[tuple[Where, str]]:
     """(place, id) of every call of the assistant's."""
     for place, block in saying.blocks if saying.role == "assistant" else ():
         if _kind(block) == "tool_use":
             yield place, text_in(block.get("id"))
 
 
-def _results(blocks: Sequence[tuple[str, Json]]) -> Iterator[tuple[str, str]]:
+def _results(blocks: Sequence[tuple[Where, Json]]) -> Iterator[tuple[Where, str]]:
     """(place, id of the call) of every result."""
     for place, block in blocks:
         if _kind(block) == "tool_result":

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lacuna.dialects import Json
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
@@ -26,8 +24,9 @@ class Violation:
         return f"{self.place}: {self.reason} [{self.rule}]"
 
 
-#: Looks at a whole request body. Linear in its size; junk it leaves to the rule that is about junk, and never raises.
-Rule: TypeAlias = Callable[[Json], Iterator[Violation]]
+#: Looks at a whole request, as its dialect reads it for all rules. Linear in its size; never raises: junk is left to
+#: the rule that is about junk.
+Rule: TypeAlias = Callable[[Any], Iterator[Violation]]
 
 
 def name_of(rule: Rule) -> str:

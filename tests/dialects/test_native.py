@@ -1,0 +1,120 @@
+"""Clearing on the server, held at our frontier, against a server that clears as documented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from lacuna.dialects.native import BETA, EDIT, Cleared, cleared, edit, frontier, managed, tool_uses
+
+
+def _kept(uses: list[str], asked: dict[str, Any] | None, *, counts_excluded: bool) -> set[int]:
+    """What the server leaves alone of `uses` (tool names, oldest first): 0-based."""
+    if asked is None:
+        return set(range(len(uses)))
+    excluded = {place for place, name in enumerate(uses) if name in asked.get("exclude_tools", ())}
+    counted = [place for place in range(len(uses)) if counts_excluded or place not in excluded]
+    newest = counted[max(len(counted) - asked["keep"]["value"], 0) :]
+    return excluded | set(newest)
+
+
+def test_the_frontier_is_the_longest_run_of_oldest_uses_that_are_hidden() -> None:
+    """A result that stays holds the frontier; it never goes back."""
+    assert frontier([True, True, False, True]) == 2
+    assert frontier([False, True, True]) == 0
+    assert frontier([True, False, False], cleared=2) == 2
+    assert frontier([]) == 0
+
+
+def test_keep_grows_with_the_history_so_that_the_cut_stands_still() -> None:
+    """Each new call adds one to `keep`; what is cleared stays the same."""
+    for uses in range(5, 30):
+        asked = edit(uses=uses, cleared=5)
+        assert asked is not None
+        assert asked["keep"] == {"type": "tool_uses", "value": uses - 5}
+        assert _kept(["ls"] * uses, asked, counts_excluded=True) == set(range(5, uses))
+    assert edit(uses=3, cleared=0) is None
+
+
+@given(
+    names=some.lists(some.sampled_from(["ls", "cat", "plan"]), max_size=40),
+    hidden=some.lists(some.booleans(), min_size=40, max_size=40),
+    counts_excluded=some.booleans(),
+    was=some.integers(0, 5),
+)
+def test_nothing_is_cleared_that_we_do_not_hide(
+    names: list[str], hidden: list[bool], counts_excluded: bool, was: int
+) -> None:
+    """Whether the server counts excluded tools or not, which is nowhere said; and what was cleared before."""
+    before = min(was, len(names))
+    ours = [
+        hide or name == "plan" or place < before for place, (name, hide) in enumerate(zip(names, hidden, strict=False))
+    ]
+    asked = edit(uses=len(names), cleared=frontier(ours, before), exclude=["plan"])
+    gone = set(range(len(names))) - _kept(names, asked, counts_excluded=counts_excluded)
+    assert all(ours[place] and names[place] != "plan" for place in gone)
+
+
+def test_the_types_take_what_is_asked() -> None:
+    """As the provider's own package states context management."""
+    beta = pytest.importorskip("anthropic.types.beta")
+    pydantic = pytest.importorskip("pydantic")
+    managing = managed({}, edit(uses=9, cleared=4, exclude=["plan", "ask"]))
+    assert managing is not None
+    # What it holds is checked when it is read, by the adapter, which must live that long.
+    adapter = pydantic.TypeAdapter(beta.BetaContextManagementConfigParam)
+    found = adapter.validate_python(managing["context_management"], strict=True)
+    (asked,) = list(found["edits"])
+    assert asked["type"] == EDIT
+    assert list(asked["exclude_tools"]) == ["ask", "plan"]
+    anthropic_beta = pytest.importorskip("anthropic.types.anthropic_beta_param")
+    assert BETA in str(anthropic_beta.AnthropicBetaParam)
+
+
+def test_the_clients_own_edits_stay() -> None:
+    """Ours stands behind them; one that clears tool uses already is kept as it is, and so is on-demand compaction."""
+    ours = edit(uses=9, cleared=4)
+    thinking = {"type": "clear_thinking_20251015", "keep": "all"}
+    after = managed({"context_management": {"edits": [thinking]}}, ours)
+    assert after is not None
+    assert after["context_management"]["edits"] == [thinking, ours]
+    assert managed({"context_management": {"edits": [{"type": EDIT}]}}, ours) is None
+    assert managed({"compaction": {"type": "summarize"}}, ours) is None
+    assert managed({}, None) is None
+
+
+def test_tool_uses_of_a_request() -> None:
+    """In the order in which the server counts them."""
+    use = {"type": "tool_use", "id": "a", "name": "ls", "input": {}}
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [use, {**use, "id": "b"}]}]
+    assert tool_uses({"messages": messages}) == [("a", "ls"), ("b", "ls")]
+    assert tool_uses({"messages": 7}) == []
+
+
+@pytest.mark.parametrize(
+    ("response", "found"),
+    [
+        (
+            {
+                "context_management": {
+                    "applied_edits": [
+                        {"type": "clear_thinking_20251015", "cleared_thinking_turns": 2, "cleared_input_tokens": 10},
+                        {"type": EDIT, "cleared_tool_uses": 4, "cleared_input_tokens": 900},
+                    ]
+                }
+            },
+            Cleared(uses=4, turns=2, tokens=910),
+        ),
+        ({"type": "message_delta", "context_management": {"applied_edits": []}}, Cleared()),
+        ({"context_management": None}, None),
+        ({"context_management": {"applied_edits": "x"}}, None),
+        ({"context_management": {"applied_edits": [1, {"cleared_tool_uses": -1}]}}, Cleared()),
+        ({}, None),
+    ],
+)
+def test_what_the_server_cleared(response: dict[str, Any], found: Cleared | None) -> None:
+    """Of a response or a stream's last delta; junk says nothing."""
+    assert cleared(response) == found
