@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lacuna.errors import SpecError
-from lacuna.strategies.budget import Budget
+from lacuna.strategies.budget import Budget, learned
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
 
 
@@ -58,6 +58,9 @@ def test_nothing_left() -> None:
         {"low": 0.0},
         {"low": math.nan},
         {"low": math.inf},
+        {"soft": 0.0},
+        {"soft": 1.5},
+        {"soft": math.nan},
         {"reserved": -1},
         {"min_window": 0},
     ],
@@ -66,3 +69,27 @@ def test_values_without_meaning(options: dict[str, float]) -> None:
     """A budget without meaning is refused by name."""
     with pytest.raises(SpecError, match=f"budget\\({next(iter(options))}="):
         Budget(**options)  # type: ignore[arg-type]
+
+
+def test_a_learned_window() -> None:
+    """What the provider stated stands in place of what the table says, in both directions, and the source tells."""
+    for known in (None, 100_000, 1_000_000):
+        found = learned(prices(known, (100_000, 1.5)), 200_000)
+        assert found.window == 200_000
+        assert "as the provider stated it" in found.source
+        assert found.tiers == prices(known, (100_000, 1.5)).tiers
+        assert Budget().usable(found) == 169_000
+
+
+def test_a_learned_window_limits_a_budget_of_one_s_own() -> None:
+    """Not even a budget that was given passes the window that the provider stated."""
+    budget = Budget(tokens=500_000, reserved=0, max_context_pct=1)
+    assert budget.usable(learned(prices(), 200_000)) == 200_000
+
+
+def test_learning_what_is_known() -> None:
+    """The same window again changes nothing, and a window that is none is refused."""
+    once = learned(prices(), 200_000)
+    assert learned(once, 200_000) is once
+    with pytest.raises(SpecError, match="a window of 0 tokens"):
+        learned(prices(), 0)

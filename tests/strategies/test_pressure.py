@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import Session
+from lacuna.engine import Session, drive
 from lacuna.errors import BudgetError, SummaryError
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.masking import Masking
@@ -19,7 +19,21 @@ from lacuna.strategies.schedules import Fixed
 from lacuna.trajectory.events import Decided
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.turn import Turn
-from property.builders import SIZER, call, head, long_text, masked_at, result, run, step, steps, summaries, turn, user
+from property.builders import (
+    SIZER,
+    brief,
+    call,
+    head,
+    long_text,
+    masked_at,
+    result,
+    run,
+    step,
+    steps,
+    summaries,
+    turn,
+    user,
+)
 
 #: Never acts of itself: what happens happens under pressure.
 NEVER = Fixed()
@@ -133,6 +147,65 @@ def test_no_progress_is_no_loop() -> None:
     assert len(masks) == len(set(masks))
     covers = [covered for _, covered in summaries(session)]
     assert covers == sorted(set(covers))
+
+
+# -- the soft threshold ----------------------------------------------------------------------------------------------
+
+
+def soft(tokens: int, **options: float) -> Masking:
+    return replace(budgeted(tokens, soft=0.5, low=0.8, **options), window=3)
+
+
+def test_the_soft_threshold_overrides_the_schedule() -> None:
+    """Above it everything pending is masked though the schedule holds; inside the window nothing is."""
+    session = run(soft(4_000), steps(25), watch=fits)
+    masked = masked_at(session)
+    assert masked
+    assert {event.reason for event in decisions(session) if event.masks} == {"soft threshold"}
+    assert all(call - 1 - key[0] >= 3 for key, call in masked.items())
+    assert not run(replace(soft(4_000), budget=None), steps(25)).state.hidden
+
+
+def test_below_the_soft_threshold_nothing_changes() -> None:
+    """A view that stays below it is left to the schedule."""
+    assert not masked_at(run(soft(20_000), steps(25)))
+
+
+@given(st.integers(1_500, 6_000), st.floats(0.2, 1), st.floats(0.3, 0.95), st.integers(0, 3))
+def test_each_soft_rewrite_frees_its_share(tokens: int, share: float, low: float, lines: int) -> None:
+    """Never one more result at each call: every soft rewrite frees (1 - low) of the threshold, and all views fit."""
+    strategy = replace(budgeted(tokens, soft=share, low=low), window=3)
+    sizes: list[tuple[int, int]] = []
+
+    def watch(session: Session) -> None:
+        fits(session)
+        assert session.newest is not None
+        if session.newest.decided.reason == "soft threshold":
+            keys = [mask.key for mask in session.newest.decided.masks]
+            freed = sum(SIZER.observation(session.state.observation(key)) for key in keys)
+            sizes.append((freed - sum(session.state.segment(key).tokens for key in keys), session.newest.view.tokens))
+
+    run(strategy, [step(index, long_text(index, 4 + lines * (index % 3))) for index in range(1, 31)], watch=watch)
+    assert all(freed >= (1 - low) * share * tokens for freed, _ in sizes)
+
+
+# -- after an error --------------------------------------------------------------------------------------------------
+
+
+def test_an_error_leaves_no_candidates() -> None:
+    """A view that cannot be made to fit makes no candidates of turns inside the window: a later call with room is
+    decided as if it had not been tried."""
+    session = run(budgeted(1_400), steps(6))
+    session.add(step(7, said=[user("word " * 2_000)]))
+    for _ in range(2):
+        with pytest.raises(BudgetError, match="the view still needs"):
+            drive(session.prepare(), brief)
+        assert session.policy.pending == {}
+        assert session.policy.saves == 0
+    session._usable = 100_000
+    drive(session.prepare(), brief)
+    assert session.newest is not None
+    assert session.newest.decided.masks == ()
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=400), st.integers(30, 300))

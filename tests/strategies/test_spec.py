@@ -18,7 +18,7 @@ from lacuna.strategies.pipeline import Pipeline
 from lacuna.strategies.raw import Raw
 from lacuna.strategies.rules import Rule
 from lacuna.strategies.schedules import Batched, CacheAware, EveryTurn, Hindsight
-from lacuna.strategies.spec import PRESETS, SCHEDULES, STRATEGIES, describe, parse
+from lacuna.strategies.spec import PRESET_GUARDS, PRESETS, SCHEDULES, STRATEGIES, describe, parse, preset_of, stated
 from lacuna.strategies.strategy import Strategy
 from lacuna.strategies.summarization import Summarization
 from lacuna.strategies.supersede import Supersede
@@ -292,3 +292,27 @@ def test_hindsight_is_for_recordings() -> None:
     """A live session cannot know the future, and is told so."""
     with pytest.raises(SpecError, match="needs a recorded run"):
         parse("masking(schedule=hindsight)").start()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hybrid", set()),
+        ("hybrid(8, tail=5)", {"window", "tail"}),
+        ("code(window=8)", {"window"}),
+        ("chat", set()),
+        ("masking(budget=9000)", {"budget.tokens"}),
+        ("masking(gist=0, budget=budget(reserved=5, low=0.5))", {"gist", "budget.reserved", "budget.low"}),
+        ("pipeline(supersede, masking(7), gist=9)", {"window", "gist"}),
+    ],
+)
+def test_stated(text: str, expected: set[str]) -> None:
+    """What a text states itself is told from what comes with a preset or a default."""
+    assert stated(text) == expected
+
+
+def test_presets_with_guards() -> None:
+    """The preset `code` allows at most 120 turns; a text that names no preset brings no guards."""
+    assert PRESET_GUARDS[preset_of("code(window=8)")].max_turns == 120
+    assert [preset_of(text) for text in ("hybrid", "raw", "swe-agent")] == ["", "", "swe-agent"]
+    assert set(PRESET_GUARDS) <= set(PRESETS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lacuna.errors import SpecError
 from lacuna.trajectory.prices import Prices
@@ -19,6 +19,8 @@ class Budget:
     min_window:      turns that pressure leaves unmasked, 1 or more.
     low:             the watermark that pressure goes down to, as a share of what is usable, so that the next call does
                      not trigger again.
+    soft:            share of what is usable from which on everything that may be masked is, whatever the schedule
+                     says, as soon as that frees (1 - low) of it; None for no such threshold.
     """
 
     tokens: int | None = None
@@ -26,6 +28,7 @@ class Budget:
     reserved: int = 1_000
     min_window: int = 1
     low: float = 0.8
+    soft: float | None = None
 
     def __post_init__(self) -> None:
         if self.tokens is not None and self.tokens < 1:
@@ -38,6 +41,8 @@ class Budget:
             raise SpecError(f"budget(min_window={self.min_window}): the newest turn is never masked; give 1 or more")
         if not 0 < self.low <= 1:
             raise SpecError(f"budget(low={self.low}): give a share above 0, up to 1")
+        if self.soft is not None and not 0 < self.soft <= 1:
+            raise SpecError(f"budget(soft={self.soft}): give a share above 0, up to 1")
 
     def usable(self, prices: Prices) -> int | None:
         """Tokens a view may have: floor(budget x max_context_pct) - reserved; None if nothing limits it."""
@@ -52,3 +57,15 @@ class Budget:
         if usable < 1:
             raise SpecError(f"a budget of {whole} tokens leaves nothing behind {self.reserved} reserved tokens")
         return usable
+
+
+def learned(prices: Prices, window: int) -> Prices:
+    """`prices` with the window, in tokens, that the provider stated itself: in "prompt is too long" errors, for one.
+
+    It stands in place of a known one, larger or smaller: providers differ by account, region and beta header.
+    Raises SpecError for a window that is none.
+    """
+    if window < 1:
+        raise SpecError(f"a window of {window} tokens is none")
+    source = f"{prices.source}; window as the provider stated it".removeprefix("; ")
+    return prices if prices.window == window else replace(prices, window=window, source=source)

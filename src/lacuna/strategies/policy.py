@@ -188,6 +188,12 @@ class Policy:
         self._first = key if self._first is None else min(self._first, key)
         return True
 
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Make `keys` no candidates any more; a later pass may consider them again."""
+        for key in keys:
+            self.saves -= self.pending.pop(key).saves
+        self._first = min(self.pending, default=None)
+
     def _lexicon_at(self, state: State, call: int) -> Lexicon:
         """The lexicon of the log up to call `call`; asked in the order of calls, and never if nothing is masked."""
         while self._read < min(call - 1, len(state.turns)):

@@ -1,4 +1,4 @@
-"""A view over its budget: the cheap tiers first, a clipped newest observation last (I7)."""
+"""A view near its budget, or over it: the cheap tiers first, a clipped newest observation last (I7)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,43 @@ def fits(policy: Policy, state: State, situation: Situation, plan: Plan) -> bool
 def relieve(policy: Policy, state: State, situation: Situation, plan: Plan, *, summaries: bool = True) -> Plan:
     """`plan`, or one that fits the budget: mask everything pending, mask down to `min_window`, summarize, clip.
 
-    summaries: whether a summary may still help. Raises BudgetError if nothing makes the view fit.
+    summaries: whether a summary may still help. Raises BudgetError if nothing makes the view fit; then nothing is a
+    candidate that was none before.
     """
     usable = situation.usable
-    if usable is None or fits(policy, state, situation, plan):
+    if usable is None:
         return plan
     budget = policy.strategy.budget or Budget()
-    target = int(usable * budget.low)
+    if fits(policy, state, situation, plan):
+        return _soften(policy, state, plan, usable, budget)
     floor(state, usable)
+    before = frozenset(policy.pending)
+    try:
+        return _fitting(policy, state, situation, budget, usable, summaries=summaries)
+    except BudgetError:
+        # Pressure made candidates of turns inside the window. No decision settles them, so they would stay candidates,
+        # and the schedule would mask them at a later call that has room.
+        policy.forget(policy.pending.keys() - before)
+        raise
+
+
+def _soften(policy: Policy, state: State, plan: Plan, usable: int, budget: Budget) -> Plan:
+    """`plan`; above the soft threshold, where it does nothing, one that masks everything pending.
+
+    Only once that frees a share of the threshold: one more result at each call would be one rewrite at each call.
+    """
+    if budget.soft is None or plan.masks or plan.summarize or state.track.tokens <= budget.soft * usable:
+        return plan
+    if policy.saves < (1 - budget.low) * budget.soft * usable or not policy.pending:
+        return plan
+    return Plan(masks=policy.masks(policy.pending), reason="soft threshold")
+
+
+def _fitting(
+    policy: Policy, state: State, situation: Situation, budget: Budget, usable: int, *, summaries: bool
+) -> Plan:
+    """A plan that fits, tier by tier; see `relieve`."""
+    target = int(usable * budget.low)
     _mask_down(policy, state, situation.call, target, budget.min_window)
     masked = Plan(masks=policy.masks(policy.pending), reason="over budget")
     # Not just below the limit: there every next call would mask one more (design 3, low watermark).

@@ -9,6 +9,7 @@ from typing import Any
 
 from lacuna.errors import SpecError
 from lacuna.strategies.budget import Budget
+from lacuna.strategies.guards import Guards
 from lacuna.strategies.hybrid import Hybrid
 from lacuna.strategies.masking import Masking
 from lacuna.strategies.pipeline import Pipeline
@@ -33,6 +34,9 @@ PRESETS: dict[str, str] = {
     "openhands": "hybrid(window=58, summarize_at=80, tail=58)",
 }
 
+#: Guards that belong to a preset.
+PRESET_GUARDS: dict[str, Guards] = {"code": Guards(max_turns=120)}
+
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
     r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
@@ -47,6 +51,36 @@ def parse(text: str) -> Strategy:
     value = parser.value()
     parser.end()
     return _strategy(value)
+
+
+def preset_of(text: str) -> str:
+    """The preset that `text` names; "" if it names none."""
+    value = _Parser(text).value()
+    return value.name if isinstance(value, _Call) and value.name in PRESETS else ""
+
+
+def stated(text: str) -> frozenset[str]:
+    """The options that `text` itself states, those of a pipeline's parts too; a budget's as `budget.tokens`."""
+    value = _Parser(text).value()
+    return frozenset(_stated(value)) if isinstance(value, _Call) else frozenset()
+
+
+def _stated(call: _Call) -> Iterator[str]:
+    base = _Parser(PRESETS[call.name]).value().name if call.name in PRESETS else call.name
+    shared = {field.name for field in fields(Strategy)}
+    own = [field.name for field in fields(STRATEGIES[base]) if field.name not in shared] if base in STRATEGIES else []
+    if base == Pipeline.name:
+        for part in call.positional:
+            yield from _stated(part) if isinstance(part, _Call) else ()
+    else:
+        yield from own[: len(call.positional)]
+    for name, value in call.named.items():
+        if name != "budget":
+            yield name
+        elif isinstance(value, _Call):
+            yield from (f"budget.{option}" for option in value.named)
+        else:
+            yield "budget.tokens"
 
 
 class _Call:
@@ -230,7 +264,8 @@ def _budget(value: Any) -> Budget | None:
         found: Budget = _build(Budget, value, "")
         return found
     raise SpecError(
-        "budget: give tokens, or budget(tokens=..., max_context_pct=..., reserved=..., min_window=..., low=...)"
+        "budget: give tokens, or budget(tokens=..., max_context_pct=..., reserved=..., min_window=..., low=..., "
+        "soft=...)"
     )
 
 
