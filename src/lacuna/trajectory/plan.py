@@ -42,7 +42,7 @@ class Clip:
 class LivePrefix:
     """The view as it was last sent, in the provider's own shape: what a summary request may extend.
 
-    dialect:  "openai-chat", "openai-responses" or "anthropic".
+    dialect:  "openai" (chat), "openai-responses" or "anthropic".
     messages: of the last request, cache markers included; system and tools as they were sent; model: "" if unknown.
     """
 

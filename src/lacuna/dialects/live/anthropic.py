@@ -1,0 +1,57 @@
+"""Anthropic messages, live: in a user message each result is a piece, and all that stands beside them is one more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lacuna.dialects import Json, anthropic, content_of, mapping_in, text_in
+from lacuna.dialects.live.pieces import Piece, Spot
+from lacuna.trajectory.turn import Message
+
+
+class Anthropic:
+    """The Messages API."""
+
+    name = "anthropic"
+    runs = False
+    in_blocks = True
+
+    def pieces(self, message: Json, place: int) -> list[Piece]:
+        role = text_in(message.get("role"))
+        if role == "assistant":
+            return [Piece(kind="assistant", spot=Spot(place), said=anthropic.said(message))]
+        if role in ("system", "developer"):
+            return [Piece(kind="system", spot=Spot(place), words=content_of(message.get("content")), role="system")]
+        blocks = self.blocks(message)
+        if blocks is None:
+            return [Piece(kind="user", spot=Spot(place), words=content_of(message.get("content")))]
+        return list(_user(blocks, place))
+
+    def system(self, value: object) -> list[Message]:
+        words = content_of(value)
+        return [Message(role="system", content=words)] if words else []
+
+    def blocks(self, message: Json) -> list[Any] | None:
+        content = message.get("content")
+        return content if isinstance(content, list) else None
+
+    def hidden(self, part: Json, text: str) -> dict[str, Any]:
+        return {**part, "content": text}
+
+    def spoken(self, text: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _user(blocks: list[Any], place: int) -> list[Piece]:
+    pieces: list[Piece] = []
+    rest: list[int] = []
+    for index, block in enumerate(blocks):
+        if mapping_in(block).get("type") == "tool_result":
+            (result,) = anthropic.results({"content": [block]})
+            pieces.append(Piece(kind="result", spot=Spot(place, (index,)), result=result))
+        else:
+            rest.append(index)
+    if rest or not pieces:
+        words = anthropic.remarks({"content": [blocks[index] for index in rest]})
+        pieces.append(Piece(kind="user", spot=Spot(place, tuple(rest)), words=words))
+    return pieces

@@ -1,0 +1,43 @@
+"""Messages as clients hold them: JSON objects, or the objects of a provider's package; copied, never changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lacuna.dialects import Json
+from lacuna.errors import DialectError
+
+
+def seen(value: Any) -> Any:
+    """A copy of the structure of `value`, texts and foreign objects shared: what it looked like when it was read."""
+    kind = type(value)
+    if kind is dict:
+        return {key: seen(inner) for key, inner in value.items()}
+    if kind is list:
+        return [seen(inner) for inner in value]
+    return value
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON alone: objects of a provider's package become what they send. A value that is JSON is copied."""
+    kind = type(value)
+    if kind is str or value is None or kind in (int, float, bool):
+        return value
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return plain(dump(mode="json", exclude_none=True))
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def message(value: Any, place: int) -> Json:
+    """Message `place` (0-based) as a JSON object. Raises DialectError if it is none."""
+    found = plain(value)
+    if not isinstance(found, dict):
+        raise DialectError(
+            f"messages[{place}] is a {type(value).__name__}, not a message: give dicts or the provider's own objects"
+        )
+    return found
