@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from lacuna.errors import SummaryError
 from lacuna.strategies.books import Books
+from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
 from lacuna.strategies.pressure import fits, relieve
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.strategy import Strategy
@@ -89,10 +90,13 @@ class Pending:
 class Session:
     """One agent run under one strategy.
 
-    prices: what the run is billed at. sizer: counts tokens; exact o200k by default.
+    prices: what the run is billed at. sizer: counts tokens; exact o200k by default. extractors: what placeholders say
+    of observations.
     """
 
-    def __init__(self, strategy: Strategy, prices: Prices, sizer: Sizer | None = None) -> None:
+    def __init__(
+        self, strategy: Strategy, prices: Prices, sizer: Sizer | None = None, extractors: Extractors = BUILT_IN
+    ) -> None:
         usable = strategy.usable(prices)
         if usable is not None:
             # Words kept for their own sake must not be what breaks the budget.
@@ -101,21 +105,30 @@ class Session:
         self.prices = prices
         self.sizer = sizer or Sizer(counter())
         self.state = State(self.sizer)
+        self.extractors = extractors
         self.policy = strategy.start()
+        self.policy.placeholders = replace(strategy.placeholders, extractors=extractors)
         self.books = Books(prices)
         self.breaker = Breaker()
         self.events: list[Event] = []
         self.newest: Pending | None = None
         #: Tokens that the provider's last usage had beyond our count of the same prompt.
         self.anchor = 0
+        #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
+        self.editable_from = 1
         self._usable = usable
 
     @classmethod
     def resumed(
-        cls, events: Sequence[Event], strategy: Strategy, prices: Prices, sizer: Sizer | None = None
+        cls,
+        events: Sequence[Event],
+        strategy: Strategy,
+        prices: Prices,
+        sizer: Sizer | None = None,
+        extractors: Extractors = BUILT_IN,
     ) -> Session:
         """The session that `events` are of, as it stood behind the last one; work O(events), nothing is asked again."""
-        session = cls(strategy, prices, sizer)
+        session = cls(strategy, prices, sizer, extractors)
         session.take_up(events)
         return session
 
@@ -138,7 +151,8 @@ class Session:
     def amended(self, turn: Turn, node: str = "") -> Session:
         """The session in which the newest turn came with another ending. Work O(events): what was learned of it is
         learned anew."""
-        return Session.resumed([*self.events, Amended(turn, node)], self.strategy, self.prices, self.sizer)
+        events = [*self.events, Amended(turn, node)]
+        return Session.resumed(events, self.strategy, self.prices, self.sizer, self.extractors)
 
     def answered(self, usage: Usage) -> None:
         """What the provider reported for the newest call; its total corrects our count from now on."""
@@ -170,6 +184,7 @@ class Session:
         """
         situation, before = self._situation(now, model), self.state.track.tokens
         plan = relieve(self.policy, self.state, situation, self.policy.decide(self.state, situation))
+        plan = self._deferred(plan)
         summary, cost = None, Bill()
         if plan.summarize and self.breaker.may(situation.call):
             answer = yield self._request(plan.summarize, situation)
@@ -180,6 +195,14 @@ class Session:
             summary, plan = self._fit(plan, situation)
         decided = Decided(situation.call, plan.reason, plan.masks, plan.clips, summary)
         return self._send(decided, now, model, before, cost)
+
+    def _deferred(self, plan: Plan) -> Plan:
+        """What of `plan` may be done now: nothing in front of thinking that is bound to it."""
+        masks = tuple(mask for mask in plan.masks if mask.key[0] >= self.editable_from)
+        if self.editable_from <= 1 or (masks == plan.masks and not plan.summarize):
+            return plan
+        reason = f"deferred: thinking in turn {self.editable_from} is bound to what stands in front of it"
+        return Plan(masks=masks, clips=plan.clips, reason=reason)
 
     def hold(self, reason: str, now: float | None = None, model: str = "") -> View:
         """A pass that decides nothing; the view goes out as decided so far."""

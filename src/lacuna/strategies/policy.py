@@ -55,6 +55,7 @@ class Policy:
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
+        self.placeholders = strategy.placeholders
         self.selectors = strategy.selectors()
         self.trigger = strategy.trigger()
         self.rules = Rules(strategy.rules)
@@ -178,7 +179,7 @@ class Policy:
         turn, observation = state.turns[key[0] - 1], state.observation(key)
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
         size = self._scale.observation(observation)
-        text = self.strategy.placeholders.write(key, turn, observation, self._lexicon_at(state, call))
+        text = self.placeholders.write(key, turn, observation, self._lexicon_at(state, call))
         if size < self._rulings[key].below or size <= self._scale.text(text):
             self._settled.add(key)
             return False
