@@ -1,0 +1,208 @@
+"""The providers' own clients, unmodified, against the playback server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import anthropic
+import openai
+import pytest
+
+from lacuna.testing.builders import step, trajectory, turn
+from lacuna.testing.faults import Broken, Cut, Refused
+from lacuna.testing.follower import Follower
+from lacuna.testing.playback import Playback
+from lacuna.testing.provider import Terms
+from lacuna.trajectory.trajectory import Trajectory
+
+CALLS = 12
+RUN = trajectory(
+    turn(1, text="Let me look around first, then decide.", reasoning="The user wants the parser mended. " * 3),
+    step(2),
+    step(3),
+    id="small",
+)
+
+
+def cut(run: Trajectory) -> Trajectory:
+    """The first turns of a run, for tests that stream them one delta at a time."""
+    return Trajectory(id=run.id, head=run.head, turns=run.turns[:CALLS], model=run.model)
+
+
+@pytest.fixture
+def server(runs: dict[str, Trajectory]) -> Iterator[Playback]:
+    with Playback([cut(runs["openhands-pylint"]), RUN], Terms(key="any")) as playing:
+        yield playing
+
+
+@pytest.fixture
+def openai_client(server: Playback) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def claude(server: Playback) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="any", max_retries=0) as client:
+        yield client
+
+
+def test_openai_chat(openai_client: openai.OpenAI, server: Playback, runs: dict[str, Trajectory]) -> None:
+    """A chat client works through a recorded run; what it parsed is what was recorded."""
+    follower = Follower(cut(runs["openhands-pylint"]), "openai")
+    while not follower.done:
+        answer = openai_client.chat.completions.create(model="gpt-5", **follower.request)
+        follower.take(answer.model_dump(mode="json"))
+    assert server.violations == []
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens_details is not None
+    assert (answer.usage.prompt_tokens_details.cached_tokens or 0) > 1_000
+
+
+def test_openai_chat_streamed(openai_client: openai.OpenAI, runs: dict[str, Trajectory]) -> None:
+    """The client's own accumulator makes the recorded answer of the deltas, usage included."""
+    follower = Follower(cut(runs["openhands-pylint"]), "openai")
+    while not follower.done:
+        with openai_client.chat.completions.stream(
+            model="gpt-5", stream_options={"include_usage": True}, **follower.request
+        ) as stream:
+            kinds = {event.type for event in stream}
+            answer = stream.get_final_completion()
+        follower.take(answer.model_dump(mode="json"))
+        assert answer.usage is not None
+        assert "chunk" in kinds
+
+
+def test_openai_responses(openai_client: openai.OpenAI, server: Playback, runs: dict[str, Trajectory]) -> None:
+    """The Responses client, plain and streamed by turns, works through a recorded run."""
+    follower = Follower(cut(runs["openhands-pylint"]), "openai-responses")
+    while not follower.done:
+        if follower.turn % 2:
+            answer = openai_client.responses.create(model="gpt-5", **follower.request)
+        else:
+            with openai_client.responses.stream(model="gpt-5", **follower.request) as stream:
+                numbers = [event.sequence_number for event in stream]
+                answer = stream.get_final_response()
+            assert numbers == list(range(len(numbers)))
+        follower.take(answer.model_dump(mode="json", exclude_none=True))
+    assert server.violations == []
+
+
+def test_anthropic(claude: anthropic.Anthropic, server: Playback, runs: dict[str, Trajectory]) -> None:
+    """The messages client works through a recorded run, with automatic caching."""
+    follower = Follower(cut(runs["openhands-pylint"]), "anthropic")
+    while not follower.done:
+        answer = claude.messages.create(
+            model="claude-sonnet-5", max_tokens=500, cache_control={"type": "ephemeral"}, **follower.request
+        )
+        follower.take(
+            answer.model_dump(mode="json", include={"content": {"__all__": {"type", "text", "id", "name", "input"}}})
+        )
+    assert server.violations == []
+    assert (answer.usage.cache_read_input_tokens or 0) > 1_000
+
+
+def test_anthropic_streamed(claude: anthropic.Anthropic, runs: dict[str, Trajectory]) -> None:
+    """The client's own accumulator makes the recorded answer of the deltas, tool input included."""
+    follower = Follower(cut(runs["openhands-pylint"]), "anthropic")
+    while not follower.done:
+        with claude.messages.stream(model="claude-sonnet-5", max_tokens=500, **follower.request) as stream:
+            events = [event.type for event in stream]
+            answer = stream.get_final_message()
+        assert (events[0], events[-1]) == ("message_start", "message_stop")
+        follower.take(
+            answer.model_dump(mode="json", include={"content": {"__all__": {"type", "text", "id", "name", "input"}}})
+        )
+
+
+def test_thinking_is_streamed_and_signed(claude: anthropic.Anthropic) -> None:
+    """Where a request thinks, the recorded reasoning comes as a thinking block with a signature; else it does not."""
+    hi = {"model": "run:small", "max_tokens": 2_000, "messages": [{"role": "user", "content": "Mend the parser."}]}
+    with claude.messages.stream(thinking={"type": "enabled", "budget_tokens": 1_024}, **hi) as stream:
+        kinds = {event.type for event in stream}
+        answer = stream.get_final_message()
+    first = answer.content[0]
+    assert first.type == "thinking"
+    assert first.thinking == RUN.turns[0].reasoning
+    assert first.signature
+    assert {"thinking", "signature"} <= kinds
+    assert [block.type for block in claude.messages.create(**hi).content] == ["text"]
+
+
+def test_async_clients_at_once(server: Playback, runs: dict[str, Trajectory]) -> None:
+    """Async clients of both kinds, ten at a time in one loop, are each told their run."""
+    run = cut(runs["openhands-pylint"])
+
+    async def chat(client: openai.AsyncOpenAI) -> int:
+        follower = Follower(run, "openai")
+        while not follower.done:
+            answer = await client.chat.completions.create(model="gpt-5", **follower.request)
+            follower.take(answer.model_dump(mode="json"))
+        return follower.turn
+
+    async def message(client: anthropic.AsyncAnthropic) -> int:
+        request = Follower(run, "anthropic").request
+        async with client.messages.stream(model="claude-sonnet-5", max_tokens=500, **request) as stream:
+            return len([event async for event in stream])
+
+    async def every() -> list[int]:
+        ours = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+        theirs = anthropic.AsyncAnthropic(base_url=server.url, api_key="any", max_retries=0)
+        async with ours, theirs:
+            return await asyncio.gather(*(chat(ours) for _ in range(3)), *(message(theirs) for _ in range(7)))
+
+    turns = asyncio.run(every())
+    assert turns[:3] == [CALLS + 1] * 3
+    assert min(turns[3:]) > 3
+    assert server.violations == []
+
+
+def test_async_server(runs: dict[str, Trajectory]) -> None:
+    """`async with` starts and stops the server beside the loop that uses it."""
+
+    async def ask() -> str:
+        async with Playback(RUN) as server, openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
+            answer = await client.chat.completions.create(
+                model="run:small", messages=[{"role": "user", "content": "Mend the parser."}]
+            )
+            return answer.choices[0].message.content or ""
+
+    assert asyncio.run(ask()) == RUN.turns[0].text
+
+
+def test_clients_raise_their_own_errors(
+    openai_client: openai.OpenAI, claude: anthropic.Anthropic, server: Playback
+) -> None:
+    """Status and words reach each client as the error that it has for them."""
+    hi = {"model": "m", "messages": [{"role": "user", "content": "Mend the parser."}]}
+    server.fail(Refused(status=429), Refused(status=529), Refused(status=500))
+    with pytest.raises(openai.RateLimitError):
+        openai_client.chat.completions.create(**hi)
+    with pytest.raises(anthropic.InternalServerError) as overloaded:
+        claude.messages.create(max_tokens=5, **hi)
+    assert overloaded.value.body["error"]["type"] == "overloaded_error"  # type: ignore[index]
+    with pytest.raises(openai.InternalServerError):
+        openai_client.responses.create(model="m", input="Hi")
+    with pytest.raises(anthropic.BadRequestError):
+        claude.messages.create(model="m", max_tokens=5, messages=[])
+
+
+def test_clients_see_cut_and_broken_streams(claude: anthropic.Anthropic, server: Playback) -> None:
+    """A stream that ends too early is an error for the client, and so is one that says so."""
+    hi = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Mend the parser."}]}
+    for fault in (Cut(after=3), Broken(after=3)):
+        server.fail(fault)
+        with (
+            pytest.raises(Exception, match=r"(?i)peer closed|incomplete|overloaded"),
+            claude.messages.stream(**hi) as stream,
+        ):
+            stream.until_done()
+
+
+def test_a_client_that_retries_gets_through(server: Playback) -> None:
+    """The client's own retries end when the scripted errors do, and the same turn answers."""
+    server.fail(Refused(status=429, retry_after=0.01), Refused(status=500, retry_after=0.01))
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=2) as client:
+        client.chat.completions.create(model="run:small", messages=[{"role": "user", "content": "Mend the parser."}])
+    assert [(request.status, request.turn) for request in server.requests] == [(429, 0), (500, 0), (200, 1)]
