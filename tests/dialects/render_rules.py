@@ -1,82 +1,61 @@
-"""What providers demand of a history, as checks that raise AssertionError: types, pairs, order, contents."""
+"""What a rendered history must be, as checks that raise AssertionError: the provider's types, its rules, and our own.
+
+Types are those of the providers' packages, rules those of `lacuna.dialects.rules`. Renderers promise a little more than
+what is accepted; that stands here.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from anthropic.types import MessageParam, TextBlockParam
 from openai.types.chat import ChatCompletionMessageParam
+from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
+from lacuna.dialects.rules import violations
+
 _OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
+_RESPONSES = TypeAdapter(list[ResponseInputItemParam])
 _ANTHROPIC = TypeAdapter(list[MessageParam])
 _SYSTEM = TypeAdapter(list[TextBlockParam])
-_THINKING = ("thinking", "redacted_thinking")
 
 
 def openai_accepts(messages: Sequence[dict[str, Any]]) -> None:
-    """Every call is answered once by the `tool` messages right behind it, and nothing else is a `tool` message."""
+    """And call ids are unique in the whole request: some servers match by them alone."""
     _drained(_OPENAI.validate_python(list(messages), strict=True))
-    open_calls: list[str] = []
-    seen: set[str] = set()
-    for message in messages:
-        if message["role"] == "tool":
-            assert message["tool_call_id"] in open_calls, "a result without its call right in front"
-            open_calls.remove(message["tool_call_id"])
-            continue
-        assert not open_calls, f"calls left open: {open_calls}"
-        if message["role"] == "assistant":
-            open_calls = [call["id"] for call in message.get("tool_calls", ())]
-            assert message["content"] is not None or open_calls, "neither content nor calls"
-            assert "tool_calls" not in message or open_calls, "an empty list of calls"
-            _fresh(open_calls, seen)
-    assert not open_calls, f"calls left open: {open_calls}"
+    # A run without a head has nothing to send at its first call.
+    assert not messages or violations("openai", {"messages": messages}) == []
+    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    assert len({*ids}) == len(ids), "an id that was there before"
+
+
+def responses_accepts(items: Sequence[dict[str, Any]]) -> None:
+    """And outputs stand right behind the calls of their turn: some servers of this API want it so."""
+    _drained(_RESPONSES.validate_python(list(items), strict=True))
+    assert not items or violations("openai-responses", {"input": items}) == []
+    waiting: set[str] = set()
+    for item in items:
+        if item.get("type") == "function_call":
+            waiting.add(item["call_id"])
+        elif item.get("type") == "function_call_output":
+            waiting.discard(item["call_id"])
+        else:
+            assert not waiting, f"calls left open: {waiting}"
 
 
 def anthropic_accepts(messages: Sequence[dict[str, Any]], system: Sequence[dict[str, Any]] = ()) -> None:
-    """Roles take turns from user to user; calls are answered first thing in the next message; nothing is empty."""
+    """And roles take turns from user to user, content is a list of blocks, and none is empty."""
     _drained(_ANTHROPIC.validate_python(list(messages), strict=True))
     _drained(_SYSTEM.validate_python(list(system), strict=True))
+    assert violations("anthropic", {"messages": messages, "system": system}) == []
     roles = [message["role"] for message in messages]
     assert roles == [("user", "assistant")[place % 2] for place in range(len(roles))]
     assert roles[-1] == "user", "the last message would be the beginning of the answer"
-    seen: set[str] = set()
-    open_calls: list[str] = []
-    for message in messages:
-        blocks = message["content"]
-        assert blocks, "an empty message"
-        _sound(blocks)
-        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        assert sorted(answered) == sorted(open_calls), f"{open_calls} are answered by {answered}"
-        assert all(block["type"] == "tool_result" for block in blocks[: len(answered)]), "words in front of a result"
-        open_calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        assert all(re.fullmatch("[a-zA-Z0-9_-]+", id) for id in open_calls)
-        _fresh(open_calls, seen)
-    everything = [*system, *(block for message in messages for block in message["content"])]
-    marked = [block for block in everything if "cache_control" in block]
-    assert len(marked) <= 4
-    assert not any(block["type"] in _THINKING for block in marked)
-
-
-def _sound(blocks: list[dict[str, Any]]) -> None:
-    assert blocks[-1]["type"] not in _THINKING, "reasoning ends a message"
-    for block in blocks:
-        assert block["type"] != "text" or block["text"].strip(), "an empty text block"
-        if block["type"] == "tool_result":
-            parts = block.get("content", [])
-            assert "content" not in block or parts, "an empty result that has content"
-            if isinstance(parts, list):
-                assert all(part["type"] != "text" or part["text"].strip() for part in parts)
-                assert not block.get("is_error") or (parts and all(part["type"] == "text" for part in parts))
-
-
-def _fresh(ids: list[str], seen: set[str]) -> None:
-    assert all(ids), "a call without an id"
-    assert len({*ids}) == len(ids), "two calls under one id"
-    assert seen.isdisjoint(ids), "an id that was there before"
-    seen.update(ids)
+    assert all(isinstance(message["content"], list) for message in messages)
+    results = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]
+    assert all(block.get("content", ...) for block in results), "an empty result that has content"
 
 
 def _drained(value: Any) -> None:

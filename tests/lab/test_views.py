@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from lacuna.dialects import render_anthropic, render_openai_chat
+from lacuna.dialects import render_anthropic, render_openai_chat, render_openai_responses
 from lacuna.dialects.render import Renderer
 from lacuna.errors import SpecError
 from lacuna.lab.replay import replay
@@ -60,7 +60,9 @@ def test_views_are_those_of_the_replay(spec: str) -> None:
     assert [(each.view.tokens, each.epoch, each.decided.reason) for each in seen(spec, *run.turns)] == told
 
 
-@pytest.mark.parametrize("renderer", [render_openai_chat.Renderer, render_anthropic.Renderer])
+@pytest.mark.parametrize(
+    "renderer", [render_openai_chat.Renderer, render_openai_responses.Renderer, render_anthropic.Renderer]
+)
 def test_a_new_epoch_begins_where_something_in_front_was_rewritten(renderer: type[Renderer]) -> None:
     """Otherwise a view begins with all the messages of the one before, byte for byte."""
     found = seen(HYBRID, *long_turns(14), renderer=renderer())
@@ -105,7 +107,7 @@ def test_a_summary_is_told_by_its_call() -> None:
 
 def test_keep_counts_leading_messages_that_are_the_same() -> None:
     """Message by message the run can be put together from what is new, breakpoints included."""
-    for renderer in (render_openai_chat.Renderer(), render_anthropic.Renderer()):
+    for renderer in (render_openai_chat.Renderer(), render_openai_responses.Renderer(), render_anthropic.Renderer()):
         told: list[dict[str, object]] = []
         for shown in seen(HYBRID, *long_turns(12), renderer=renderer):
             told = told[: shown.keep] + shown.messages[shown.keep :]

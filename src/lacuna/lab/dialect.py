@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lacuna.dialects import render_anthropic, render_openai_chat
+from lacuna.dialects import render_anthropic, render_openai_chat, render_openai_responses
 from lacuna.dialects.render import Renderer
 from lacuna.errors import SpecError
 from lacuna.trajectory.tokens import Sizer, counter
 
 RENDERERS: Final[Mapping[str, Callable[[], Renderer]]] = {
     "openai": render_openai_chat.Renderer,
+    "openai-responses": render_openai_responses.Renderer,
     "anthropic": render_anthropic.Renderer,
 }
 
@@ -22,9 +23,9 @@ def renderer(dialect: str) -> Renderer:
 
 
 def sizer(dialect: str, tokens: str) -> Sizer:
-    """Counts what `dialect` sends, with the counter `tokens`: Anthropic takes reasoning back only as signed blocks,
-    which recordings do not hold in clear text, so it is not sent and not counted there. Raises SpecError."""
-    return Sizer(counter(tokens), reasoning=known(dialect) != "anthropic")
+    """Counts what `dialect` sends, with the counter `tokens`: Anthropic and Responses take reasoning back only sealed,
+    so what is recorded in clear text is not sent and not counted there. Raises SpecError."""
+    return Sizer(counter(tokens), reasoning=known(dialect) == "openai")
 
 
 def known(dialect: str) -> str:
