@@ -27,7 +27,9 @@ PriceSet = Annotated[
 Tokens = Annotated[
     str, typer.Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).")
 ]
-Dialect = Annotated[str, typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses or anthropic.")]
+Dialect = Annotated[
+    str, typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses or anthropic.")
+]
 
 
 def prices_of(model: str | None, price: str | None, price_set: str | None) -> Prices:
