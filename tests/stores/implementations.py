@@ -10,6 +10,7 @@ from pathlib import Path
 
 STORES: dict[str, Callable[[Path], str]] = {
     "memory": lambda _: "memory:",
+    "sqlite": lambda folder: f"sqlite:///{folder}/store.db",
 }
 #: Those that a second opening, and a process that died, find again.
 DURABLE = tuple(name for name in STORES if name != "memory")

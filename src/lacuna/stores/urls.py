@@ -6,9 +6,11 @@ As everywhere, three slashes begin a path from the working folder and four an ab
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from lacuna.errors import StoreError
 from lacuna.stores.memory import MemoryStore
+from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.store import Store
 
 
@@ -36,10 +38,17 @@ def _memory(rest: str) -> Store:
     return MemoryStore()
 
 
+def _sqlite(rest: str) -> Store:
+    path = path_in(rest, "sqlite")
+    if path == ":memory:":
+        raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
+    return SqliteStore(Path(path))
+
+
 def _shown(url: str) -> str:
     """`url` without what may be a password."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory}
+_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite}

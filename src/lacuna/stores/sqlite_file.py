@@ -1,0 +1,217 @@
+"""One SQLite file: how it is made, opened and brought up to date, its transactions, and its errors in our words.
+
+Write-ahead log with `synchronous=FULL`: a transaction is on the disk before `writing` ends. Several threads take turns
+on one connection; several processes may use the file at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from lacuna.errors import CorruptError, StoreError
+from lacuna.stores.refusals import closed
+
+#: The version of the schema, in the file's `user_version`: one migration a step.
+VERSION: Final = 1
+#: "Lacn": whose file it is, in its header.
+APPLICATION: Final = 0x4C61636E
+#: Seconds that a writer waits for another one.
+BUSY_SECONDS: Final = 5.0
+#: The write-ahead log is cut back to this many bytes where it grew beyond.
+_LOG_BYTES: Final = 16 << 20
+
+_SETTINGS: Final = (
+    # Before the first table: pages that become free can be given back without writing the file anew.
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = OFF",
+    # What is forgotten is overwritten.
+    "PRAGMA secure_delete = ON",
+    f"PRAGMA journal_size_limit = {_LOG_BYTES}",
+    "PRAGMA cache_size = -16384",
+)
+
+#: SQLite's name of an error (or how it begins) -> what it is and how to mend it.
+_MENDS: Final = (
+    ("SQLITE_BUSY", "another process kept it locked for {busy:g} s; nothing was written, try again"),
+    ("SQLITE_LOCKED", "it is locked; nothing was written, try again"),
+    ("SQLITE_FULL", "the disk is full; nothing of this was written and nothing is lost, make room and try again"),
+    ("SQLITE_READONLY", "it cannot be written; check the permissions of the file and of its folder"),
+    ("SQLITE_CANTOPEN", "it cannot be opened; check that it is there, and the permissions of file and folder"),
+    ("SQLITE_NOTADB", "it is no SQLite database; name another file"),
+    ("SQLITE_IOERR", "the disk failed ({name}); nothing of this was written, see the system's log and try again"),
+    ("SQLITE_TOOBIG", "a text is larger than SQLite keeps (1 GB)"),
+)
+
+
+class SqliteFile:
+    """A connection to `path`, which is made if it is not there (mode 0600); its folder is not.
+
+    Raises StoreError for a file that is no store of ours, is newer than this version, or cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.path = path
+        self._busy = busy_seconds
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+        _make(path)
+        with self._said():
+            self._connection = sqlite3.connect(
+                path.absolute(), timeout=busy_seconds, isolation_level=None, check_same_thread=False
+            )
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that sees one state of the file."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is on the disk when this ends, or did not happen."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextmanager
+    def plain(self) -> Iterator[sqlite3.Connection]:
+        """The connection without a transaction, for what SQLite does not do within one."""
+        with self._lock, self._said():
+            yield self._ready()
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None and self._process == os.getpid():
+                with self._said():
+                    connection.close()
+
+    def corrupt(self, what: str) -> CorruptError:
+        return CorruptError(f"{self.path}: {what}; `lacuna store fsck` reads everything and lists what is wrong")
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._said():
+            connection = self._ready()
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # After some errors SQLite has rolled back already.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _ready(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise closed(str(self.path))
+        if self._process != os.getpid():
+            raise StoreError(f"{self.path}: opened before this process was forked; open it again in here")
+        return self._connection
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """SQLite's errors in our words."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith("SQLITE_CORRUPT"):
+                raise self.corrupt(f"the file is damaged ({error})") from error
+            said = next((text for start, text in _MENDS if name.startswith(start)), str(error))
+            raise StoreError(f"{self.path}: {said.format(busy=self._busy, name=name)}") from error
+
+    def _begin(self) -> None:
+        with self.plain() as connection:
+            foreign = _foreign(connection)
+            if not foreign:
+                for setting in _SETTINGS:
+                    connection.execute(setting).fetchall()
+        if foreign:
+            raise StoreError(f"{self.path}: is a database of another program; name another file")
+        if self._version() != VERSION:
+            with self.writing() as connection:
+                _bring_up_to_date(connection)
+
+    def _version(self) -> int:
+        with self.plain() as connection:
+            found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found > VERSION:
+            raise StoreError(
+                f"{self.path}: is in format {found}, newer than this Lacuna reads ({VERSION}); update lacuna-context"
+            )
+        return found
+
+
+def migrations() -> list[str]:
+    """The texts that lead from version 0 to `VERSION`, in order."""
+    found = [file for file in files("lacuna.stores").joinpath("sql").iterdir() if file.name.startswith("sqlite_0")]
+    return [file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)]
+
+
+def script(name: str) -> str:
+    """A text of `sql/`."""
+    return files("lacuna.stores").joinpath("sql", name).read_text(encoding="utf-8")
+
+
+def run(connection: sqlite3.Connection, text: str) -> None:
+    """Run the statements of `text` within the transaction that is open; `executescript` would end it."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    # Asked again: another process may have done it while this one waited for the lock.
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        run(connection, script("sqlite_schema.sql"))
+    else:
+        for text in migrations()[version:]:
+            run(connection, text)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _foreign(connection: sqlite3.Connection) -> bool:
+    """Whether somebody else's tables are in the file."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return bool(application != APPLICATION and (application or tables))
+
+
+def _make(path: Path) -> None:
+    """An empty file that nobody else may read, its name on the disk."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_dir():
+            raise StoreError(f"{path}: is a folder; name a file in it") from None
+        return
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: there is no folder {path.parent}; make it first") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be made ({error.strerror}); check the folder's permissions") from error
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
