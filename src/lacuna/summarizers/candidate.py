@@ -8,9 +8,11 @@ from lacuna.errors import SummaryError
 from lacuna.strategies.policy import Policy
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.summary_cost import SummaryCall, summary_call
+from lacuna.summarizers.checks import check
 from lacuna.summarizers.written import Written
 from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.plan import Summary, SummaryRequest, handle
+from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.spoken import spoken
 from lacuna.trajectory.state import State
 from lacuna.trajectory.summary_block import block, kept_interjections, older_words
@@ -48,6 +50,9 @@ def billed(state: State, situation: Situation, covers: int, output: int) -> Summ
 def used(state: State, situation: Situation, covers: int, answer: str | Written | SummaryError) -> SummaryCall:
     """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
     told = answer.billed if isinstance(answer, SummaryError) else answer
+    if isinstance(answer, SummaryError) and told and not told.input and answer.cause != "timeout":
+        # Its writer counts, and was never answered: nothing is billed for that. What timed out may be.
+        return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
     if told is None or isinstance(told, str) or not told.input:
         text = answer.text if isinstance(answer, Written) else answer
         call = billed(state, situation, covers, state.sizer.count(text) if isinstance(text, str) else 0)
@@ -59,16 +64,23 @@ def used(state: State, situation: Situation, covers: int, answer: str | Written 
 
 
 def accepted(
-    state: State, policy: Policy, covers: int, answer: str | Written | SummaryError, call: SummaryCall
+    state: State,
+    policy: Policy,
+    covers: int,
+    answer: str | Written | SummaryError,
+    call: SummaryCall,
+    redaction: Redaction = DEFAULT,
 ) -> Summary:
-    """`answer` as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them."""
+    """`answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them."""
     if isinstance(answer, SummaryError):
         raise answer
-    answer = answer.text if isinstance(answer, Written) else answer
+    answer = redaction.text(answer.text if isinstance(answer, Written) else answer)
     if not answer.strip():
         raise SummaryError("it is empty", cause="empty")
     if covers <= state.covered:
         raise SummaryError("what it covers is covered already")
+    if call.route != MODEL_FREE.route:
+        check(answer, request(state, covers, policy.strategy.summary_max_tokens), state.sizer.count)
     options, sizer, covered = policy.strategy, state.sizer, state.turns[:covers]
     sizes = [sum(sizer.message(message) for message in turn.interjections) for turn in covered]
     kept = kept_interjections(covered, sizes, options.keep_user_tokens)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from lacuna.summarizers.prose import cut
-from lacuna.trajectory.plan import SummaryRequest
+from lacuna.summarizers.actions import call
+from lacuna.summarizers.prose import clip, cut
+from lacuna.trajectory.content import content
+from lacuna.trajectory.plan import LivePrefix, SummaryRequest
 from lacuna.trajectory.turn import Action, Observation, Turn
 
 INSTRUCTIONS = """\
@@ -42,24 +46,111 @@ WINDOW = 360_000
 LEAST = 1_000
 
 
-def prompt(request: SummaryRequest, window: int = WINDOW) -> str:
+def prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") -> str:
     """The full user prompt for `request`.
 
     window: characters for the turns; where they are longer, each long text in them is cut to its head and tail, all to
-    the same length, which is never less than LEAST.
+    the same length, which is never less than LEAST. note: what was wrong with an earlier answer, "" for none.
     """
     source = (
         f"<previous_summary>\n{request.previous.strip()}\n</previous_summary>"
         if request.previous.strip()
         else f"<task>\n{cut(request.task.strip(), max(LEAST, window // 4))}\n</task>"
     )
-    return "\n\n".join(
-        (
-            f"{INSTRUCTIONS}\nAt most {request.max_tokens} tokens. Answer with the summary alone.",
-            source,
-            f"<turns>\n{turns_text(request.turns, window)}\n</turns>",
-        )
+    turns = f"<turns>\n{turns_text(request.turns, window)}\n</turns>"
+    return "\n\n".join(filter(None, (_asked(request), source, turns, note)))
+
+
+def fitted(request: SummaryRequest, limit: int, count: Callable[[str], int], note: str = "") -> str:
+    """The prompt for `request` in about `limit` tokens by `count`.
+
+    Long texts are cut to head and tail; where even their ends are too much, turns in the middle go, and that is said.
+    """
+    window = WINDOW
+    text = prompt(request, window, note)
+    while (size := count(text)) > limit:
+        if window <= LEAST:
+            if len(request.turns) <= 2:
+                return text
+            request = _ends(request)
+        window = max(LEAST, int(0.95 * window * limit / size))
+        text = prompt(request, window, note)
+    return text
+
+
+def extension(request: SummaryRequest, live: LivePrefix, note: str = "") -> str:
+    """The user message that asks for `request` behind `live`, the view as it was last sent.
+
+    What the view shows only as a placeholder, or not yet, is told in full: a summary is never written from gaps.
+    """
+    seen = Leaves(live)
+    parts = [part for turn in request.turns for part in _unseen(turn, seen)]
+    told = "\n".join(f"{label}\n{text}" for label, text in parts)
+    hidden = f"Not shown in full above, or not yet:\n<turns>\n{told}\n</turns>" if parts else ""
+    return "\n\n".join(filter(None, (_STOP, _asked(request), _where(request, live), hidden, note)))
+
+
+_STOP = """\
+[Not a message from the user: the task rests while its record is written. Do not go on with it in this answer, and call
+no tool.]"""
+
+
+def _asked(request: SummaryRequest) -> str:
+    return f"{INSTRUCTIONS}\nAt most {request.max_tokens} tokens. Answer with the summary alone."
+
+
+def _where(request: SummaryRequest, live: LivePrefix) -> str:
+    """Which part of the conversation leaves: its beginning, up to the last covered turn."""
+    last = request.turns[-1] if request.turns else None
+    called = [call(action) for action in last.actions] if last else []
+    words = f"called {called[-1]}" if called else f'said "{clip(last.text if last else "", 90)}"'
+    behind = sum(message.get("role") == "assistant" for message in live.messages) - len(request.turns)
+    stays = f" The {behind} assistant messages behind it stay as they are and need no record." if behind > 0 else ""
+    return (
+        "To be recorded: the conversation above from its beginning, an earlier record included, up to and with the "
+        f"assistant message that {words} and its results.{stays}"
     )
+
+
+class Leaves:
+    """The texts of a live view, to ask whether something stands in it."""
+
+    def __init__(self, live: LivePrefix) -> None:
+        texts = list(strings(live.messages))
+        self._single = set(texts)
+        self._joined = "\0".join(texts)
+
+    def hold(self, text: str) -> bool:
+        return text in self._single or text in self._joined
+
+
+def strings(value: Any, depth: int = 0) -> Iterator[str]:
+    """Every string of a JSON value that is no key; deeper than anybody writes by hand nothing is looked for."""
+    if isinstance(value, str):
+        yield value
+    elif depth < _DEEPEST and isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from strings(inner, depth + 1)
+
+
+_DEEPEST = 32
+
+
+def _unseen(turn: Turn, seen: Leaves) -> Iterator[tuple[str, str]]:
+    """Labelled texts of `turn` that do not stand in the live view; reasoning and what a call's id stands for do."""
+    known = {_call_label(turn, action) for action in turn.actions if action.id and seen.hold(action.id)}
+    known.add(_label(turn, "reasoning"))
+    yield from ((label, text) for label, text in _parts(turn) if label not in known and not seen.hold(text))
+
+
+def _ends(request: SummaryRequest) -> SummaryRequest:
+    """`request` without the middle half of its turns: the first quarter and the newest stay."""
+    turns = request.turns
+    first = turns[: max(1, len(turns) // 4)]
+    newest = turns[-max(1, len(turns) // 4) :]
+    left_out = f"[turns {first[-1].index + 1} to {newest[0].index - 1} do not fit and are left out here]"
+    marked = replace(newest[0], content=(*content(left_out), *newest[0].content))
+    return replace(request, turns=(*first, marked, *newest[1:]))
 
 
 def turns_text(turns: tuple[Turn, ...], window: int = WINDOW) -> str:
@@ -81,12 +172,19 @@ def _width(lengths: list[int], window: int) -> int:
 
 def _parts(turn: Turn) -> Iterator[tuple[str, str]]:
     """Labelled texts of a turn, in order; what is empty is left out, save a result without text."""
-    name = f"turn {turn.index}"
-    spoken = ((f"[{name}: reasoning]", turn.reasoning), (f"[{name}: assistant]", turn.text))
+    spoken = ((_label(turn, "reasoning"), turn.reasoning), (_label(turn, "assistant"), turn.text))
     yield from ((label, text) for label, text in spoken if text.strip())
-    yield from ((f"[{name}: call {action.name}]", _arguments(action)) for action in turn.actions if not action.implicit)
-    yield from ((_result_label(name, seen), seen.text or "(no output)") for seen in turn.observations)
-    yield from ((f"[{name}: then {message.role}]", message.text) for message in turn.interjections if message.text)
+    yield from ((_call_label(turn, action), _arguments(action)) for action in turn.actions if not action.implicit)
+    yield from ((_result_label(turn, seen), seen.text or "(no output)") for seen in turn.observations)
+    yield from ((_label(turn, f"then {message.role}"), message.text) for message in turn.interjections if message.text)
+
+
+def _label(turn: Turn, what: str) -> str:
+    return f"[turn {turn.index}: {what}]"
+
+
+def _call_label(turn: Turn, action: Action) -> str:
+    return _label(turn, f"call {action.name}")
 
 
 def _arguments(action: Action) -> str:
@@ -96,6 +194,6 @@ def _arguments(action: Action) -> str:
     return "\n".join(f"{key}: {value}" for key, value in decoded.items())
 
 
-def _result_label(name: str, observation: Observation) -> str:
+def _result_label(turn: Turn, observation: Observation) -> str:
     failed = ", failed" if observation.error else ""
-    return f"[{name}: result of {observation.tool or 'the action'}{failed}]"
+    return _label(turn, f"result of {observation.tool or 'the action'}{failed}")

@@ -1,0 +1,97 @@
+"""Anthropic Messages, at Anthropic or at any server that speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lacuna.dialects import mapping_in, mappings_in, text_in
+from lacuna.dialects.anthropic import said, usage
+from lacuna.summarizers.endpoint import Answer, Fault, Question, Stop
+from lacuna.summarizers.manners import Manners, asked
+from lacuna.summarizers.transport import Transport
+from lacuna.trajectory.content import text_of
+from lacuna.trajectory.plan import LivePrefix
+
+ANTHROPIC: Final = "https://api.anthropic.com"
+_VERSION: Final = "2023-06-01"
+_STOPS: Final[Mapping[str, Stop]] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+    "tool_use": "tool",
+}
+
+
+class Anthropic:
+    """A Claude model at `base_url`.
+
+    key:     sent as `x-api-key`; "" sends none. Never shown.
+    headers, extra: further headers and further fields of each request. An agent that sets `thinking` or
+             `output_config` has to have them here too, or its cached messages are not read.
+
+    An extending request leaves `tool_choice` alone: changing it would lose the cached messages. A tool call is a
+    failed candidate.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        key: str = "",
+        base_url: str = ANTHROPIC,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        proxy: str = "",
+    ) -> None:
+        self.model = model
+        self._extra = dict(extra or {})
+        self._manners = Manners(temperature="thinking" not in self._extra)
+        own = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
+        url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages"
+        self._transport = Transport(url, {**own, **(headers or {})}, proxy=proxy)
+
+    def __repr__(self) -> str:
+        return f"Anthropic({self.model!r}, {self._transport!r})"
+
+    def extends(self, live: LivePrefix) -> bool:
+        return live.dialect == "anthropic" and live.model == self.model
+
+    def ask(self, question: Question) -> Answer | Fault:
+        reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)
+        return reply if isinstance(reply, Fault) else answer(reply)
+
+    def _body(self, question: Question) -> dict[str, Any]:
+        limits = self._manners.fields(question.max_tokens)
+        return {"model": self.model, **messages(question), **limits, **self._extra}
+
+
+def messages(question: Question) -> dict[str, Any]:
+    """The fields of a request that hold the conversation."""
+    asked_last = {"role": "user", "content": [{"type": "text", "text": question.text}]}
+    live = question.live
+    if live is None:
+        return {"messages": [asked_last]}
+    system = {"system": live.system} if live.system else {}
+    tools = {"tools": list(live.tools)} if live.tools else {}
+    # Without a marker of its own the agent has the provider place them: only a request that asks likewise reads them.
+    automatic = {} if _marked((live.messages, live.system, live.tools)) else {"cache_control": {"type": "ephemeral"}}
+    return {"messages": [*live.messages, asked_last], **system, **tools, **automatic}
+
+
+def _marked(value: Any, depth: int = 0) -> bool:
+    """Whether a cache marker stands anywhere in a request."""
+    if isinstance(value, Mapping):
+        return "cache_control" in value or (depth < 8 and any(_marked(inner, depth + 1) for inner in value.values()))
+    return isinstance(value, list | tuple) and depth < 8 and any(_marked(inner, depth + 1) for inner in value)
+
+
+def answer(reply: Mapping[str, Any]) -> Answer | Fault:
+    """A message as an answer."""
+    if "content" not in reply:
+        kind = text_in(mapping_in(reply.get("error")).get("type"))
+        return Fault(cause="malformed", reason=f"the answer has no content{f' ({kind})' if kind else ''}")
+    stop: Stop = _STOPS.get(text_in(reply.get("stop_reason")), "end")
+    if any(block.get("type") == "tool_use" for block in mappings_in(reply.get("content"))):
+        stop = "tool"
+    return Answer(text=text_of(said(reply).content), usage=usage(reply.get("usage")), stop=stop)

@@ -1,0 +1,82 @@
+"""OpenAI Responses: for agents that speak them, so that their prompt cache can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lacuna.dialects import mapping_in, mappings_in, text_in
+from lacuna.dialects.openai_responses import said, usage
+from lacuna.summarizers.endpoint import Answer, Fault, Question, Stop
+from lacuna.summarizers.manners import Manners, asked
+from lacuna.summarizers.openai_compatible import OPENAI, reasons
+from lacuna.summarizers.transport import Transport
+from lacuna.trajectory.content import text_of
+from lacuna.trajectory.plan import LivePrefix
+
+
+class OpenAIResponses:
+    """A model behind `base_url`/responses; nothing is stored there.
+
+    key, headers, extra: as for `OpenAICompatible`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        key: str = "",
+        base_url: str = OPENAI,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        proxy: str = "",
+    ) -> None:
+        self.model = model
+        self._extra = dict(extra or {})
+        self._manners = Manners(temperature=not reasons(model), limit="max_output_tokens")
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        self._transport = Transport(f"{base_url.rstrip('/')}/responses", {**bearer, **(headers or {})}, proxy=proxy)
+
+    def __repr__(self) -> str:
+        return f"OpenAIResponses({self.model!r}, {self._transport!r})"
+
+    def extends(self, live: LivePrefix) -> bool:
+        return live.dialect == "openai-responses" and live.model == self.model
+
+    def ask(self, question: Question) -> Answer | Fault:
+        reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)
+        return reply if isinstance(reply, Fault) else answer(reply)
+
+    def _body(self, question: Question) -> dict[str, Any]:
+        limits = self._manners.fields(question.max_tokens)
+        return {"model": self.model, "store": False, **_input(question), **limits, **self._extra}
+
+
+def _input(question: Question) -> dict[str, Any]:
+    asked_last = {"role": "user", "content": [{"type": "input_text", "text": question.text}]}
+    live = question.live
+    if live is None:
+        return {"input": [asked_last]}
+    instructions = {"instructions": live.system} if live.system else {}
+    tools = {"tools": list(live.tools), "tool_choice": "none"} if live.tools else {}
+    return {"input": [*live.messages, asked_last], **instructions, **tools}
+
+
+def answer(reply: Mapping[str, Any]) -> Answer | Fault:
+    """A response as an answer."""
+    if "output" not in reply:
+        return Fault(cause="malformed", reason="the answer has no output")
+    items = mappings_in(reply.get("output"))
+    spoken = [item for item in items if item.get("type") == "message"]
+    text = "\n".join(filter(None, (text_of(said(item).content) for item in spoken)))
+    return Answer(text=text, usage=usage(reply.get("usage")), stop=_stop(reply, items, spoken))
+
+
+def _stop(reply: Mapping[str, Any], items: list[Mapping[str, Any]], spoken: list[Mapping[str, Any]]) -> Stop:
+    why = text_in(mapping_in(reply.get("incomplete_details")).get("reason"))
+    parts = [part for item in spoken for part in mappings_in(item.get("content"))]
+    if why == "content_filter" or any(part.get("type") == "refusal" for part in parts):
+        return "refusal"
+    if any(text_in(item.get("type")).endswith("_call") for item in items):
+        return "tool"
+    return "length" if why == "max_output_tokens" else "end"

@@ -1,0 +1,141 @@
+"""How texts begin that are no summaries: refusals, errors, tool calls, the task taken up again, orders.
+
+Only beginnings are looked at: a summary may well tell of a refusal or an error further down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+# By language; pieces of regular expressions, words apart by one space.
+_REFUSALS: Final = {
+    "English": (
+        r"(?:i['’]m|i am|we['’]re|we are) (?:(?:really|very|so|truly) )?sorry",
+        r"sorry,? (?:but )?i",
+        r"(?:my )?apologies",
+        r"i apologi[sz]e",
+        r"(?:i|we) (?:cannot|can['’]?t|could not|won['’]?t|will not|must decline|am unable|am not able|are unable)",
+        r"i['’]m (?:unable|not able)",
+        r"unfortunately,? i",
+        r"as an ai",
+    ),
+    "German": (r"(?:es )?tut mir leid", r"leider kann ich", r"ich kann (?:\w+ ){0,4}nicht"),
+    "French": (r"(?:je suis )?désolée?", r"je (?:ne )?peux pas"),
+    "Spanish": (r"lo siento", r"no puedo"),
+    "Portuguese": (r"desculpe", r"sinto muito", r"não posso"),
+    "Italian": (r"mi dispiace", r"non posso"),
+    "Dutch": (r"het spijt me", r"ik kan (?:\w+ ){0,4}niet"),
+    "Swedish, Danish, Norwegian": (r"tyvärr", r"desværre", r"beklager"),
+    "Polish, Czech": (r"przykro mi", r"nie mogę", r"omlouvám se"),
+    "Turkish": (r"üzgünüm",),
+    "Russian, Ukrainian": (r"извините", r"к сожалению", r"я не могу", r"вибачте", r"на жаль"),
+    "Chinese": (r"(?:很|非常)?抱歉", r"对不起", r"對不起", r"我(?:无法|無法|不能)"),
+    "Japanese": (r"申し訳", r"すみません", r"ごめんなさい"),
+    "Korean": (r"죄송", r"미안"),
+    "Arabic, Hindi": (r"عذر", r"آسف", r"क्षमा", r"मुझे खेद"),
+    "Vietnamese, Indonesian": (r"xin lỗi", r"maaf"),
+}
+_ERRORS: Final = (
+    r"<!doctype html",
+    r"<html\b",
+    r"<\?xml\b",
+    r"\{ ?\"(?:error|errors|detail|message|type|code)\" ?:",
+    r"traceback \(most recent call last\)",
+    r"(?:\w{1,40}\.){0,6}\w{0,40}(?:Error|Exception) ?[:(]",
+    r"(?:api |http |server |upstream )?(?:error|exception) ?(?:code|response|\d|[:(]|from|while|occurred)",
+    r"(?:http/\d\S{0,3} |status:? |status code:? )?[45]\d\d\W{1,4}(?:bad|unauthor|forbidden|not|too|request|internal|"
+    r"service|gateway|payload)",
+    r"rate limit",
+    r"too many requests",
+    r"internal server error",
+    r"service (?:temporarily )?unavailable",
+    r"bad gateway",
+    r"gateway time-?out",
+    r"(?:the )?request (?:timed out|failed)",
+    r"overloaded",
+    r"insufficient[_ ]quota",
+    r"context[_ ]length[_ ]exceeded",
+    r"prompt is too long",
+    r"this model's maximum",
+    r"upstream connect",
+    r"connection (?:error|reset|refused|aborted)",
+    r"an? (?:unexpected |internal )?error (?:has )?occurred",
+    r"you exceeded your",
+    r"invalid (?:api key|request)",
+)
+_CALLS: Final = (
+    r"<(?:tool_call|function_calls?|function=|invoke|tool_use|\|tool)",
+    r"\[TOOL_CALLS\]",
+    r"<\|python_tag\|>",
+    r"\{\s?\"(?:name|tool|function|tool_calls?|command)\"\s?:",
+    r"```(?:bash|sh|shell|python|tool_code|json)\s[^`]{1,4000}```\s*\Z",
+    r"thought:[^`]{0,4000}\n(?:action|```)",
+)
+# What is about to be done, where a summary tells what was done.
+_GOING_ON: Final = (
+    r"(?:(?:okay|ok|sure|now|great|next|alright|perfect)[,.!:]? )?"
+    r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i need to) (?!summar|provide|write|give|create)\w",
+    r"lass mich",
+    r"ich werde",
+    r"je vais",
+    r"voy a",
+    r"我将",
+    r"我会",
+    r"让我",
+)
+# Words to whoever reads it: they would be read as a new wish of the user's.
+_ORDERS: Final = (
+    r"please ",
+    r"you (?:must|should|need to|have to|will now) ",
+    r"your (?:next )?task (?:is|now) ",
+    r"continue (?:with|by|from) ",
+    r"proceed (?:with|to) ",
+    r"ignore (?:all|any|the|previous) ",
+    r"new (?:task|instructions?):",
+    r"bitte ",
+    r"du musst ",
+    r"请",
+    r"veuillez ",
+    r"por favor",
+)
+
+
+def _beginning(pieces: Iterable[str], marks: str = r"[\W_]*") -> re.Pattern[str]:
+    """Any of `pieces` at the very beginning, behind `marks`; a word must end where a piece ends."""
+    return re.compile(rf"{marks}(?:{'|'.join(pieces)})", re.IGNORECASE)
+
+
+_REFUSAL: Final = _beginning(
+    piece + (r"\b" if piece[-1].isascii() else "") for some in _REFUSALS.values() for piece in some
+)
+_ERROR: Final = _beginning(_ERRORS, r"\s*")
+_CALL: Final = _beginning(_CALLS, r"\s*")
+_GOES_ON: Final = _beginning(_GOING_ON)
+_ORDER: Final = _beginning(_ORDERS)
+
+
+def refuses(start: str) -> bool:
+    """Whether a text that begins with `start`, on one line, is a refusal."""
+    return bool(_REFUSAL.match(start))
+
+
+def is_error(start: str) -> bool:
+    """Whether it is what a server or a client says when it fails."""
+    return bool(_ERROR.match(start))
+
+
+def is_call(text: str) -> bool:
+    """Whether the whole `text` is the call of a tool, in one of the forms that models write into text."""
+    return bool(_CALL.match(text))
+
+
+def goes_on(start: str) -> bool:
+    """Whether it takes up the task."""
+    return bool(_GOES_ON.match(start))
+
+
+def orders(start: str) -> bool:
+    """Whether it tells its reader what to do."""
+    return bool(_ORDER.match(start))

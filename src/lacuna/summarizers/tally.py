@@ -1,0 +1,56 @@
+"""The bill of one summary: all calls that it took, the failed ones too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from lacuna.summarizers.endpoint import Answer, Question
+from lacuna.summarizers.written import Written
+from lacuna.trajectory.prices import Prices
+from lacuna.trajectory.usage import Usage
+
+
+class Tally:
+    """Adds up. calls: requests sent, also those that were never answered; those cost nothing that we know of."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.prices = prices
+        self.calls = 0
+        self._input = self._cached = self._output = 0
+        self._usd: float | None = 0.0
+
+    def add(self, answer: Answer, question: Question, count: Callable[[str], int]) -> None:
+        """An answer came. Where its server reports no usage it is counted, as if nothing had been read from cache."""
+        usage = answer.usage or Usage(input=_sent(question, count), output=count(answer.text))
+        self._input += usage.prompt
+        self._cached += usage.cache_read
+        self._output += usage.output
+        usd = usage.usd or cost(self.prices, usage)
+        self._usd = None if usd is None or self._usd is None else self._usd + usd
+
+    def written(self) -> Written:
+        """What was used so far, without a text."""
+        return Written(
+            text="",
+            input=self._input,
+            cached=self._cached,
+            output=self._output,
+            usd=self._usd if self._input else None,
+            attempts=self.calls,
+        )
+
+
+def cost(prices: Prices | None, usage: Usage) -> float | None:
+    """USD of a call by what its provider reported; None where no price is known."""
+    if prices is None:
+        return None
+    rates = prices.rates(usage.prompt)
+    fresh, written, read = usage.input * rates.input, usage.cache_write * rates.write, usage.cache_read * rates.read
+    return (fresh + written + read + usage.output * rates.output) / 1e6
+
+
+def _sent(question: Question, count: Callable[[str], int]) -> int:
+    live = question.live
+    before = (live.system, list(live.tools), list(live.messages)) if live else None
+    return count(question.text) + (count(json.dumps(before, ensure_ascii=False, default=str)) if before else 0)
