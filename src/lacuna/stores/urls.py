@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lacuna.errors import StoreError
+from lacuna.stores.linear_hash.store import LinearHashStore
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.store import Store
@@ -45,10 +46,27 @@ def _sqlite(rest: str) -> Store:
     return SqliteStore(Path(path))
 
 
+def _linear_hash(rest: str) -> Store:
+    return LinearHashStore(path_in(rest, "linear-hash"))
+
+
+def _postgres(rest: str) -> Store:
+    # psycopg is an extra, and loading it takes longer than all the rest of a store.
+    from lacuna.stores.postgres.store import open_postgres
+
+    return open_postgres(rest)
+
+
 def _shown(url: str) -> str:
     """`url` without what may be a password."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite}
+_OPENERS: dict[str, Callable[[str], Store]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "linear-hash": _linear_hash,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}

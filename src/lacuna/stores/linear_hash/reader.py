@@ -115,9 +115,11 @@ class Reader:
 
     def _refresh(self) -> None:
         try:
+            self._follow()
+            # A compaction may have put new files there; what was read of the old ones may lack the newest transactions.
             while not self._files.current():
                 self._reopen()
-            self._follow()
+                self._follow()
         except OSError as error:
             raise StoreError(f"the store cannot be read: {error}") from error
 

@@ -62,7 +62,7 @@ class Table:
 
     def __init__(self, pager: Pager) -> None:
         self._pager = pager
-        self._meta = pager.meta
+        self.meta = pager.meta
         self._directory = Directory(pager)
         self._values = Values(pager)
         self._hash = hasher(pager.meta.file_id)
@@ -71,7 +71,7 @@ class Table:
     def begin(self) -> None:
         """Make the first bucket of an empty file."""
         self._directory.append(0, self._fresh(0))
-        self._meta.bucket_pages = 1
+        self.meta.bucket_pages = 1
 
     def get(self, key: bytes) -> Record | None:
         """The record under `key`. Raises CorruptError."""
@@ -89,7 +89,7 @@ class Table:
 
     def entries(self) -> Iterator[Entry]:
         """All records as they stand in their bucket pages; values that stand elsewhere are not read."""
-        for bucket in range(self._meta.buckets):
+        for bucket in range(self.meta.buckets):
             for _, page in self._chain(bucket, keep=False):
                 yield from pages.entries(page)
 
@@ -113,7 +113,7 @@ class Table:
     @property
     def load(self) -> float:
         """Share of the first pages' room that records take up."""
-        return self._meta.record_bytes / (self._meta.buckets * ROOM)
+        return self.meta.record_bytes / (self.meta.buckets * ROOM)
 
     # Lookups
 
@@ -131,7 +131,7 @@ class Table:
         return Record(found.key, found.head, self.value_of(found))
 
     def _bucket(self, hashed: int) -> int:
-        return bucket_of(hashed, self._meta.level, self._meta.split)
+        return bucket_of(hashed, self.meta.level, self.meta.split)
 
     def _chain(self, bucket: int, *, keep: bool = True) -> Iterator[tuple[int, bytearray]]:
         number = self._directory.page_of(bucket)
@@ -152,8 +152,8 @@ class Table:
         spilled = len(change.value) > INLINE
         tail = self._values.write(change.value).packed() if spilled else change.value
         self._add(chain, Entry(hashed, change.key, change.head, tail, spilled))
-        self._meta.records += 1
-        if self.load > SPLIT_ABOVE and self._meta.buckets < CAPACITY:
+        self.meta.records += 1
+        if self.load > SPLIT_ABOVE and self.meta.buckets < CAPACITY:
             self._split()
 
     def _take_out(self, chain: list[tuple[int, bytearray]], hashed: int, key: bytes) -> bool:
@@ -165,14 +165,14 @@ class Table:
                 if old.spilled:
                     self._values.free(pointer(old.tail))
                 pages.remove(self._pager.touch(number, page), slot)
-                self._meta.records -= 1
-                self._meta.record_bytes -= old.cost
+                self.meta.records -= 1
+                self.meta.record_bytes -= old.cost
                 return True
         return False
 
     def _add(self, chain: list[tuple[int, bytearray]], new: Entry) -> None:
         """Put a record in the first page of a chain that has room, or in a new one behind it."""
-        self._meta.record_bytes += new.cost
+        self.meta.record_bytes += new.cost
         for number, page in chain:
             if pages.free_in(page) >= new.cost:
                 pages.insert(self._pager.touch(number, page), new)
@@ -181,7 +181,7 @@ class Table:
         fresh = self._fresh(self._bucket(new.hash))
         pages.insert(self._pager.write(fresh, BUCKET), new)
         link(self._pager.touch(last, page), fresh)
-        self._meta.overflow_pages += 1
+        self.meta.overflow_pages += 1
 
     def _set_head(self, key: bytes, head: bytes) -> None:
         hashed = self._hash(key)
@@ -197,7 +197,7 @@ class Table:
     def _rewrite(self, chain: list[tuple[int, bytearray]], page: bytearray, slot: int, head: bytes) -> None:
         old = pages.entry(page, slot)
         pages.remove(page, slot)
-        self._meta.record_bytes -= old.cost
+        self.meta.record_bytes -= old.cost
         self._add(chain, old._replace(head=head))
 
     def _delete(self, key: bytes) -> None:
@@ -208,14 +208,14 @@ class Table:
             return
         if len(chain) > 1 and sum(ROOM - pages.free_in(page) for _, page in chain) <= (len(chain) - 1) * ROOM:
             self._lay_out(bucket, [number for number, _ in chain], _all(chain))
-        if self.load < MERGE_BELOW and self._meta.buckets > 1:
+        if self.load < MERGE_BELOW and self.meta.buckets > 1:
             self._merge()
 
     # Growth
 
     def _split(self) -> None:
         """Divide the bucket at the split pointer between itself and a new last one."""
-        meta = self._meta
+        meta = self.meta
         old, new = meta.split, meta.buckets
         chain = list(self._chain(old))
         sides: tuple[list[Entry], list[Entry]] = ([], [])
@@ -232,7 +232,7 @@ class Table:
 
     def _merge(self) -> None:
         """Undo the newest split: the last bucket goes back into the one it came from."""
-        meta = self._meta
+        meta = self.meta
         last = meta.buckets - 1
         if not meta.split:
             meta.level, meta.split = meta.level - 1, 1 << (meta.level - 1)
@@ -247,7 +247,7 @@ class Table:
     def _lay_out(self, bucket: int, numbers: list[int], records: list[Entry]) -> None:
         """Make pages `numbers` the chain of `bucket` and `records` its content; gives back or takes overflow pages."""
         filled = _filled(records)
-        self._meta.overflow_pages += len(filled) - len(numbers)
+        self.meta.overflow_pages += len(filled) - len(numbers)
         while len(numbers) < len(filled):
             numbers.append(self._fresh(bucket))
         for number in numbers[len(filled) :]:

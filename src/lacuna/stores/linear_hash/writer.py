@@ -64,10 +64,13 @@ class Limits:
 class Writer:
     """The one writer of a page file and its log. For one thread at a time.
 
+    file_id: of a page file that is new; random by default.
     Raises CorruptError if the files are damaged where recovery must read them, StoreError if they cannot be read.
     """
 
-    def __init__(self, pages: File, log: File, locks: Locks | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, pages: File, log: File, locks: Locks | None = None, limits: Limits | None = None, file_id: int = 0
+    ) -> None:
         self.limits = limits or Limits()
         self._pages, self._log, self._locks = pages, log, locks or NoLocks()
         #: Checkpoints that failed and are to be tried again, and why the last one did.
@@ -75,6 +78,7 @@ class Writer:
         self.last_failure: OSError | None = None
         self._pending: list[list[Change]] = []
         self._broken = ""
+        self._file_id = file_id or int.from_bytes(os.urandom(8), "little")
         try:
             self._recover()
         except OSError as error:
@@ -190,7 +194,7 @@ class Writer:
         meta = read_state(self._pages, self._log, tail)
         fresh = meta is None
         if meta is None:
-            meta = Meta(file_id=tail.file_id or int.from_bytes(os.urandom(8), "little"))
+            meta = Meta(file_id=tail.file_id or self._file_id)
         self._pager = Pager(self._pages, self._log, meta, images=tail.images, cache=self.limits.cache)
         self._table = Table(self._pager)
         self._load_images(tail)
