@@ -24,7 +24,7 @@ _SYSTEM = TypeAdapter(list[TextBlockParam])
 
 def openai_accepts(messages: Sequence[dict[str, Any]]) -> None:
     """And call ids are unique in the whole request: some servers match by them alone."""
-    _drained(_OPENAI.validate_python(list(messages), strict=True))
+    drained(_OPENAI.validate_python(list(messages), strict=True))
     # A run without a head has nothing to send at its first call.
     assert not messages or violations("openai", {"messages": messages}) == []
     ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
@@ -33,7 +33,7 @@ def openai_accepts(messages: Sequence[dict[str, Any]]) -> None:
 
 def responses_accepts(items: Sequence[dict[str, Any]]) -> None:
     """And outputs stand right behind the calls of their turn: some servers of this API want it so."""
-    _drained(_RESPONSES.validate_python(list(items), strict=True))
+    drained(_RESPONSES.validate_python(list(items), strict=True))
     assert not items or violations("openai-responses", {"input": items}) == []
     waiting: set[str] = set()
     for item in items:
@@ -47,8 +47,8 @@ def responses_accepts(items: Sequence[dict[str, Any]]) -> None:
 
 def anthropic_accepts(messages: Sequence[dict[str, Any]], system: Sequence[dict[str, Any]] = ()) -> None:
     """And roles take turns from user to user, content is a list of blocks, and none is empty."""
-    _drained(_ANTHROPIC.validate_python(list(messages), strict=True))
-    _drained(_SYSTEM.validate_python(list(system), strict=True))
+    drained(_ANTHROPIC.validate_python(list(messages), strict=True))
+    drained(_SYSTEM.validate_python(list(system), strict=True))
     assert violations("anthropic", {"messages": messages, "system": system}) == []
     roles = [message["role"] for message in messages]
     assert roles == [("user", "assistant")[place % 2] for place in range(len(roles))]
@@ -58,11 +58,11 @@ def anthropic_accepts(messages: Sequence[dict[str, Any]], system: Sequence[dict[
     assert all(block.get("content", ...) for block in results), "an empty result that has content"
 
 
-def _drained(value: Any) -> None:
+def drained(value: Any) -> None:
     """Look at every element: pydantic checks iterables (parts, calls) only when they are read."""
     if isinstance(value, dict):
         for each in value.values():
-            _drained(each)
+            drained(each)
     elif not isinstance(value, str | bytes | int | float | bool | None):
         for each in value:
-            _drained(each)
+            drained(each)

@@ -1,33 +1,105 @@
-"""Every recorded run, rendered for both providers under what hides nothing, masks, and summarizes."""
+"""Every request of every recorded run, under every strategy, for every provider: its types, its rules, its marks.
+
+By default each file is tried under three strategies in turn, at the first, middle and last call and where an epoch
+begins; with LACUNA_SOAK=1 under all of them, at every call. Without the corpus the sample runs stand in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from anthropic.types import MessageParam, TextBlockParam
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.responses import ResponseInputItemParam
+from pydantic import TypeAdapter
 
-from lacuna.dialects import render_anthropic, render_openai_chat
+from lacuna.dialects.breakpoints import marked, places
+from lacuna.dialects.render import Renderer, Sent
+from lacuna.dialects.rules import violations
 from lacuna.engine import Session, drive
-from lacuna.errors import FormatError
+from lacuna.errors import BudgetError, FormatError
 from lacuna.formats.registry import read
 from lacuna.lab.clock import calls
+from lacuna.lab.dialect import RENDERERS
 from lacuna.lab.heads import with_recorded_head
 from lacuna.lab.replay import model_free
-from lacuna.strategies.spec import parse
+from lacuna.strategies.spec import STRATEGIES, parse
 from lacuna.trajectory.price_sets import named
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.trajectory import Trajectory
+from lacuna.trajectory.view import View
 
-from .render_rules import anthropic_accepts, openai_accepts
+from .render_rules import drained
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-FILES = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
-SPECS = ("raw", "masking(window=10, schedule=every-turn)", "hybrid(schedule=every-turn)")
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT.parent / "shared" / "corpus"
+FILES = sorted(path for path in CORPUS.glob("*/*") if path.is_file()) or sorted(
+    path for path in (ROOT / "examples" / "runs").iterdir() if path.suffix == ".gz"
+)
+SPECS = (
+    "masking(window=10, schedule=every-turn)",
+    "hybrid(schedule=every-turn)",
+    "two-tier(keep_recent=5, soft=8000, hard=30000, after_steps=10)",
+    "raw",
+    "masking(window=5)",
+    "summarization(every=8, tail=4)",
+    "supersede",
+    "pipeline(supersede, masking(window=4), schedule=batched(3))",
+    "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
+)
+WHOLE = os.environ.get("LACUNA_SOAK") == "1"
 # An estimate is as good here, and fast.
 SIZER = Sizer(counter("estimate"))
+TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "openai": TypeAdapter(ChatCompletionMessageParam),
+    "openai-responses": TypeAdapter(ResponseInputItemParam),
+    "anthropic": TypeAdapter(MessageParam),
+}
+SYSTEM = TypeAdapter(list[TextBlockParam])
 
-pytestmark = pytest.mark.skipif(not FILES, reason="no corpus beside the repository")
+
+class Checked:
+    """One dialect's requests of one session. A message that was looked at and is sent again is the same object."""
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+        self.renderer: Renderer = RENDERERS[dialect]()
+        self.seen: dict[int, Sent] = {}
+
+    def follow(self, view: View, *, whole: bool) -> None:
+        messages, system = self.renderer.messages(view), self.renderer.system(view)
+        if not whole or not messages:
+            return
+        body = self._body(messages, system)
+        assert violations(self.dialect, body) == []
+        self._typed(messages, system)
+        fresh = RENDERERS[self.dialect]()
+        assert fresh.messages(view) == messages
+        if self.dialect == "anthropic":
+            self._marked(self._body(self.renderer.plain(view), system))
+
+    def _body(self, messages: list[Sent], system: list[Sent]) -> dict[str, Any]:
+        return {"input": messages} if self.dialect == "openai-responses" else {"messages": messages, "system": system}
+
+    def _typed(self, messages: list[Sent], system: list[Sent]) -> None:
+        for message in messages:
+            if self.seen.get(id(message)) is not message:
+                drained(TYPES[self.dialect].validate_python(message, strict=True))
+                self.seen[id(message)] = message
+        drained(SYSTEM.validate_python(system, strict=True))
+
+    def _marked(self, body: dict[str, Any]) -> None:
+        """Breakpoints of ours in messages that came without: at the end, in the middle and at the beginning."""
+        count = len(body["messages"])
+        wanted = [(number, len(body["messages"][number]["content"]) - 1) for number in (count - 1, count // 2, 0)]
+        after = marked(body, places(body, wanted))
+        assert violations("anthropic", after) == []
+        pairs = zip(after["messages"], body["messages"], strict=True)
+        self._typed([ours for ours, plain in pairs if ours is not plain], [])
 
 
 def runs(path: Path) -> Iterator[Trajectory]:
@@ -39,25 +111,38 @@ def runs(path: Path) -> Iterator[Trajectory]:
         return
 
 
+def test_every_strategy_is_tried() -> None:
+    """And by default none is left out that there are files for."""
+    assert {parse(spec).name for spec in SPECS} == set(STRATEGIES)
+    assert {spec for place in range(len(FILES)) for spec in _specs(place)} == set(SPECS) or len(FILES) < 4
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_both_providers_accept_first_middle_and_last_call(path: Path) -> None:
-    """Types, pairs, order and contents; the renderer that followed the run says what a fresh one says."""
+def test_every_provider_accepts_what_is_sent(path: Path) -> None:
+    """Types, pairs, order, contents and marks; the renderer that followed the run says what a fresh one says."""
     for run in runs(path):
-        for spec in SPECS:
+        for spec in _specs(FILES.index(path)):
             _follow(run, spec)
+
+
+def _specs(place: int) -> tuple[str, ...]:
+    """Which strategies a file is tried under."""
+    return SPECS if WHOLE else tuple(SPECS[(3 * place + step) % len(SPECS)] for step in range(3))
 
 
 def _follow(run: Trajectory, spec: str) -> None:
     samples = {1, len(run.turns) // 2 + 1, len(run.turns)}
-    openai, anthropic = render_openai_chat.Renderer(), render_anthropic.Renderer()
+    checked = [Checked(dialect) for dialect in RENDERERS]
     session = Session(parse(spec), named("anthropic"), SIZER)
     session.begin(run.head)
+    epochs = 1
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):
-        view = drive(session.prepare(now, model), model_free(SIZER))
-        chat, messages = openai.messages(view), anthropic.messages(view)
-        if view.call in samples:
-            openai_accepts(chat)
-            anthropic_accepts(messages, anthropic.system(view))
-            assert chat == render_openai_chat.Renderer().messages(view)
-            assert messages == render_anthropic.Renderer().messages(view)
+        try:
+            view = drive(session.prepare(now, model), model_free(SIZER))
+        except BudgetError:
+            return  # Said, with numbers (I7): there is no request.
+        begins = view.epoch > epochs and view.epoch < 5
+        epochs = view.epoch
+        for each in checked:
+            each.follow(view, whole=WHOLE or begins or view.call in samples)
         session.add(turn)
