@@ -16,7 +16,7 @@ _INTRODUCTION = """\
 # Command line
 
 Written by `docs/update_cli.py` out of `lacuna --help`; a test compares. How to use the commands: [replay](replay.md),
-[view](view.md), [calibrate](calibrate.md), [prices](prices.md).
+[view](view.md), [calibrate](calibrate.md), [prices](prices.md), [settings](settings.md).
 
 Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
 and with 130 if it was interrupted. What could not be read of a file that holds more is reported, and is no failure.

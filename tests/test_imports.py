@@ -19,7 +19,7 @@ _LIBRARY = _READING | {"engine", "manager"}
 _DOORS = _LIBRARY | {"agent", "integrations", "gateway", "lab", "mcp"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "config": set(),
+    "config": _POLICY,
     "trajectory": set(),
     "strategies": _VALUES,
     "dialects": _VALUES,

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from lacuna.cli.app import app
+from lacuna.config.keys import KEYS
 from lacuna.formats.registry import READERS
 from lacuna.lab.results import Control, Row, Study, prices_json
 from lacuna.strategies.budget import Budget
@@ -157,3 +158,14 @@ def _files() -> set[str]:
             continue
         found.add(f"{inner}/" if path.is_dir() else str(inner))
     return found
+
+
+def test_settings() -> None:
+    """Every setting has a row with its default."""
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", prose(DOC / "settings.md"), re.MULTILINE))
+    assert list(rows) == list(KEYS)
+    for name, key in KEYS.items():
+        # What refines the strategy has the strategy's own default.
+        if not key.options:
+            default = "none" if key.default in (None, ()) else str(key.default).lower()
+            assert rows[name].strip("`") == default, name

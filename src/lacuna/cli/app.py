@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lacuna.cli.calibrate import calibrate
+from lacuna.cli.config import config
 from lacuna.cli.prices import prices
 from lacuna.cli.replay import replay
 from lacuna.cli.rules import rules
@@ -27,6 +28,7 @@ app.command("view")(view)
 app.command("calibrate")(calibrate)
 app.command("prices")(prices)
 app.command("rules")(rules)
+app.command("config")(config)
 
 
 def _version(asked: bool) -> None:

@@ -1,0 +1,7 @@
+"""Settings: the environment and one TOML file, read once into a frozen value. Nothing else in Lacuna reads either."""
+
+from __future__ import annotations
+
+from lacuna.config.in_force import Entry, Settings, settings
+
+__all__ = ["Entry", "Settings", "settings"]

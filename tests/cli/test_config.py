@@ -1,0 +1,80 @@
+"""`lacuna config` at the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lacuna.cli.config import config
+from lacuna.config.keys import KEYS
+from lacuna.errors import SettingError
+
+APP = typer.Typer()
+APP.command()(config)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lacuna.toml").write_text('strategy = "hybrid"\nmasking_window = 8\n', encoding="utf-8")
+
+
+def run(*arguments: str, width: int = 100, **environ: str) -> Any:
+    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width), **environ})
+
+
+def printed(*arguments: str, width: int = 100, **environ: str) -> str:
+    result = run(*arguments, width=width, **environ)
+    assert result.exit_code == 0, result.output
+    text: str = result.output
+    return text
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_every_setting_is_shown(width: int) -> None:
+    """Each has one line with its value and its place, within the width and uncut."""
+    text = printed(width=width)
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
+    assert set(KEYS) <= set(lines)
+    assert lines["masking_window"][1:3] == ["8", "lacuna.toml:2"]
+    assert lines["summary_turns"][1:3] == ["43", "default"]
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_wide_terminals_show_the_meaning() -> None:
+    """Where there is room, what each setting means stands beside it on the same line."""
+    assert "newest turns that stay verbatim" in printed(width=160)
+    assert "newest turns that stay verbatim" not in printed(width=100)
+
+
+def test_what_has_no_effect_is_said() -> None:
+    """A setting that another strategy set aside is named below the table."""
+    text = printed(AGENT_CONTEXT_STRATEGY="raw")
+    assert "masking_window is set, without effect: raw has no such option" in text
+
+
+def test_json() -> None:
+    """The same as JSON, passwords left out."""
+    found = json.loads(printed("--json", AGENT_CONTEXT_STORE="postgresql://me:hunter2@db/x"))
+    assert found["schema"] == "lacuna.config/1"
+    by_name = {each["name"]: each for each in found["settings"]}
+    assert list(by_name) == list(KEYS)
+    assert by_name["masking_window"]["from"] == "lacuna.toml:2"
+    assert by_name["store"] == {
+        "name": "store",
+        "variable": "AGENT_CONTEXT_STORE",
+        "value": "postgresql://me:***@db/x",
+        "from": "AGENT_CONTEXT_STORE",
+        "note": "",
+    }
+
+
+def test_errors_are_ours() -> None:
+    """A wrong setting is an error of ours: the command line makes a sentence of it."""
+    assert isinstance(run(AGENT_CONTEXT_MAX_TURN="3").exception, SettingError)

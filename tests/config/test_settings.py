@@ -1,0 +1,412 @@
+"""Settings: one value out of arguments, environment, a file, presets and defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.config import Settings, settings
+from lacuna.config.keys import KEYS, PREFIX
+from lacuna.errors import SettingError
+from lacuna.strategies.budget import Budget
+from lacuna.strategies.guards import Guards
+from lacuna.strategies.hybrid import Hybrid
+from lacuna.strategies.masking import Masking
+from lacuna.strategies.raw import Raw
+from lacuna.strategies.spec import PRESETS, parse
+
+
+def of(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **environ: str) -> Settings:
+    """The settings of `environ`, written without the prefix, beside a `lacuna.toml`."""
+    if toml:
+        (folder / "lacuna.toml").write_text(toml, encoding="utf-8")
+    return settings({PREFIX + name: value for name, value in environ.items()}, folder, **(arguments or {}))
+
+
+def refused(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **environ: str) -> str:
+    with pytest.raises(SettingError) as caught:
+        of(folder, toml, arguments, **environ)
+    return str(caught.value)
+
+
+def places(found: Settings) -> dict[str, str]:
+    return {entry.key.name: entry.place for entry in found.entries}
+
+
+def shown(found: Settings) -> dict[str, str]:
+    return {entry.key.name: entry.value for entry in found.entries}
+
+
+# -- defaults and sources ---------------------------------------------------------------------------------------------
+
+
+def test_defaults(tmp_path: Path) -> None:
+    """Nobody says anything: masking, no guards, the digest, and every place is the default."""
+    found = of(tmp_path)
+    assert found.strategy == Masking()
+    assert found.guards == Guards()
+    assert (found.summarizer, found.session, found.model, found.log) == ("digest", None, None, "none")
+    assert shown(found) | {"max_context_pct": "0.85", "reserved": "1_000"} == shown(found)
+    assert {place for place in places(found).values() if place} == {"default"}
+
+
+def test_every_setting_is_listed(tmp_path: Path) -> None:
+    """Each setting has one entry, whatever the strategy."""
+    for strategy in ("raw", "hybrid", "pipeline(supersede, masking)"):
+        assert [entry.key for entry in of(tmp_path, STRATEGY=strategy).entries] == list(KEYS.values())
+
+
+def test_the_environment(tmp_path: Path) -> None:
+    """Each variable sets what it names, and is its place."""
+    found = of(
+        tmp_path,
+        STRATEGY="hybrid",
+        MASKING_WINDOW="8",
+        SUMMARY_TURNS="21",
+        SUMMARY_TAIL="5",
+        SUMMARY_TOKENS="9_000",
+        SUMMARY_MAX_TOKENS="800",
+        TOKEN_BUDGET="120,000",
+        MAX_CONTEXT_PCT="80%",
+        RESERVED="2000",
+        SOFT="0.7",
+        LOW="0.6",
+        MIN_WINDOW="2",
+        MAX_TURNS="120",
+        MAX_COST_USD="$2.50",
+        PLATEAU_WINDOW="5",
+        SUMMARIZER="anthropic:claude-haiku-4-5",
+        SUMMARIZER_BASE_URL="http://127.0.0.1:9/",
+        BACKGROUND="yes",
+        STORE="memory:",
+        SESSION="task-42",
+        MODEL="claude-sonnet-4-5",
+        OBSERVATIONS="tools",
+        THINKING="defer",
+        REDACT_WITHOUT="jwt, password",
+        REDACT_PATTERNS="ticket=TICKET-\\d+\nbadge=B[0-9]{6}",
+        LOG="json",
+    )
+    budget = Budget(tokens=120_000, max_context_pct=0.8, reserved=2_000, soft=0.7, low=0.6, min_window=2)
+    assert found.strategy == Hybrid(
+        window=8, summarize_at=21, tail=5, summarize_tokens=9_000, summary_max_tokens=800, budget=budget
+    )
+    assert found.guards == Guards(max_turns=120, max_cost_usd=2.5, plateau_window=5)
+    assert found.redaction.text("TICKET-4711 and B123456") == "[redacted: ticket] and [redacted: badge]"
+    assert found.redaction.without == {"jwt", "password"}
+    options = found.options()
+    assert options["summarizer"] == "anthropic:claude-haiku-4-5"
+    assert options["summarizer_base_url"] == "http://127.0.0.1:9"
+    assert options["background"] is True
+    assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
+    assert (options["observations"], options["thinking"], options["log"]) == ("tools", "defer", "json")
+    unset = {"redact"}
+    assert all(places(found)[name] == key.variable for name, key in KEYS.items() if name not in unset)
+
+
+def test_the_file(tmp_path: Path) -> None:
+    """Names in lower case, values of TOML's own types; the place is the line."""
+    found = of(
+        tmp_path,
+        '# ours\nstrategy = """\nhybrid(\n  tail=5)"""\n"masking_window" = 10_000\nmax_turns = 7\nredact = false\n'
+        '[redact_patterns]\nmax_cost_usd = "x"\n',
+    )
+    assert found.strategy == Hybrid(window=10_000, tail=5)
+    assert found.guards.max_turns == 7
+    assert found.redaction.text("sk-ant-" + "a1" * 20).startswith("sk-ant")
+    assert places(found) | {
+        "strategy": "lacuna.toml:2",
+        "summary_tail": "lacuna.toml:2",
+        "masking_window": "lacuna.toml:5",
+        "max_turns": "lacuna.toml:6",
+        "redact_patterns": "lacuna.toml:8",
+        "max_cost_usd": "default",
+    } == places(found)
+
+
+def test_pyproject(tmp_path: Path) -> None:
+    """The table [tool.lacuna] of pyproject.toml serves as well, and its lines are told from those of other tables."""
+    text = '[project]\nname = "x"\n\n[tool.other]\nmax_turns = 3\n\n[tool.lacuna]\nmax_turns = 9\n'
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    found = of(tmp_path)
+    assert found.guards.max_turns == 9
+    assert places(found)["max_turns"] == "pyproject.toml:8"
+
+
+def test_somebody_else_s_pyproject(tmp_path: Path) -> None:
+    """A pyproject.toml that does not speak of Lacuna is not even parsed."""
+    (tmp_path / "pyproject.toml").write_text("[tool.broken\n", encoding="utf-8")
+    assert of(tmp_path).strategy == Masking()
+
+
+def test_a_named_file(tmp_path: Path) -> None:
+    """AGENT_CONTEXT_CONFIG names the file, from the working folder; then no other is read."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "agent.toml").write_text("max_turns = 4", encoding="utf-8")
+    found = of(tmp_path, "max_turns = 5", CONFIG="deep/agent.toml")
+    assert found.guards.max_turns == 4
+    assert places(found)["max_turns"] == "deep/agent.toml:1"
+
+
+def test_who_has_the_last_word(tmp_path: Path) -> None:
+    """Arguments, then the environment, then the file, then the preset, then the default."""
+    sources: list[dict[str, Any]] = [
+        {},
+        {"toml": "max_turns = 2\nstrategy = 'code'"},
+        {"toml": "max_turns = 2\nstrategy = 'code'", "MAX_TURNS": "3"},
+        {"toml": "max_turns = 2\nstrategy = 'code'", "MAX_TURNS": "3", "arguments": {"max_turns": 4}},
+    ]
+    found = [of(tmp_path, **source) for source in sources]
+    assert [each.guards.max_turns for each in found] == [None, 2, 3, 4]
+    assert [places(each)["max_turns"] for each in found] == [
+        "default",
+        "lacuna.toml:1",
+        "AGENT_CONTEXT_MAX_TURNS",
+        "argument max_turns",
+    ]
+
+
+def test_none_switches_a_limit_off(tmp_path: Path) -> None:
+    """`none` is a value of its own: it overrides what a preset or the file says."""
+    assert of(tmp_path, "max_cost_usd = 1", STRATEGY="code", MAX_TURNS="none", MAX_COST_USD="None").guards == Guards()
+
+
+def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
+    """As compose files write it: the variable is there and empty."""
+    assert of(tmp_path, "max_turns = 5", MAX_TURNS="", STRATEGY=" ").guards.max_turns == 5
+
+
+def test_the_process_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without anything given, environment and working folder are the process's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENT_CONTEXT_STRATEGY", "raw")
+    (tmp_path / "lacuna.toml").write_text("max_turns = 6", encoding="utf-8")
+    found = settings()
+    assert (found.strategy, found.guards.max_turns) == (Raw(), 6)
+
+
+# -- the strategy and what refines it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets(tmp_path: Path, preset: str) -> None:
+    """A preset is its strategy, with its guards; what it says has it as its place, what it leaves out the default."""
+    found = of(tmp_path, STRATEGY=preset)
+    assert found.strategy == parse(preset)
+    assert found.guards.max_turns == (120 if preset == "code" else None)
+    assert places(found)["masking_window"] == f"preset {preset}"
+    assert places(found)["reserved"] == ("preset chat" if preset == "chat" else "default")
+    assert places(found)["low"] == "default"
+
+
+def test_a_setting_refines_a_preset(tmp_path: Path) -> None:
+    """A preset's options give way to a setting of any source, one by one."""
+    found = of(tmp_path, "masking_window = 8\nreserved = 500", STRATEGY="chat")
+    assert found.strategy == parse("chat(window=8, budget=budget(reserved=500))")
+
+
+def test_parts_of_a_pipeline(tmp_path: Path) -> None:
+    """A pipeline passes on what its parts have, and keeps what all share."""
+    found = of(tmp_path, STRATEGY="pipeline(supersede, masking)", MASKING_WINDOW="7", TOKEN_BUDGET="9000")
+    assert found.strategy == parse("pipeline(supersede, masking(window=7), budget=9000)")
+    assert shown(found)["masking_window"] == "7"
+
+
+def test_all_at_once(tmp_path: Path) -> None:
+    """Two settings that only together make sense do."""
+    assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="6", SUMMARY_TAIL="5").strategy == parse(
+        "hybrid(summarize_at=6, tail=5)"
+    )
+
+
+def test_turns_of_either_strategy(tmp_path: Path) -> None:
+    """N is `every` of one strategy and `summarize_at` of the other."""
+    assert of(tmp_path, STRATEGY="summarization", SUMMARY_TURNS="30").strategy == parse("summarization(every=30)")
+    assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="30").strategy == parse("hybrid(summarize_at=30)")
+
+
+def test_no_effect_is_an_error(tmp_path: Path) -> None:
+    """A setting that the strategy has no use for is refused, with both places."""
+    assert refused(tmp_path, STRATEGY="summarization", MASKING_WINDOW="5") == (
+        "AGENT_CONTEXT_MASKING_WINDOW: no effect, since summarization (AGENT_CONTEXT_STRATEGY) has no option window; "
+        "take it away, or choose another strategy"
+    )
+    assert "masking (default) has no option summarize_tokens" in refused(tmp_path, "summary_tokens = 9000")
+
+
+def test_a_strategy_from_a_higher_source_sets_it_aside(tmp_path: Path) -> None:
+    """Who chooses another strategy for a trial need not tidy up the file: what has no effect is noted."""
+    found = of(tmp_path, "strategy = 'hybrid'\nmasking_window = 8\ntoken_budget = 5000", STRATEGY="raw")
+    assert found.strategy == Raw()
+    notes = {entry.key.name: entry.note for entry in found.entries if entry.note}
+    assert notes == {"masking_window": "raw has no such option", "token_budget": "raw has no such option"}
+
+
+def test_an_option_in_the_text_and_a_setting(tmp_path: Path) -> None:
+    """The higher source counts; in one source the two must agree."""
+    assert of(tmp_path, "masking_window = 8", STRATEGY="masking(window=5)").strategy == Masking(window=5)
+    assert of(tmp_path, "strategy = 'masking(window=5)'", MASKING_WINDOW="8").strategy == Masking(window=8)
+    (tmp_path / "lacuna.toml").unlink()
+    assert of(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="5").strategy == Masking(window=5)
+    assert refused(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="8") == (
+        "AGENT_CONTEXT_MASKING_WINDOW says 8, but AGENT_CONTEXT_STRATEGY says window=5; keep one of them"
+    )
+
+
+def test_a_strategy_object(tmp_path: Path) -> None:
+    """An argument may be a strategy itself; then it is complete, and only other arguments refine it."""
+    mine = Masking(window=3)
+    assert of(tmp_path, arguments={"strategy": mine}, MASKING_WINDOW="9").strategy == mine
+    assert "give a strategy or its text, not int" in refused(tmp_path, arguments={"strategy": 5})
+
+
+def test_the_digest_asks_no_model(tmp_path: Path) -> None:
+    """An address without a model to serve is an error, unless a higher source chose the digest."""
+    assert "give a summarizer too" in refused(tmp_path, SUMMARIZER_BASE_URL="http://localhost:1")
+    toml = 'summarizer = "openai:x"\nsummarizer_base_url = "http://localhost:1"'
+    assert of(tmp_path, toml, SUMMARIZER="digest").summarizer_base_url is None
+    assert of(tmp_path, toml).summarizer_base_url == "http://localhost:1"
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mend"),
+    [
+        ("MASKING_WINDOW", "0", "give turns, a whole number, 1 or more"),
+        ("MASKING_WINDOW", "ten", "give turns, a whole number, 1 or more"),
+        ("MASKING_WINDOW", "1.5", "give turns, a whole number, 1 or more"),
+        ("RESERVED", "-1", "give tokens, a whole number, 0 or more"),
+        ("TOKEN_BUDGET", "1e5", "give tokens, a whole number, 1 or more, or none"),
+        ("MAX_CONTEXT_PCT", "85", "give a share above 0 and up to 1, such as 0.85, or 85%"),
+        ("MAX_CONTEXT_PCT", "nan", "give a share"),
+        ("MAX_COST_USD", "-3", "give US dollars, above 0, or none"),
+        ("MAX_COST_USD", "inf", "give US dollars"),
+        ("PLATEAU_WINDOW", "1", "give turns, a whole number, 2 or more, or none"),
+        ("BACKGROUND", "maybe", "give true or false"),
+        ("STORE", "sqlit:///x", "give one of: memory:, sqlite:///FILE"),
+        ("STORE", "agent.db", "give one of: memory:, sqlite:///FILE"),
+        ("SUMMARIZER", "claude-haiku-4-5", "give digest, or one of anthropic:MODEL"),
+        ("SUMMARIZER", "openai:", "give digest, or one of anthropic:MODEL"),
+        ("SUMMARIZER_BASE_URL", "localhost:80", "give an address that begins with http:// or https://"),
+        ("THINKING", "maybe", "give one of: auto, defer, native, drop_block, ignore"),
+        ("LOG", "yaml", "give one of: none, text, json"),
+        ("REDACT_PATTERNS", "no mark", "give lines of the form name=expression"),
+        ("REDACT_PATTERNS", "bad=(", "does not compile"),
+        ("REDACT_WITHOUT", "everything", "no kind 'everything'"),
+        ("STRATEGY", "hybird", "no strategy 'hybird'"),
+        ("STRATEGY", "masking(window=0)", "give a whole number, 1 or more"),
+        ("SUMMARY_MAX_TOKENS", "10", "give tokens, a whole number, 50 or more"),
+    ],
+)
+def test_values_without_meaning(tmp_path: Path, name: str, value: str, mend: str) -> None:
+    """A value is checked at once; the error names the place and the mend."""
+    text = refused(tmp_path, **{name: value})
+    assert text.startswith(f"{PREFIX}{name}: ")
+    assert mend in text
+
+
+def test_toml_types(tmp_path: Path) -> None:
+    """True is no number and a number is no text."""
+    assert refused(tmp_path, "masking_window = true").startswith("lacuna.toml:1: True is no masking_window; give turns")
+    assert "give a text" in refused(tmp_path, "session = 5")
+    assert "give names" in refused(tmp_path, "redact_without = [1]")
+
+
+def test_a_budget_that_its_reserve_eats(tmp_path: Path) -> None:
+    """What cannot work at any model is said before there is one."""
+    assert refused(tmp_path, TOKEN_BUDGET="1000").startswith("AGENT_CONTEXT_TOKEN_BUDGET: a budget of 1000 tokens")
+    assert refused(tmp_path, STRATEGY="masking(budget=1000)").startswith("AGENT_CONTEXT_STRATEGY: a budget of 1000")
+
+
+def test_options_that_contradict_each_other(tmp_path: Path) -> None:
+    """A strategy that cannot be built names the settings that asked for it."""
+    text = refused(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="5")
+    assert text.startswith("AGENT_CONTEXT_SUMMARY_TURNS: hybrid(summarize_at=5, tail=10): summarize_at must exceed")
+
+
+def test_unknown_names(tmp_path: Path) -> None:
+    """An unknown name is an error with the nearest one, written as it is written there; its value is not shown."""
+    assert refused(tmp_path, MASKING_WINDW="hunter2") == (
+        "AGENT_CONTEXT_MASKING_WINDW: no such setting; did you mean AGENT_CONTEXT_MASKING_WINDOW?"
+    )
+    assert refused(tmp_path, "\n\nmasking_windw = 3") == (
+        "lacuna.toml:3: no such setting; did you mean masking_window?"
+    )
+    assert "did you mean store?" in refused(tmp_path / "..", arguments={"stores": "memory:"})
+
+
+def test_unlike_anything(tmp_path: Path) -> None:
+    """Where no name is near all are listed; a credential is told where it belongs."""
+    assert all(key.variable in refused(tmp_path, ZZZ="1") for key in KEYS.values())
+    assert "read by the provider's own client" in refused(tmp_path, OPENAI_API_KEY="sk-x")
+    assert "variables are written in capitals" in refused(tmp_path, max_turns="1")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """A broken, absent or doubtful file is an error that names it."""
+    assert "lacuna.toml: Invalid value (at line 1" in refused(tmp_path, "max_turns = =")
+    (tmp_path / "lacuna.toml").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in refused(tmp_path)
+    assert "no.toml: cannot be read" in refused(tmp_path, CONFIG="no.toml")
+    (tmp_path / "pyproject.toml").write_text("[tool.lacuna]\nmax_turns = 3\n", encoding="utf-8")
+    assert "keep one of them" in refused(tmp_path, "max_turns = 2")
+    (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    assert "no table [tool.lacuna]" in refused(tmp_path, CONFIG="pyproject.toml")
+
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@db.example/agents",
+        "postgresql://me:hunter2@db.example:5432/agents?sslmode=require",
+        "postgresql://db.example/agents?user=me&password=hunter2&sslmode=require",
+        "postgresql://me:p@ss/hunter2@db.example/agents",
+    ],
+)
+def test_passwords_are_not_shown(tmp_path: Path, url: str) -> None:
+    """A password in a store's address is used, and shown nowhere."""
+    found = of(tmp_path, STORE=url)
+    assert found.store == url
+    assert "hunter2" not in repr(found)
+    assert "***" in shown(found)["store"]
+    assert "db.example" in shown(found)["store"]
+    assert "hunter2" not in refused(tmp_path, STORE=url.replace("postgresql", "postgrs"))
+
+
+def test_a_secret_in_the_wrong_place(tmp_path: Path) -> None:
+    """A key that was put where a name belongs is not shown either."""
+    key = "sk-ant-" + "a1B2" * 10
+    assert key not in "".join(shown(of(tmp_path, MODEL=key)).values())
+    assert key not in refused(tmp_path, SUMMARIZER=key)
+
+
+# -- any text ---------------------------------------------------------------------------------------------------------
+
+
+@given(name=st.sampled_from([key.variable for key in KEYS.values()]), value=st.text(max_size=30))
+def test_any_value(name: str, value: str) -> None:
+    """Whatever a variable holds is either a setting or an error that names it."""
+    try:
+        said = repr(settings({name: value}, Path("/nowhere")))
+    except SettingError as error:
+        said = str(error)
+    assert said.startswith(("Settings(", name))
+
+
+@given(st.dictionaries(st.sampled_from([*KEYS, "zzz"]), st.one_of(st.integers(), st.booleans(), st.text(max_size=9))))
+def test_any_argument(arguments: dict[str, Any]) -> None:
+    """So is whatever an argument holds."""
+    try:
+        found = settings({}, Path("/nowhere"), **arguments)
+    except SettingError:
+        return
+    assert all(entry.place == f"argument {entry.key.name}" for entry in found.entries if entry.key.name in arguments)
