@@ -1,0 +1,21 @@
+"""Nothing that a durable store acknowledged is lost when its writer is killed, whenever that is."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .kill import killed
+
+#: Kills for each store: a twentieth in every test run, all in a soak.
+TRIALS = 500 if os.environ.get("LACUNA_SOAK") == "1" else 25
+
+
+def test_no_kill_loses_a_record(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every acknowledged record is there, equal; the log is a prefix of what was sent, and goes on."""
+    toll = killed(url, trials=TRIALS)
+    with capsys.disabled():
+        print(f"\n  {url.partition(':')[0]}: {toll}")
+    assert toll.lost == 0
+    assert toll.acknowledged > TRIALS
