@@ -109,7 +109,15 @@ def replace_head(page: bytearray, slot: int, head: bytes) -> bool:
 
 def remove(page: bytearray, slot: int) -> None:
     """Take a record away and close its gap."""
-    refill(page, [each for number, each in enumerate(entries(page)) if number != slot])
+    count, free = _COUNT_FREE.unpack_from(page, AT_COUNT)
+    _, start, size = _SLOT.unpack_from(page, BODY + slot * SLOT)
+    low, end = BODY + count * SLOT + free, BODY + count * SLOT
+    # Records lie in the reverse order of their slots: those of later slots are the ones below the gap.
+    later = list(_SLOT.iter_unpack(page[BODY + (slot + 1) * SLOT : end]))
+    page[BODY + slot * SLOT : end] = b"".join(_SLOT.pack(h, at + size, n) for h, at, n in later) + bytes(SLOT)
+    page[low + size : start + size] = page[low:start]
+    page[low : low + size] = bytes(size)
+    _COUNT_FREE.pack_into(page, AT_COUNT, count - 1, free + size + SLOT)
 
 
 def refill(page: bytearray, records: Iterable[Entry]) -> None:

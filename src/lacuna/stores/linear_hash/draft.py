@@ -98,4 +98,7 @@ class Draft:
         return totals(self.head(TOTALS_KEY))
 
     def set_totals(self, now: Totals) -> None:
-        self.put(TOTALS_KEY, now.packed())
+        if self.head(TOTALS_KEY) is None:
+            self.put(TOTALS_KEY, now.packed())
+        else:
+            self.set_head(TOTALS_KEY, now.packed())

@@ -1,0 +1,53 @@
+"""Bucket pages hold records without gaps, whatever comes and goes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.stores.linear_hash import bucket
+from lacuna.stores.linear_hash.bucket import Entry
+from lacuna.stores.linear_hash.layout import PAGE, ROOM
+
+records = st.builds(
+    Entry,
+    st.integers(0, 3) | st.integers(0, 2**64 - 1),
+    st.binary(min_size=1, max_size=40),
+    st.binary(max_size=60),
+    st.binary(max_size=200),
+    st.booleans(),
+)
+
+
+@given(st.lists(records, max_size=60, unique_by=lambda each: each.key), st.data())
+def test_a_page_is_a_list_of_records(coming: list[Entry], data: st.DataObject) -> None:
+    """Inserted, found, given other heads, removed: the page holds what a list would, in order, and counts its room."""
+    page, kept = bucket.empty(7), list[Entry]()
+    for each in coming:
+        if kept and data.draw(st.integers(0, 3)) == 0:
+            slot = data.draw(st.integers(0, len(kept) - 1))
+            bucket.remove(page, slot)
+            del kept[slot]
+        if bucket.free_in(page) >= each.cost:
+            bucket.insert(page, each)
+            kept.append(each)
+        assert list(bucket.entries(page)) == kept
+        assert bucket.free_in(page) == ROOM - sum(each.cost for each in kept)
+        assert len(page) == PAGE
+    for slot, each in enumerate(kept):
+        assert bucket.find(page, each.hash, each.key) == slot
+        assert bucket.replace_head(page, slot, bytes(len(each.head)))
+        assert bucket.entry(page, slot) == each._replace(head=bytes(len(each.head)))
+    copy = bucket.empty(7)
+    bucket.refill(copy, bucket.entries(page))
+    assert copy == page
+
+
+def test_a_hash_that_stands_across_two_slots_is_no_find() -> None:
+    """Bytes that look like a hash where no slot begins are passed over."""
+    page = bucket.empty(0)
+    bucket.insert(page, Entry(0x1122334455667788, b"a", b"", b"", False))
+    for place in range(32, 56):
+        looks = int.from_bytes(page[place : place + 8], "little")
+        assert bucket.find(page, looks, b"z") == -1
+    assert bucket.find(page, 0x1122334455667788, b"a") == 0
