@@ -16,9 +16,11 @@ from lacuna.dialects.bound_thinking import (
     AUTO,
     DROP_BETA,
     WAYS,
+    coverable,
     dropping,
     editable,
     editable_from,
+    newest_thought,
     thinks,
     way,
     with_beta,
@@ -82,9 +84,16 @@ def test_turns_that_think() -> None:
 def test_results_of_the_turn_that_thinks_may_change_those_before_it_may_not() -> None:
     """A turn's results stand behind its own thinking."""
     turns = [replace(step(index), reasoning="Hm." if index == 3 else "", content=()) for index in range(1, 6)]
-    assert editable_from(turns) == 3
+    assert (newest_thought(turns), editable_from(turns)) == (3, 3)
     assert editable([(1, 1), (4, 1), (3, 2), (2, 1)], turns) == [(4, 1), (3, 2)]
-    assert editable_from([]) == 1
+    assert (newest_thought([]), editable_from([])) == (0, 1)
+
+
+def test_a_summary_may_leave_no_thinking_behind_itself() -> None:
+    """It stands in front of the tail, and what stood there when the tail was thought is gone."""
+    turns = [replace(step(index), reasoning="Hm." if index == 3 else "", content=()) for index in range(1, 6)]
+    assert [covers for covers in range(6) if coverable(covers, turns)] == [3, 4, 5]
+    assert coverable(1, turns[:2])
 
 
 def _sent(thinking: list[bool], masked: set[int], seals: dict[int, str]) -> list[dict[str, Any]]:

@@ -34,6 +34,13 @@ def test_names_as_they_are_written(name: str, row: str) -> None:
     assert of(name).model == row
 
 
+def test_a_router_that_does_not_check_is_believed() -> None:
+    """OpenRouter documents that it does not enforce prefix-bound thinking; nothing is asked of its upstreams."""
+    sold = of("openrouter/anthropic/claude-opus-5.5")
+    assert (sold.model, sold.bound, sold.clears, sold.breakpoints) == ("claude-opus-5-5", False, False, 4)
+    assert of("anthropic/claude-opus-5.5").bound
+
+
 @pytest.mark.parametrize("name", ["claude-fable-6", "claude-opus-5-6", "claude-sonnet-5.7", "claude-opus-4-9"])
 def test_a_claude_that_is_not_in_the_table_is_taken_for_strict(name: str) -> None:
     """A newer model is not its older namesake: thinking is taken for bound, and nothing new is asked of it."""

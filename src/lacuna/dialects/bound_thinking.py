@@ -62,16 +62,27 @@ def thinks(turn: Turn) -> bool:
     return bool(turn.reasoning) or any(isinstance(part, Opaque) and part.kind in _BLOCKS for part in turn.content)
 
 
+def newest_thought(turns: Sequence[Turn]) -> int:
+    """Index of the newest turn that thinks; 0 where none does. Its own results stand behind its thinking, so they may
+    change, and those of every later turn."""
+    return next((turn.index for turn in reversed(turns) if thinks(turn)), 0)
+
+
 def editable_from(turns: Sequence[Turn]) -> int:
-    """The first turn whose observations may change: the newest that thinks, since a turn's results stand behind its
-    thinking; 1 where none does."""
-    return next((turn.index for turn in reversed(turns) if thinks(turn)), 1)
+    """The first turn whose observations may change."""
+    return max(newest_thought(turns), 1)
 
 
 def editable(keys: Iterable[Key], turns: Sequence[Turn]) -> list[Key]:
     """Those of `keys`, addresses of observations, behind which no bound thinking stands, in their order."""
     first = editable_from(turns)
     return [key for key in keys if key[0] >= first]
+
+
+def coverable(covers: int, turns: Sequence[Turn]) -> bool:
+    """Whether a summary of turns 1 ... `covers` leaves no bound thinking behind itself: what it covers is gone with its
+    thinking, and what stays must not think."""
+    return newest_thought(turns) <= covers
 
 
 # -- drop_block -------------------------------------------------------------------------------------------------------
