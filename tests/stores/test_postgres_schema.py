@@ -1,0 +1,122 @@
+"""The tables of the PostgreSQL store: all migrations come to the fresh schema, under any start, and newer ones are
+refused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from lacuna.errors import StoreError
+from lacuna.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, statements
+from lacuna.stores.urls import open_store
+
+from .logs import added, begun, every_event, log
+from .postgres_server import fresh_url, shared_server
+
+#: Everything that makes up the tables: columns, constraints, indexes, views, storage, options.
+CATALOG = {
+    "columns": "select table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity "
+    "from information_schema.columns where table_schema = %(schema)s order by 1, 3",
+    "constraints": "select conrelid::regclass::text, conname, pg_get_constraintdef(oid) from pg_constraint "
+    "where connamespace = %(schema)s::regnamespace order by 1, 2",
+    "indexes": "select tablename, indexname, indexdef from pg_indexes where schemaname = %(schema)s order by 1, 2",
+    "views": "select viewname, definition from pg_views where schemaname = %(schema)s order by 1",
+    "storage": "select relname, attname, attstorage::text from pg_attribute join pg_class on pg_class.oid = attrelid "
+    "where relnamespace = %(schema)s::regnamespace and attnum > 0 order by 1, 2",
+    "options": "select relname, relkind::text, reloptions from pg_class where relnamespace = %(schema)s::regnamespace "
+    "order by 1",
+}
+
+
+def schema_of(url: str) -> str:
+    return parse_qs(urlsplit(url).query)["schema"][0]
+
+
+def made(files: tuple[str, ...], version: int) -> str:
+    """The URL of a schema that was made by running `files`."""
+    url = fresh_url()
+    with shared_server().admin() as admin:
+        admin.execute(psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(schema_of(url))))
+        admin.execute("select set_config('search_path', %s, false)", [schema_of(url)])
+        for file in files:
+            for statement in statements(file):
+                admin.execute(statement)
+        admin.execute("insert into agent_context_schema (version) values (%s)", [version])
+    return url
+
+
+def catalog(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What the server says about the tables at `url`, the name of their schema left out."""
+    name = schema_of(url)
+    with shared_server().admin() as admin:
+        found = {what: admin.execute(query, {"schema": name}).fetchall() for what, query in CATALOG.items()}
+    return {
+        what: [tuple(each.replace(name, "SCHEMA") if isinstance(each, str) else each for each in row) for row in rows]
+        for what, rows in found.items()
+    }
+
+
+def test_all_migrations_are_the_fresh_schema() -> None:
+    """Whoever migrated from the first version on has the tables of who starts today."""
+    migrated, fresh = catalog(made(MIGRATIONS, VERSION)), catalog(made((FRESH,), VERSION))
+    assert migrated == fresh
+    assert len(fresh["columns"]) > 50
+
+
+def test_a_store_is_made_with_the_fresh_schema() -> None:
+    """What opening a URL makes, is that."""
+    url = fresh_url()
+    open_store(url).close()
+    assert catalog(url) == catalog(made((FRESH,), VERSION))
+
+
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_an_older_schema_is_migrated(version: int) -> None:
+    """From each version on, to the newest."""
+    url = made(MIGRATIONS[:version], version)
+    store = open_store(url)
+    begun(store, "s", *every_event())
+    assert tuple(log(store)) == every_event()
+    store.close()
+    assert catalog(url) == catalog(made((FRESH,), VERSION))
+
+
+def test_a_newer_schema_is_refused() -> None:
+    """The error says both versions and what to do; nothing is changed."""
+    url = made((FRESH,), VERSION + 1)
+    before = catalog(url)
+    with pytest.raises(StoreError, match=rf"version {VERSION + 1}, this Lacuna knows {VERSION}; update"):
+        open_store(url)
+    assert catalog(url) == before
+
+
+def test_many_may_start_at_once() -> None:
+    """One of them makes the tables, the others wait for it, and all of them work."""
+    url = fresh_url()
+
+    def start(number: int) -> int:
+        store = open_store(url)
+        begun(store, f"session {number}", added(1))
+        store.close()
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(start, range(8))) == list(range(8))
+    store = open_store(url)
+    assert len(store.sessions()) == 8
+    store.close()
+
+
+def test_two_schemas_are_two_stores() -> None:
+    """The same session in both is two sessions."""
+    first, second = open_store(fresh_url()), open_store(fresh_url())
+    begun(first, "s", added(1))
+    assert second.sessions() == []
+    begun(second, "s", added(1, "other"))
+    assert log(first) == [added(1)]
+    first.close()
+    second.close()
