@@ -147,5 +147,5 @@ class Comparison(RuleBasedStateMachine):
 def test_a_store_does_what_the_model_does(name: str) -> None:
     """Any sequence of calls has the answers, errors and logs of the memory store."""
     machine = type(f"Compare_{name}", (Comparison,), {"fresh": staticmethod(STORES[name])})
-    examples = min(settings.default.max_examples, 300) // 2
+    examples = min(settings.default.max_examples, 400)
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from lacuna.errors import UnknownHandle
@@ -13,11 +15,7 @@ from .logs import added, begun, log, new, turn
 
 def noise(seed: int, size: int) -> str:
     """Text that hardly compresses; another one for another seed."""
-    value, pieces = seed * 2_654_435_761 + 1, []
-    for _ in range(size // 16 + 1):
-        value = (value * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
-        pieces.append(f"{value:016x}")
-    return "".join(pieces)[:size]
+    return random.Random(seed).randbytes(size // 2 + 1).hex()[:size]
 
 
 def test_a_deleted_session_is_gone(store: Store) -> None:

@@ -24,16 +24,37 @@ _STRAYS: Final = "SELECT count(*) FROM records WHERE id / ? NOT IN (SELECT id FR
 
 
 def findings(connection: sqlite3.Connection, path: Path, packer: Packer) -> Iterator[Finding]:
-    """The pages, then every record and text, then the counts; nothing is changed."""
-    for (said,) in connection.execute(f"PRAGMA integrity_check({_LISTED})").fetchall():
-        if said != "ok":
-            yield Finding(place=str(path), what=said, lost=True)
+    """The pages, then every record and text, then the counts; what cannot be read is passed by. Nothing is changed."""
     uses: Counter[bytes] = Counter()
+    yield from _read(str(path), _pages(connection, path))
+    yield from _read(str(path), _sessions(connection, packer, uses))
+    yield from _read(str(path), _strays(connection, path))
+    yield from _read(str(path), _miscounted(connection, path, uses))
+
+
+def _read(place: str, found: Iterator[Finding]) -> Iterator[Finding]:
+    try:
+        yield from found
+    except sqlite3.DatabaseError as error:
+        yield Finding(place=place, what=f"cannot be read: {error}", lost=True)
+
+
+def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
+    for (said,) in connection.execute(f"PRAGMA integrity_check({_LISTED})"):
+        if said != "ok":
+            yield Finding(place=str(path), what=said.replace("\n", "; "), lost=True)
+
+
+def _sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
     for session, key, records in connection.execute(_SESSIONS).fetchall():
-        yield from _Session(connection, packer, session, rows.text(key), uses).findings(records)
+        name = rows.text(key)
+        found = _Session(connection, packer, session, name, uses).findings(records)
+        yield from _read(f"session {name!r}", found)
+
+
+def _strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     if strays := connection.execute(_STRAYS, (rows.SPAN,)).fetchone()[0]:
         yield Finding(place=str(path), what=f"{strays} records belong to no session")
-    yield from _miscounted(connection, path, uses)
 
 
 def _miscounted(connection: sqlite3.Connection, path: Path, uses: Counter[bytes]) -> Iterator[Finding]:

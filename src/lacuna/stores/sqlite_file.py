@@ -78,13 +78,13 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A transaction that sees one state of the file."""
-        with self._transaction("BEGIN") as connection:
+        with self._transaction("BEGIN", "ROLLBACK") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on the disk when this ends, or did not happen."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._transaction("BEGIN IMMEDIATE", "COMMIT") as connection:
             yield connection
 
     @contextmanager
@@ -104,13 +104,13 @@ class SqliteFile:
         return CorruptError(f"{self.path}: {what}; `lacuna store fsck` reads everything and lists what is wrong")
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
         with self._lock, self._said():
             connection = self._ready()
             connection.execute(begin)
             try:
                 yield connection
-                connection.execute("COMMIT")
+                connection.execute(end)
             except BaseException:
                 # After some errors SQLite has rolled back already.
                 if connection.in_transaction:

@@ -1,0 +1,441 @@
+"""The SQLite store as a file: how it is made, what it promises of durability, and what it says when something fails."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from lacuna.errors import ConflictError, CorruptError, StoreError
+from lacuna.stores import sqlite_file, sqlite_search
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
+from lacuna.stores.urls import open_store
+
+from .logs import added, amended, begun, log, new, turn
+from .test_contract_space import noise
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(path, busy_seconds=0.05)) as opened:
+        yield opened
+
+
+def asked(store: SqliteStore, question: str) -> object:
+    """One value from the store's own connection."""
+    with store._file.plain() as connection:
+        return connection.execute(question).fetchone()[0]
+
+
+# --- durability --------------------------------------------------------------------------------------------------
+
+
+def test_every_append_is_synced(store: SqliteStore) -> None:
+    """Write-ahead log, and `synchronous` is FULL (2) on the connection that writes."""
+    assert asked(store, "PRAGMA journal_mode") == "wal"
+    assert asked(store, "PRAGMA synchronous") == 2
+
+
+def test_what_is_forgotten_is_overwritten(store: SqliteStore, path: Path) -> None:
+    """A deleted session's words are in no file once it is compacted, nor in the index."""
+    words = "unforgettable words"
+    begun(store, "s", *(added(index, f"{words} {index}", said=words) for index in range(1, 700)))
+    assert store.search("s", "unforgettable")
+    store.delete("s")
+    store.compact()
+    store.close()
+    assert b"unforgettable" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+def test_a_long_session_has_a_short_write_ahead_log(store: SqliteStore, path: Path) -> None:
+    """It is folded in as it grows; a huge text does not leave it huge."""
+    begun(store, "s", added(1, noise(1, 50_000_000)))
+    for index in range(2, 40):
+        store.append("s", (added(index, noise(index, 100_000)),), after=index - 1, at=1.0)
+    assert path.with_name("agent.db-wal").stat().st_size <= 20_000_000
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+
+def test_new_files_are_for_their_owner_alone(store: SqliteStore, path: Path) -> None:
+    """The file, its log and its shared memory, whatever the umask."""
+    begun(store, "s", added(1))
+    found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert found == {"agent.db": 0o600, "agent.db-wal": 0o600, "agent.db-shm": 0o600}
+
+
+def test_an_old_file_keeps_its_mode(path: Path) -> None:
+    """Whoever shared it meant to."""
+    SqliteStore(path).close()
+    path.chmod(0o640)
+    SqliteStore(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_folder_is_not_made(tmp_path: Path) -> None:
+    """A misspelt path is said, not obeyed."""
+    with pytest.raises(StoreError, match=r"no folder .*missing; make it first"):
+        SqliteStore(tmp_path / "missing" / "agent.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """The error names it."""
+    with pytest.raises(StoreError, match="is a folder"):
+        SqliteStore(tmp_path)
+
+
+def test_other_files_are_left_alone(path: Path) -> None:
+    """What is no database, or another program's, is refused and not changed."""
+    path.write_bytes(b"not a database, and longer than the header of one: " * 20)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"agent\.db: it is no SQLite database"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE sessions (theirs)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    """`touch` or a temporary file made beforehand is no obstacle."""
+    path.touch()
+    with closing(SqliteStore(path)) as store:
+        begun(store, "s", added(1))
+
+
+def test_sqlite_in_memory_is_refused() -> None:
+    """There is a store for that, and a file of that name helps nobody."""
+    with pytest.raises(StoreError, match="memory:"):
+        open_store("sqlite:///:memory:")
+
+
+# --- versions ----------------------------------------------------------------------------------------------------
+
+
+def shape(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """Every table and index with its columns."""
+    names = connection.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+    found = set()
+    for kind, name in names:
+        pragma = "table_xinfo" if kind == "table" else "index_xinfo"
+        found.update((kind, name, *map(str, row)) for row in connection.execute(f"PRAGMA {pragma}('{name}')"))
+    return found
+
+
+def test_all_migrations_lead_to_the_schema() -> None:
+    """An old file that is brought up to date and a new one are alike."""
+    with closing(sqlite3.connect(":memory:")) as old, closing(sqlite3.connect(":memory:")) as fresh:
+        for text in migrations():
+            run(old, text)
+        run(fresh, script("sqlite_schema.sql"))
+        assert shape(old) == shape(fresh) != set()
+    assert len(migrations()) == VERSION
+
+
+def test_a_file_says_whose_and_which_version_it_is(store: SqliteStore) -> None:
+    """In its header, where `file` and other programs look."""
+    assert asked(store, "PRAGMA application_id") == APPLICATION
+    assert asked(store, "PRAGMA user_version") == VERSION
+
+
+def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
+    """And not changed: half-understood sessions would be damaged."""
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match=r"format 99, newer than this Lacuna reads \(1\); update lacuna-context"):
+        SqliteStore(path)
+
+
+def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sessions stay; all of a migration happens or none of it."""
+    with closing(SqliteStore(path)) as store:
+        begun(store, "s", added(1))
+    monkeypatch.setattr(sqlite_file, "VERSION", VERSION + 1)
+    more = "CREATE TABLE more (x);\n"
+    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), more + more])
+    with pytest.raises(StoreError, match="more"):
+        SqliteStore(path)
+    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), more])
+    with closing(SqliteStore(path)) as store:
+        assert asked(store, "PRAGMA user_version") == VERSION + 1
+        assert asked(store, "SELECT count(*) FROM more") == 0
+        assert log(store) == [added(1)]
+
+
+# --- processes ---------------------------------------------------------------------------------------------------
+
+_CHILD = """
+import sys
+from pathlib import Path
+from lacuna.errors import ConflictError
+from lacuna.stores.sqlite import SqliteStore
+from tests.stores.logs import added, new
+store, own = SqliteStore(Path(sys.argv[1])), sys.argv[2]
+store.create(new(own))
+won = 0
+for after in range(30):
+    store.append(own, (added(after + 1, own * 700),), after=after, at=1.0)
+    try:
+        store.append("shared", (added(after + 1, own),), after=after, at=1.0)
+        won += 1
+    except ConflictError:
+        pass
+print(won)
+"""
+
+
+def test_processes_write_one_file(path: Path) -> None:
+    """Each its own session in full; of those that write one session, one wins each record, and the rest are told."""
+    with closing(SqliteStore(path)) as store:
+        begun(store, "shared")
+        command = [sys.executable, "-c", _CHILD, str(path)]
+        children = [
+            subprocess.Popen([*command, name], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for name in "abc"
+        ]
+        said = [child.communicate() for child in children]
+        assert [child.returncode for child in children] == [0, 0, 0], said
+        assert sum(int(out) for out, _ in said) == store.length("shared")
+        assert [each.index for each in store.turns("shared")] == list(range(1, store.length("shared") + 1))
+        for name in "abc":
+            assert store.turns(name) == [turn(index, name * 700) for index in range(1, 31)]
+        assert store.check() == []
+
+
+def test_processes_may_make_one_file_at_once(path: Path) -> None:
+    """Whoever comes second finds it made."""
+    program = "import sys; from lacuna.stores.urls import open_store; open_store(sys.argv[1]).close()"
+    command = [sys.executable, "-c", program, f"sqlite:///{path}"]
+    children = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [child.communicate()[1] for child in children]
+    assert [child.returncode for child in children] == [0] * 4, said
+
+
+def test_two_openings_see_each_other(path: Path) -> None:
+    """At once, and the one that is behind gets a conflict."""
+    with closing(SqliteStore(path)) as one, closing(SqliteStore(path)) as two:
+        begun(one, "s", added(1))
+        assert two.append("s", (added(2),), after=1, at=1.0) == 2
+        with pytest.raises(ConflictError):
+            one.append("s", (added(2),), after=1, at=1.0)
+        assert log(one) == log(two) == [added(1), added(2)]
+
+
+def test_a_forked_process_is_told_to_open_it_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's connections do not survive a fork; using one would damage the file."""
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(StoreError, match="forked; open it again"):
+        store.sessions()
+
+
+# --- faults ------------------------------------------------------------------------------------------------------
+
+
+def test_a_locked_file_is_said_and_goes_on(store: SqliteStore, path: Path) -> None:
+    """The append did not happen, the search scans, and once the lock is gone everything works."""
+    begun(store, "s", *(added(index, "word") for index in range(1, 700)))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            StoreError, match=r"agent\.db: another process kept it locked for 0\.05 s; nothing was written"
+        ):
+            store.append("s", (added(700),), after=699, at=2.0)
+        assert store.length("s") == 699
+        assert len(store.search("s", "word")) == 20
+        other.execute("ROLLBACK")
+    assert store.append("s", (added(700),), after=699, at=2.0) == 700
+
+
+@contextmanager
+def full_pages(store: SqliteStore, path: Path) -> Iterator[None]:
+    """SQLite may not take one more page."""
+    pages = asked(store, "PRAGMA page_count")
+    asked(store, f"PRAGMA max_page_count = {pages}")
+    yield
+    asked(store, "PRAGMA max_page_count = 1000000000")
+
+
+@contextmanager
+def full_disk(store: SqliteStore, path: Path) -> Iterator[None]:
+    """No file of this process may grow."""
+    size = max(file.stat().st_size for file in path.parent.iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("fault", "said"), [(full_pages, "the disk is full"), (full_disk, "the disk failed")])
+def test_a_full_disk_loses_nothing(store: SqliteStore, path: Path, fault: object, said: str) -> None:
+    """What was acknowledged stays, what was refused is not there, and with room again the session goes on."""
+    begun(store, "s", added(1, noise(1, 50_000)))
+    assert callable(fault)
+    with fault(store, path):
+        with pytest.raises(StoreError, match=f"{path.name}: {said}"):
+            store.append("s", (added(2, noise(2, 5_000_000)),), after=1, at=2.0)
+        assert log(store) == [added(1, noise(1, 50_000))]
+    assert store.append("s", (added(2, noise(2, 5_000_000)),), after=1, at=2.0) == 2
+    assert store.turns("s", 2) == [turn(2, noise(2, 5_000_000))]
+    assert store.check() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="no users")
+def test_a_file_that_may_not_be_written_is_said() -> None:
+    """Whoever may not write it learns what to check."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "agent.db"
+        SqliteStore(path).close()
+        path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        with nobody(), pytest.raises(StoreError, match=r"agent\.db: it cannot be .*check .*permissions"):
+            SqliteStore(path)
+        Path(folder).chmod(0o700)
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """As a user without rights, if we are root, whom no permission stops."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+# --- damage ------------------------------------------------------------------------------------------------------
+
+
+def damage(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        assert connection.execute(statement, values).rowcount > 0
+
+
+DAMAGES = {
+    "a record": ("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2", "record 2"),
+    "a text": ("UPDATE bodies SET body = x'0101'", "record 1"),
+    "a missing text": ("DELETE FROM bodies", "missing"),
+    "a missing record": ("DELETE FROM records WHERE id & 4294967295 = 2", "has 2 records, not 3"),
+    "a wrong count": ("UPDATE texts SET uses = 7", "is used 1 times, not 7"),
+    "a turn not listed": ("DELETE FROM turns WHERE turn = 2", "record 2"),
+    "a stray record": ("INSERT INTO records VALUES (99 << 32, x'', NULL, 0)", "1 records belong to no session"),
+}
+
+
+@pytest.mark.parametrize(("statement", "place"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_found(store: SqliteStore, path: Path, statement: str, place: str) -> None:
+    """`check` names the place, and reads on around it."""
+    begun(store, "s", added(1, noise(1, 1_000)), added(2), amended(3))
+    begun(store, "t", added(1))
+    damage(path, statement)
+    found = store.check()
+    assert any(place in f"{each.place} {each.what}" for each in found), found
+    assert store.turns("t") == [turn(1)]
+
+
+def test_a_damaged_record_is_said_when_it_is_read(store: SqliteStore, path: Path) -> None:
+    """And the ones around it can still be read."""
+    begun(store, "s", added(1), added(2), added(3))
+    damage(path, "UPDATE records SET body = substr(body, 1, 20) WHERE id & 4294967295 = 2")
+    with pytest.raises(CorruptError, match=r"agent\.db: .*`lacuna store fsck`"):
+        store.turns("s")
+    assert store.turns("s", 3) == [turn(3)]
+
+
+def test_damaged_pages_are_said(path: Path) -> None:
+    """Bytes that a disk changed below SQLite are an error of ours, and a finding."""
+    with closing(SqliteStore(path)) as store:
+        begun(store, "s", *(added(index, noise(index, 3_000)) for index in range(1, 200)))
+    data = bytearray(path.read_bytes())
+    for page in range(4, 40):
+        data[page * 4_096 : page * 4_096 + 64] = b"\xff" * 64
+    path.write_bytes(data)
+    with closing(SqliteStore(path)) as store:
+        with pytest.raises(CorruptError, match=r"agent\.db: "):
+            log(store)
+        assert any(finding.lost for finding in store.check())
+
+
+# --- search ------------------------------------------------------------------------------------------------------
+
+
+def test_short_sessions_have_no_index(store: SqliteStore) -> None:
+    """Whether there is one is a question of what is new, and no question of the result."""
+    begun(store, "s", *(added(index, "word") for index in range(1, sqlite_search.SCANNED + 1)))
+    store.search("s", "word")
+    assert asked(store, "SELECT indexed FROM sessions") == 0
+    store.append("s", (added(999, "other"),), after=sqlite_search.SCANNED, at=1.0)
+    assert [hit.turn for hit in store.search("s", "other")] == [999]
+    assert asked(store, "SELECT indexed FROM sessions") == sqlite_search.SCANNED + 1
+
+
+def test_the_index_is_used(store: SqliteStore, path: Path) -> None:
+    """Of an indexed session only what may hold the words is read: damage elsewhere goes unnoticed."""
+    begun(store, "s", *(added(index, f"number{index}") for index in range(1, 700)))
+    assert [hit.turn for hit in store.search("s", "number77")] == [77]
+    damage(path, "UPDATE records SET body = x'00' WHERE id & 4294967295 <> 77")
+    assert [hit.turn for hit in store.search("s", "number77")] == [77]
+
+
+def test_without_fts5_everything_is_scanned(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SQLite without it finds the same, beside an index that another one made, and deletes like any other."""
+    begun(store, "s", *(added(index, f"number{index}") for index in range(1, 700)))
+    begun(store, "t", added(1, "number77"))
+    expected = store.search("s", "ber77")
+    monkeypatch.setattr(sqlite_search, "can_index", lambda connection: False)
+    with closing(SqliteStore(path)) as lacking:
+        assert lacking.search("s", "ber77") == expected != []
+        lacking.delete("s")
+        begun(lacking, "s", added(1, "other"))
+    monkeypatch.undo()
+    assert store.search("s", "ber77") == []
+    assert [hit.turn for hit in store.search("t", "ber77")] == [1]
+
+
+def test_a_deleted_session_takes_the_index_with_it(store: SqliteStore) -> None:
+    """Those that remain are indexed again when they are searched."""
+    for key in "st":
+        begun(store, key, *(added(index, f"{key}word{index:04}") for index in range(1, 700)))
+        assert store.search(key, f"{key}word", 1)
+    store.delete("s")
+    assert asked(store, "SELECT indexed FROM sessions") == 0
+    assert [hit.turn for hit in store.search("t", "word0055")] == [55]
+    assert asked(store, "SELECT indexed FROM sessions") == 699
+
+
+def test_a_closed_file_can_be_closed_again(path: Path) -> None:
+    """Closing lets go of the file: its write-ahead log is folded in and gone."""
+    store = SqliteStore(path)
+    store.create(new("s"))
+    store.close()
+    store.close()
+    assert [file.name for file in path.parent.iterdir()] == ["agent.db"]
+    with closing(SqliteFile(path)) as file, file.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
