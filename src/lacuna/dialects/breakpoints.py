@@ -9,13 +9,14 @@ OpenAI's models need none of this: a prefix is found there wherever an earlier r
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
-from lacuna.dialects import mapping_in, text_in
-from lacuna.dialects.rules.anthropic import BREAKPOINTS, THINKING, breakpoints, takes_one
+from lacuna.dialects import Json, mapping_in, text_in
+from lacuna.dialects.rules.anthropic import BREAKPOINTS, THINKING, Mark, breakpoints, takes_one
 from lacuna.dialects.rules.violation import listed
 
 #: Content blocks that a breakpoint looks back for an entry (Anthropic, prompt caching guide).
@@ -46,19 +47,20 @@ def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> lis
             (thinking, blank text) gives way to the nearest before it, be it in another message; one that is marked
             already needs nothing.
     """
-    blocks = _blocks(request)
-    free = BREAKPOINTS - len(breakpoints(request)) - takes_one(request)
-    marked = {number for number, block in enumerate(blocks) if block.marked}
-    taken: list[int] = []
+    messages = listed(request.get("messages"))
+    marks = breakpoints(request)
+    free = BREAKPOINTS - len(marks) - takes_one(request)
+    ends = {mark.place for mark in marks if mark.own}
+    taken: list[tuple[int, int]] = []
     for place in wanted:
-        number = _bearer(blocks, place)
-        if number is not None and number not in marked and len(taken) < free:
-            taken.append(number)
-            marked.add(number)
-    ends = sorted(marked | ({len(blocks) - 1} if takes_one(request) and blocks else set()))
-    taken += _between(blocks, ends, free - len(taken))
-    lives = _lives(request, blocks)
-    return [Place(*blocks[number].place, ttl=lives[number]) for number in taken]
+        bearer = next((at for at, bears in _back(messages, place) if bears), None)
+        if bearer is not None and bearer not in ends and len(taken) < free:
+            taken.append(bearer)
+            ends.add(bearer)
+    if takes_one(request):
+        ends |= {at for at, _ in islice(_back(messages, _END), 1)}
+    taken += _between(messages, sorted(ends), free - len(taken))
+    return [Place(*at, ttl=_life(request, marks, at)) for at in taken]
 
 
 def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
@@ -73,75 +75,46 @@ def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
     return {**request, "messages": messages}
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """bears: whether it may bear a mark. marked: whether it has one. hour: whether it, or something in it, lives 1
-    h."""
-
-    place: tuple[int, int]
-    bears: bool
-    marked: bool
-    hour: bool
+#: Behind every block.
+_END: Final = (sys.maxsize, sys.maxsize)
 
 
-def _blocks(request: Mapping[str, Any]) -> list[_Block]:
-    found = []
-    for number, message in listed(request.get("messages")):
+def _back(messages: Sequence[tuple[int, Json]], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
+    """(place, whether it may bear a mark) of every block from `place` on towards the beginning."""
+    for number, message in reversed(messages):
+        if number > place[0]:
+            continue
         content = message.get("content")
         parts = [(0, {"type": "text", "text": content})] if isinstance(content, str) else listed(content)
         # A `system` message between turns is left as it is.
         whose = message.get("role") in ("user", "assistant")
-        found += [_block((number, place), part, bears=whose and _bears(part)) for place, part in parts]
-    return found
+        for at, part in reversed(parts):
+            if (number, at) <= place:
+                yield (number, at), whose and _bears(part)
 
 
-def _block(place: tuple[int, int], part: Mapping[str, Any], *, bears: bool) -> _Block:
-    controls = [mapping_in(each.get("cache_control")) for each in (part, *(inner for _, inner in _inside(part)))]
-    hour = any(control.get("ttl") == "1h" for control in controls)
-    return _Block(place, bears, bool(controls[0]), hour)
-
-
-def _inside(part: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    return listed(part.get("content")) if part.get("type") == "tool_result" else []
-
-
-def _bears(part: Mapping[str, Any]) -> bool:
+def _bears(part: Json) -> bool:
     kind = text_in(part.get("type"))
     return bool(kind) and kind not in THINKING and (kind != "text" or bool(text_in(part.get("text")).strip()))
 
 
-def _bearer(blocks: Sequence[_Block], place: tuple[int, int]) -> int | None:
-    """The last block at or before `place` that may bear a mark; None if there is none."""
-    number = bisect_left(blocks, place, key=lambda block: block.place)
-    if number == len(blocks) or blocks[number].place != place:
-        number -= 1
-    while number >= 0 and not blocks[number].bears:
-        number -= 1
-    return number if number >= 0 else None
-
-
-def _between(blocks: Sequence[_Block], ends: Sequence[int], free: int) -> list[int]:
+def _between(messages: Sequence[tuple[int, Json]], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
     """Up to `free` blocks that shorten the last stretch between two breakpoints to what one looks back."""
-    found: list[int] = []
+    found: list[tuple[int, int]] = []
     if len(ends) < 2:
         return found
-    first, last = ends[-2:]
-    while len(found) < free and last - first > LOOK_BACK:
-        number = last - LOOK_BACK
-        while number > first and not blocks[number].bears:
-            number -= 1
-        if number <= first:
+    steps = 0
+    for at, bears in _back(messages, ends[-1]):
+        if at <= ends[-2] or len(found) >= free:
             break
-        found.append(number)
-        last = number
+        if steps >= LOOK_BACK and bears:
+            found.append(at)
+            steps = 0
+        steps += 1
     return found
 
 
-def _lives(request: Mapping[str, Any], blocks: Sequence[_Block]) -> list[str]:
-    """For each block, how long a breakpoint on it must live."""
-    hour = mapping_in(request.get("cache_control")).get("ttl") == "1h"
-    lives = []
-    for block in reversed(blocks):
-        hour = hour or block.hour
-        lives.append("1h" if hour else "5m")
-    return lives[::-1]
+def _life(request: Mapping[str, Any], marks: Sequence[Mark], at: tuple[int, int]) -> str:
+    """How long a breakpoint at `at` must live: as long as any behind it."""
+    behind = any(mark.ttl == "1h" and mark.place >= at for mark in marks)
+    return "1h" if behind or mapping_in(request.get("cache_control")).get("ttl") == "1h" else "5m"

@@ -287,7 +287,7 @@ def thinking_goes_before_the_running_calls(request: Request) -> Iterator[Violati
 def there_are_four_breakpoints_at_most(request: Request) -> Iterator[Violation]:
     """The service says: "A maximum of 4 blocks with cache_control may be provided. Found 5." Tools, system prompt and
     messages together, and one for automatic caching, unless it falls on a block that is marked already."""
-    found = len(_breakpoints(request)) + takes_one(request.body)
+    found = len(breakpoints(request.body)) + takes_one(request.body)
     if found > BREAKPOINTS:
         reason = f"a maximum of {BREAKPOINTS} blocks with cache_control may be provided, found {found}"
         yield Violation(rule="there-are-four-breakpoints-at-most", place="messages", reason=reason)
@@ -297,12 +297,14 @@ def longer_lives_come_first(request: Request) -> Iterator[Violation]:
     """The service says: "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that
     blocks are processed in the following order: `tools`, `system`, `messages`"."""
     short = False
-    for place, ttl in _breakpoints(request):
-        if ttl == "1h" and short:
+    for mark in breakpoints(request.body):
+        if mark.ttl == "1h" and short:
             reason = "a ttl='1h' cache_control block must not come after a ttl='5m' one"
-            yield Violation(rule="longer-lives-come-first", place=f"{place}.cache_control.ttl", reason=reason)
+            yield Violation(
+                rule="longer-lives-come-first", place=f"{_path(mark.where)}.cache_control.ttl", reason=reason
+            )
             return
-        short = short or ttl != "1h"
+        short = short or mark.ttl != "1h"
 
 
 def breakpoints_stand_where_they_may(request: Request) -> Iterator[Violation]:
@@ -344,9 +346,45 @@ RULES: Final[Sequence[Rule]] = (
 # -- reading a request ------------------------------------------------------------------------------------------------
 
 
-def breakpoints(body: Json) -> list[tuple[str, str]]:
-    """(place, ttl) of every block of a request that is marked, in the order in which the service reads them."""
-    return _breakpoints(Request(body))
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A breakpoint that is set. where: its path. ttl: "5m" or "1h"."""
+
+    where: Where
+    ttl: str
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(message, block); in front of all of them for one on a tool or the system prompt."""
+        numbers = (*(each for each in self.where[1:] if isinstance(each, int)), 0, 0)
+        return (numbers[0], numbers[1]) if self.where[0] == "messages" else (-1, -1)
+
+    @property
+    def own(self) -> bool:
+        """Whether it stands on a block of a message, and not inside a result."""
+        return self.where[0] == "messages" and len(self.where) < 4
+
+
+def breakpoints(body: Json) -> list[Mark]:
+    """Every block of a request that is marked, in the order in which the service reads them."""
+    marks = [
+        (("tools", at), tool["cache_control"]) for at, tool in listed(body.get("tools")) if "cache_control" in tool
+    ]
+    marks += _marks(("system",), body.get("system"))
+    for number, message in listed(body.get("messages")):
+        marks += _marks(("messages", number), message.get("content"))
+    return [Mark(where, text_in(mark.get("ttl")) or "5m") for where, mark in marks if isinstance(mark, dict)]
+
+
+def _marks(where: Where, content: object) -> Iterator[tuple[Where, Any]]:
+    """(place, mark) of every marked block of a content, those inside results right behind them."""
+    for at, block in enumerate(content) if isinstance(content, list) else ():
+        if not isinstance(block, dict):
+            continue
+        if "cache_control" in block:
+            yield (*where, at), block["cache_control"]
+        if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+            yield from _marks((*where, at), block["content"])
 
 
 def takes_one(body: Json) -> bool:
@@ -357,14 +395,6 @@ def takes_one(body: Json) -> bool:
     blocks = [block for _, message in messages[-1:] for _, block in _blocks((), message)]
     bearing = [block for block in blocks if _kind(block) not in THINKING]
     return not bearing or bearing[-1].get("cache_control") is None
-
-
-def _breakpoints(request: Request) -> list[tuple[str, str]]:
-    tools: list[tuple[Where, dict[str, Any]]] = [
-        (("tools", at), tool) for at, tool in listed(request.body.get("tools"))
-    ]
-    marked = [(place, block["cache_control"]) for place, block in [*tools, *request.blocks] if "cache_control" in block]
-    return [(_path(place), text_in(mark.get("ttl")) or "5m") for place, mark in marked if isinstance(mark, dict)]
 
 
 def _path(where: Where) -> str:
