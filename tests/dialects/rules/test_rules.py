@@ -107,6 +107,16 @@ def test_junk_is_judged_not_raised_at(dialect: str, body: dict[str, Any]) -> Non
     assert introduced(dialect, body, body) == []
 
 
+@pytest.mark.parametrize("dialect", RULES)
+def test_depth_is_no_matter(dialect: str) -> None:
+    """Results inside results, as deep as JSON goes, are looked into once."""
+    block: dict[str, Any] = {"type": "text", "text": "x"}
+    for _ in range(5_000):
+        block = {"type": "tool_result", "tool_use_id": "a", "content": [block]}
+    messages = [{"role": "user", "content": [block]}]
+    assert isinstance(violations(dialect, {"messages": messages, "input": messages}), list)
+
+
 def test_rules_are_linear() -> None:
     """Sixteen times the turns take at most some forty times as long."""
 

@@ -367,24 +367,21 @@ class Mark:
 
 def breakpoints(body: Json) -> list[Mark]:
     """Every block of a request that is marked, in the order in which the service reads them."""
-    marks = [
-        (("tools", at), tool["cache_control"]) for at, tool in listed(body.get("tools")) if "cache_control" in tool
-    ]
-    marks += _marks(("system",), body.get("system"))
+    found = [*_marks(("tools",), body.get("tools")), *_marks(("system",), body.get("system"))]
     for number, message in listed(body.get("messages")):
-        marks += _marks(("messages", number), message.get("content"))
-    return [Mark(where, text_in(mark.get("ttl")) or "5m") for where, mark in marks if isinstance(mark, dict)]
+        found += _marks(("messages", number), message.get("content"), inside=True)
+    return found
 
 
-def _marks(where: Where, content: object) -> Iterator[tuple[Where, Any]]:
-    """(place, mark) of every marked block of a content, those inside results right behind them."""
+def _marks(where: Where, content: object, *, inside: bool = False) -> Iterator[Mark]:
+    """Every marked block of a content; inside: those in its results right behind them."""
     for at, block in enumerate(content) if isinstance(content, list) else ():
         if not isinstance(block, dict):
             continue
-        if "cache_control" in block:
-            yield (*where, at), block["cache_control"]
-        if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
-            yield from _marks((*where, at), block["content"])
+        if isinstance(control := block.get("cache_control"), dict):
+            yield Mark((*where, at), text_in(control.get("ttl")) or "5m")
+        if inside and block.get("type") == "tool_result":
+            yield from _marks((*where, at), block.get("content"))
 
 
 def takes_one(body: Json) -> bool:
