@@ -1,0 +1,58 @@
+"""A context that hides nothing, for tests of the loop alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lacuna.telemetry.diagnostics import Diagnostics
+
+
+@dataclass
+class Seen:
+    """One view: everything as it was given."""
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    diagnostics: Diagnostics
+    extra: dict[str, Any] = field(default_factory=dict)
+    betas: tuple[str, ...] = ()
+
+
+class Passing:
+    """Passes everything on. stop, hint: what the diagnostics of a given call say. limit: messages after `too_long`."""
+
+    def __init__(self, **diagnostics: Any) -> None:
+        self.said = diagnostics
+        self.calls = 0
+        self.recorded: list[Any] = []
+        self.prepared: list[list[Any]] = []
+        self.learned: list[str] = []
+
+    def prepare(self, messages: Sequence[Any], *, system: Any = None, tools: Any = None) -> Seen:
+        self.calls += 1
+        self.prepared.append(list(messages))
+        diagnostics = Diagnostics(
+            session="s",
+            branch="s",
+            call=self.calls,
+            turns=self.calls - 1,
+            before=100,
+            after=80,
+            raw=100,
+            reason="nothing to hide",
+            **{name: value for name, value in self.said.items() if self.calls >= 3},
+        )
+        shown = list(messages)[-1:] if self.learned else list(messages)
+        return Seen(messages=shown, system=system, tools=tools, diagnostics=diagnostics)
+
+    def record(self, usage: Any) -> None:
+        self.recorded.append(usage)
+
+    def handle_tool_call(self, name: str, arguments: Any) -> str | None:
+        return "as it was" if name == "recall" else None
+
+    def too_long(self, message: str) -> None:
+        self.learned.append(message)

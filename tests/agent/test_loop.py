@@ -1,0 +1,191 @@
+"""The loop: what is sent, what is done, and when it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.agent import ModelError, Outcome, Patience, Prompt, Shell, Step, Tool, run_agent
+from lacuna.agent.loop import GO_ON, SYSTEM
+from lacuna.agent.model import Shape
+from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.testing.builders import call, turn
+from lacuna.testing.checks import problems
+from lacuna.testing.scripted import Line, ScriptedModel
+from lacuna.trajectory.stop import Stop, StopHint
+from lacuna.trajectory.turn import Action, Turn
+
+from .passing import Passing
+
+SHAPES: list[Shape] = ["openai", "anthropic"]
+
+
+class Desk:
+    """An environment that says what it was asked; its `finish` ends the task."""
+
+    tools = (Tool(name="look", description="Look."), Tool(name="finish", description="End."))
+
+    def __init__(self) -> None:
+        self.done: list[Action] = []
+
+    def execute(self, action: Action) -> Outcome:
+        self.done.append(action)
+        return Outcome(
+            text=f"{action.name}: {action.arguments}", done=action.name == "finish", error="x" in action.arguments
+        )
+
+
+def says(*calls: Action, text: str = "") -> Turn:
+    return Turn(index=1, actions=calls, content=turn(1, text=text).content)
+
+
+def instant(tries: int = 4) -> tuple[Patience, list[float]]:
+    """Patience that waits in a list instead of in time."""
+    waited: list[float] = []
+    return Patience(tries=tries, sleep=waited.append), waited
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_task_is_worked_on_until_it_is_handed_in(shape: Shape) -> None:
+    """Calls are done in order, parallel ones too, their results go back, and every prompt is sound."""
+    script: list[Line] = [
+        says(call("look", id="a", at=1), call("look", id="b", at=2), text="Two at once."),
+        says(call("look", id="a", at=3)),
+        says(call("finish", id="a", answer="mended")),
+    ]
+    model, desk, context = ScriptedModel(script, shape), Desk(), Passing()
+    run = run_agent(model, desk, "Mend it.", context)
+    assert (run.ending, run.result) == ("done", 'finish: {"answer": "mended"}')
+    assert [action.decoded.get("at") for action in desk.done] == [1, 2, 3, None]
+    for prompt in model.prompts:
+        body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [*prompt.messages], "tools": [*prompt.tools]}
+        assert problems(shape, body | ({"system": prompt.system} if prompt.system else {})) == []
+    assert [len(prompt.messages) for prompt in model.prompts] == ([2, 5, 7] if shape == "openai" else [1, 3, 5])
+    assert SYSTEM in str(model.prompts[0].messages if shape == "openai" else model.prompts[0].system)
+    assert len(context.recorded) == 3
+
+
+def test_an_answer_without_a_call_is_the_end() -> None:
+    """The words are the result, and the context has seen them."""
+    context = Passing()
+    run = run_agent(ScriptedModel(["It is 42."]), Desk(), "What is it?", context)
+    assert (run.ending, run.result, run.why) == ("done", "It is 42.", "answered without a call")
+    assert context.prepared[-1][-1]["content"] == "It is 42."
+
+
+def test_a_cut_answer_goes_on() -> None:
+    """An answer that ran into its limit without a call is no end: the model is told to go on."""
+
+    class Cut(ScriptedModel):
+        def answer(self, prompt: Prompt) -> Any:
+            from dataclasses import replace
+
+            answer = super().answer(prompt)
+            return replace(answer, finish="length") if len(self.prompts) == 1 else answer
+
+    model = Cut(["It is", "It is 42."])
+    run = run_agent(model, Desk(), "What is it?", Passing())
+    assert run.result == "It is 42."
+    assert model.prompts[1].messages[-1] == {"role": "user", "content": GO_ON}
+
+
+def test_guards_stop() -> None:
+    """A stop, a hint, or the agent's own limit of turns ends the run before the next request."""
+    looks: list[Line] = [says(call("look", n=n)) for n in range(9)]
+    stop = Passing(stop=Stop(guard="max_cost_usd", limit=1.0, value=1.2))
+    run = run_agent(ScriptedModel(looks), Desk(), "Go.", stop)
+    assert (run.ending, run.why, len(run.report.steps)) == ("stopped", "max_cost_usd: 1.2 of 1", 2)
+    hint = Passing(hint=StopHint(turns=6, why="the same call again"))
+    assert "no progress for 6 turns" in run_agent(ScriptedModel(looks), Desk(), "Go.", hint).why
+    run = run_agent(ScriptedModel(looks), Desk(), "Go.", Passing(), max_turns=3)
+    assert (run.ending, run.why, len(run.report.steps)) == ("stopped", "max_turns: 3 of 3", 3)
+
+
+def test_passing_errors_are_retried() -> None:
+    """Each wait is twice the last, or what the server asks for; the run goes on as if nothing had been."""
+    patience, waited = instant()
+    script: list[Line] = [ModelError("busy", passing=True), ModelError("busy", passing=True, wait=7), "Done."]
+    run = run_agent(ScriptedModel(script), Desk(), "Go.", Passing(), patience=patience)
+    assert (run.ending, waited) == ("done", [1.0, 7])
+
+
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ([ModelError("busy", passing=True)] * 4, 4),
+        ([ModelError("no such model")], 1),
+        ([ModelError("come back tomorrow", passing=True, wait=86_400)], 1),
+    ],
+)
+def test_a_model_that_fails_for_good_ends_the_run(script: list[Line], asked: int) -> None:
+    """Tries are bounded; what waiting does not mend, or not soon, is not tried again."""
+    patience, _ = instant()
+    model = ScriptedModel(script)
+    run = run_agent(model, Desk(), "Go.", Passing(), patience=patience)
+    assert (run.ending, len(model.prompts)) == ("failed", asked)
+    assert run.why == str(script[-1])
+
+
+def test_a_prompt_that_is_too_long_is_prepared_again() -> None:
+    """The context is told what the provider said, and its shorter view is sent."""
+    script: list[Line] = [ModelError("prompt is too long: 12 tokens > 9 maximum", sent=12, room=9), "Done."]
+    context, model = Passing(), ScriptedModel(script)
+    assert run_agent(model, Desk(), "Go.", context).ending == "done"
+    assert context.learned == ["prompt is too long: 12 tokens > 9 maximum"]
+    assert len(model.prompts[1].messages) < len(model.prompts[0].messages)
+
+
+def test_the_context_answers_its_own_tools() -> None:
+    """A call of a tool of the context's is not the environment's."""
+    desk = Desk()
+    run = run_agent(ScriptedModel([says(call("recall", handle="t1.1")), "Done."]), desk, "Go.", Passing())
+    assert desk.done == []
+    assert run.messages[3]["content"] == "as it was"
+
+
+def test_a_session_goes_on() -> None:
+    """A history is continued as it is; the task follows it if there is one."""
+    first = run_agent(ScriptedModel(["Hello."]), Desk(), "Greet.", Passing())
+    model = ScriptedModel(["Bye."])
+    run_agent(model, Desk(), "And now leave.", Passing(), history=first.messages)
+    assert [message["role"] for message in model.prompts[0].messages] == ["system", "user", "assistant", "user"]
+
+
+def test_interruption_passes_through() -> None:
+    """Ctrl-C in a tool ends the run at once."""
+
+    class Interrupted(Desk):
+        def execute(self, action: Action) -> Outcome:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_agent(ScriptedModel([says(call("look"))]), Interrupted(), "Go.", Passing())
+
+
+def test_steps_are_watched_and_reported(tmp_path: Path) -> None:
+    """Every turn is told when it is over: what it was for, what it called, what failed."""
+    steps: list[Step] = []
+    script: list[Line] = [
+        says(call("bash", command="ls -la"), text="Look."),
+        says(call("bash", command="printf 'def test_one():\\n    assert True\\n' > test_one.py")),
+        says(call("bash", command="echo '===== 1 passed in 0.01s ====='")),
+        says(call("bash", command="false")),
+        "Done.",
+    ]
+    run = run_agent(ScriptedModel(script), Shell(tmp_path), "Test.", Passing(), watch=steps.append)
+    assert [step.phase for step in steps] == ["explore", "edit", "test", "explore", "talk"]
+    assert [step.failed for step in steps] == [0, 0, 0, 1, 0]
+    assert steps[0].calls == ("ls -la",)
+    report = run.report
+    assert (report.phases["explore"], report.tokens_saved, report.turns_per_summary) == (2, 100, None)
+    assert [(each.phase, each.first, each.last) for each in report.stretches][:2] == [("explore", 1, 1), ("edit", 2, 2)]
+    assert report.usage.input == sum(step.usage.input for step in steps if step.usage)
+    assert isinstance(report.newest, Diagnostics)
+
+
+def test_a_script_that_is_over_says_so() -> None:
+    """A model that is asked more often than its script is long fails loudly."""
+    with pytest.raises(AssertionError, match="1 lines"):
+        run_agent(ScriptedModel([says(call("look"))]), Desk(), "Go.", Passing())
