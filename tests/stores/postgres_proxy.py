@@ -1,0 +1,77 @@
+"""Something between a store and its server that cuts the line at a word of the conversation, or swallows it all."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+Direction: TypeAlias = Literal["asked", "answered"]
+_SOCKET = ".s.PGSQL.5432"
+
+
+class Proxy:
+    """Listens in `folder`, for what is said to the server whose socket is in `behind`."""
+
+    def __init__(self, folder: Path, behind: Path) -> None:
+        self.folder = folder
+        self.behind = behind
+        self._cut: tuple[Direction, bytes] | None = None
+        self.cuts = 0
+        self._lines: list[socket.socket] = []
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(folder / _SOCKET))
+        self._listening.listen()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def cut_at(self, direction: Direction, word: bytes) -> None:
+        """End the next line on which `word` is asked or answered, and let nothing through from that message on."""
+        self._cut = (direction, word)
+
+    def close(self) -> None:
+        # Closing alone does not wake who waits in accept.
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for line in self._lines:
+            _end(line)
+        for thread in self._threads:
+            thread.join()
+        for line in self._lines:
+            line.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listening.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            self._lines += [near, far]
+            try:
+                far.connect(str(self.behind / _SOCKET))
+            except OSError:
+                _end(near)
+                continue
+            for source, sink, direction in ((near, far, "asked"), (far, near, "answered")):
+                self._threads.append(threading.Thread(target=self._pass_on, args=(source, sink, direction)))
+                self._threads[-1].start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, direction: Direction) -> None:
+        with contextlib.suppress(OSError):
+            while said := source.recv(1 << 16):
+                if self._cut and self._cut[0] == direction and self._cut[1] in said:
+                    self._cut = None
+                    self.cuts += 1
+                    break
+                sink.sendall(said)
+        _end(source)
+        _end(sink)
+
+
+def _end(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
