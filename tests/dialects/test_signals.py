@@ -72,6 +72,7 @@ def test_a_prompt_that_is_too_long(text: str) -> None:
             Overflow(tokens=3, limit=2),
         ),
         ({"error": {"code": "context_length_exceeded", "message": "Too long."}}, Overflow()),
+        ({"error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}, Overflow()),
         ({"type": "response.failed", "response": {"error": {"code": "context_length_exceeded"}}}, Overflow()),
         (
             {"error": {"type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8}},

@@ -59,6 +59,7 @@ _BARE: Final = re.compile(
     | greater\ than\ the\ context\ length                                       # LM Studio
     | context\ window\ exceeds\ limit                                           # MiniMax
     | longer\ than\ the\ model's\ context\ length
+    | request_too_large | request\ exceeds\ the\ maximum\ size                # Anthropic, in bytes (HTTP 413)
     """,
     re.IGNORECASE | re.VERBOSE,
 )
