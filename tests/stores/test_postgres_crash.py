@@ -1,0 +1,115 @@
+"""Nothing that was acknowledged is lost when the whole server is killed, whenever that is; and many writers at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from lacuna.errors import ConflictError
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+from lacuna.trajectory.events import TurnAdded
+
+from .kill import PATIENCE, ROOT, SESSION, event
+from .logs import added, new
+from .postgres_server import Server, fresh_url, new_server
+
+SOAK = os.environ.get("LACUNA_SOAK") == "1"
+#: Crashes of the server: a twentieth in every test run, all in a soak; each costs a start with recovery.
+CRASHES = 60 if SOAK else 3
+#: Processes that want to write the same session, and how often each is to win.
+WRITERS, WINS = 8, 60 if SOAK else 6
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    started = new_server()
+    yield started
+    started.remove()
+
+
+def test_no_crash_of_the_server_loses_a_record(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every acknowledged record is there, byte for byte, and one store object sees the session through all crashes."""
+    url, chance, acknowledged, kept = server.fresh(), random.Random(0), 0, 0
+    watching = open_store(url)
+    watching.create(new(SESSION))
+    for _ in range(CRASHES):
+        heard = _crashed(server, url, chance)
+        length = watching.length(SESSION)
+        assert length >= heard, "acknowledged records are lost"
+        assert list(watching.events(SESSION)) == [event(number) for number in range(1, length + 1)]
+        acknowledged, kept = max(acknowledged, heard), kept + length - max(heard, acknowledged)
+    assert watching.check() == []
+    watching.close()
+    with capsys.disabled():
+        print(f"\n  postgresql: {CRASHES} crashes of the server, {acknowledged:,} acknowledged records, 0 lost")
+    assert acknowledged > CRASHES
+
+
+def _crashed(server: Server, url: str, chance: random.Random) -> int:
+    """Kill the server under a writer, and start it again; the newest record that the writer acknowledged."""
+    command = [sys.executable, "-m", "tests.stores.kill", url]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stderr is not None
+        heard = [writer.stdout.readline() for _ in range(chance.choice((1, 2, 5, 20, 60)))]
+        server.crash()
+        # The writer's only way out is the error that the store raises.
+        rest, said = writer.communicate(timeout=PATIENCE)
+        heard += rest.splitlines(keepends=True)
+    assert b"StoreError" in said, said.decode()
+    server.start()
+    return int([line for line in heard if line.endswith(b"\n")][-1])
+
+
+def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every acknowledged append is there exactly once, and whoever was too late was told."""
+    url = fresh_url()
+    store = open_store(url)
+    store.create(new("s"))
+    command = [sys.executable, "-m", "tests.stores.test_postgres_crash", url]
+    writers = [
+        subprocess.Popen([*command, str(number)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for number in range(WRITERS)
+    ]
+    said = [writer.communicate(timeout=PATIENCE * 5) for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * WRITERS, said
+    won = {(int(place), number) for number, (out, _) in enumerate(said) for place in out.split()[:-1]}
+    lost = sum(int(out.split()[-1]) for out, _ in said)
+    found = list(store.events("s"))
+    store.close()
+    assert {(place, _writer(each)) for place, each in enumerate(found, start=1)} == won
+    assert len(won) == WRITERS * WINS == len(found)
+    with capsys.disabled():
+        print(
+            f"\n  postgresql: {WRITERS} writers, {len(won)} appends acknowledged and there, {lost} told of a conflict"
+        )
+
+
+def _writer(event: object) -> int:
+    assert isinstance(event, TurnAdded)
+    return int(event.turn.text.removeprefix("by "))
+
+
+def _hammer(store: Store, number: int) -> None:
+    """Win WINS times: prints where, and at last how often another was there first."""
+    conflicts, after = 0, store.length("s")
+    for _ in range(WINS):
+        while True:
+            try:
+                after = store.append("s", (added(after + 1, "x" * 600, said=f"by {number}"),), after=after, at=1.0)
+            except ConflictError:
+                conflicts, after = conflicts + 1, store.length("s")
+            else:
+                break
+        print(after)
+    print(conflicts)
+
+
+if __name__ == "__main__":
+    _hammer(open_store(sys.argv[1]), int(sys.argv[2]))
