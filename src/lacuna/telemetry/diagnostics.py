@@ -28,7 +28,8 @@ class Summarized:
     """A summary that this pass put in.
 
     first ... last: turns it newly covers. tokens: they had. left: tokens of the block. usd: of the call that wrote it.
-    route: "fresh", "extend", "model-free". seconds: it took; 0 if unknown.
+    route: "fresh", "extend", "model-free". seconds: it took; 0 if unknown. model: that wrote it, "" if unknown.
+    input, cached, output: tokens of the call that wrote it (cached is part of input); 0 where no model was asked.
     """
 
     first: int
@@ -38,6 +39,10 @@ class Summarized:
     usd: float
     route: str
     seconds: float = 0.0
+    model: str = ""
+    input: int = 0
+    cached: int = 0
+    output: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +96,8 @@ class Diagnostics:
 
     session, branch:  whose log it is; they differ behind a fork. call, turns: of the run so far.
     before, after:    tokens of the prompt, had this pass hidden nothing, and as it is sent. raw: had nothing ever been
-                      hidden. estimated: whether counts are character estimates. anchored: whether the provider's last
-                      usage corrects them, and by which factor.
+                      hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
+    estimated:        whether our counts are character estimates.
     masked, clipped, summarized: what this pass hid. reason: why, or why nothing was.
     epoch:            1 + rewrites so far. rewrites: by cause.
     summaries:        written so far. summary_tokens: of the live one.
@@ -120,7 +125,7 @@ class Diagnostics:
     stop: Stop | None = None
     hint: StopHint | None = None
     history: str = "continue"
-    anchored: float = 1.0
+    anchor: int = 0
     estimated: bool = False
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()

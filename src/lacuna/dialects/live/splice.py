@@ -6,6 +6,7 @@ or one of ours: a result with another text, a summary, a user message of which o
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -83,6 +84,22 @@ class Splice:
             self._ends.append((len(self._groups), len(self._groups[-1].blocks) if self._groups else 0))
         self._finish(settled)
         return self._entries.copy()
+
+    def last_block(self, mark: int) -> tuple[int, int] | None:
+        """(message, block) of the last block in front of segment `mark` of the newest view; None if none is."""
+        groups, blocks = self._ends[mark - 1] if 0 < mark <= len(self._ends) else (0, 0)
+        if not groups:
+            return None
+        entry = bisect_right(self._starts, groups - 1) - 1
+        before = sum(self._count(self._groups[place]) for place in range(self._starts[entry], groups - 1))
+        return entry, before + (blocks or self._count(self._groups[groups - 1])) - 1
+
+    def _count(self, group: _Group) -> int:
+        """Content blocks of what is sent of a client message."""
+        if group.blocks:
+            return len(group.blocks)
+        message = group.whole if group.whole is not None else self._read[group.place]
+        return max(1, len(self.dialect.blocks(message) or ()))
 
     def _go_back(self, place: int) -> None:
         del self._ends[place:]

@@ -1,0 +1,350 @@
+"""The library door: an agent's messages in, the context of its next call out.
+
+    with ContextManager("hybrid(window=10)", model="claude-sonnet-4-5", store="sqlite:///agent.db") as context:
+        view = context.prepare(messages, tools=tools)
+        response = client.messages.create(**view.request, ...)
+        context.record(response.usage)
+
+A pass is a generator that yields what takes time (the store, the summarizer); one sync and one async driver run it.
+Whatever fails in it, the agent's request goes out (I9): only a budget that nothing fits, a second writer and messages
+that are none are told to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Unpack
+
+from lacuna.dialects import capabilities, signals
+from lacuna.dialects.bound_thinking import editable_from, way
+from lacuna.dialects.live.plain import plain
+from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, UnknownHandle
+from lacuna.manager import recall as recalls
+from lacuna.manager.branch import Branch
+from lacuna.manager.drivers import Steps, run, run_async
+from lacuna.manager.handles import Handles
+from lacuna.manager.history import ending
+from lacuna.manager.ledger import Ledger
+from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options
+from lacuna.manager.passes import Passes
+from lacuna.manager.plain_form import PlainForm
+from lacuna.manager.report import diagnostics, failed
+from lacuna.manager.scribe import Scribe
+from lacuna.manager.sending import Given as Sent
+from lacuna.manager.sending import Outgoing, outgoing
+from lacuna.manager.usage import usage_in
+from lacuna.manager.view import ContextView
+from lacuna.stores.store import Hit, Store
+from lacuna.stores.urls import open_store
+from lacuna.strategies.strategy import Strategy
+from lacuna.summarizers.factory import summarizer
+from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.trajectory.events import Answered, Learned, Recalled
+from lacuna.trajectory.turn import Head, Turn
+
+_log: Final = logging.getLogger("lacuna.context")
+
+
+class ContextManager:
+    """One session of one agent. For one caller at a time; see `Options` for the options.
+
+    Raises SpecError, SettingError, PriceError for options without a meaning, StoreError where the store cannot be
+    opened.
+    """
+
+    def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[Given]) -> None:
+        self.options = Options(strategy=strategy, **options)
+        self.session = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
+        store, writer = self.options.store, self.options.summarizer
+        self._owned = isinstance(store, str)
+        self._store: Store = open_store(store) if isinstance(store, str) else store
+        self._scribe = Scribe(
+            summarizer(writer or "digest") if writer is None or isinstance(writer, str) else writer,
+            seconds=self.options.summary_seconds,
+            background=self.options.background,
+        )
+        self._passes = Passes(self.options, self._store, self.session)
+        self._handles = Handles(self._store, self._passes)
+        self._plain = PlainForm(self.options.dialect)
+        self._lock = threading.RLock()
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str] | None = None, **options: Unpack[Given]) -> ContextManager:
+        """With the settings of the environment and lacuna.toml; `options` go before them. Raises SettingError."""
+        from lacuna.config import settings  # the only reader of either, and nothing that other callers need
+
+        found: dict[str, Any] = {**settings(environment).options(), **options}
+        return cls(found.pop("strategy", "masking"), **found)
+
+    def __enter__(self) -> ContextManager:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> ContextManager:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Write what is not written yet, and let go of what was opened here; a second time does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._scribe.close()
+            branch = self._passes.branch
+            try:
+                if branch is not None and (branch.made or branch.session.state.calls):
+                    branch.save(self._store, self.options.clock())
+            except StoreError as error:
+                _log.error("session %s: its last records could not be written: %s", self.session, error)
+            finally:
+                if self._owned:
+                    self._store.close()
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def prepare(
+        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None, model: str = ""
+    ) -> ContextView:
+        """The context of the next call: `messages` in the provider's own shape in and out.
+
+        tools, system: as they go beside the messages (Responses: `instructions`), so that they are counted. model: whom
+        this call asks, if another than the session's. Raises BudgetError, ConflictError, DialectError.
+        """
+        with self._lock:
+            return run(self._pass(messages, tools, system, model), self._scribe)
+
+    async def prepare_async(
+        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None, model: str = ""
+    ) -> ContextView:
+        """`prepare`, with store and summarizer off the event loop."""
+        async with self._turn:
+            return await run_async(self._pass(messages, tools, system, model), self._scribe)
+
+    def record(self, usage: Any) -> None:
+        """What the provider reported for the newest call: its `usage`, or a response that has one.
+
+        Kept with the next pass, or when the session is closed.
+        """
+        found, branch = usage_in(usage), self._passes.branch
+        if found is not None and branch is not None and branch.session.newest is not None:
+            branch.session.answered(found)
+
+    def overflowed(self, error: object) -> bool:
+        """Whether `error`, an exception or its text, says that the prompt was too long.
+
+        If it does, the model's window is known from now on: prepare the same messages again.
+        """
+        found, branch = signals.overflow(_body(error)), self._passes.branch
+        if found is None or found.limit is None or branch is None:
+            return False
+        branch.session.note(Learned(call=branch.session.state.calls, window=found.limit))
+        return True
+
+    # -- turns by hand -------------------------------------------------------------------------------------------
+
+    def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """The head of a session whose turns are added by hand."""
+        self.begin_with(self._plain.head(task, system, tools))
+
+    def begin_with(self, head: Head) -> None:
+        """The same with a head that is made already."""
+        with self._lock:
+            branch = self._passes.by_hand()
+            if branch.session.state.head != head:
+                branch.session.begin(head)
+
+    def add_turn(self, reasoning: str = "", action: Any = None, observation: Any = None, *, text: str = "") -> Turn:
+        """One step of a hand-written loop: what the agent thought, did and saw.
+
+        action:      a command or the like as text, {"name": ..., "arguments": ...}, or a list of such. observation: its
+                     result as text; a list of as many results. Raises SettingError if they do not fit.
+        """
+        with self._lock:
+            branch = self._passes.by_hand()
+            turn = self._plain.turn(len(branch.session.state.turns) + 1, reasoning, action, observation, text)
+            self.add(turn)
+            return turn
+
+    def add(self, turn: Turn) -> None:
+        """The same with a turn that is made already; durable with the next view."""
+        with self._lock:
+            branch = self._passes.by_hand()
+            answered = branch.session.events[-1] if branch.session.events else None
+            if turn.usage is None and isinstance(answered, Answered):
+                turn = replace(turn, usage=answered.usage)
+            branch.session.add(turn)
+
+    def view(self, *, model: str = "") -> ContextView:
+        """The context of the next call, for turns that were added by hand. Raises BudgetError, ConflictError."""
+        with self._lock:
+            return run(self._by_hand(model), self._scribe)
+
+    async def view_async(self, *, model: str = "") -> ContextView:
+        """`view`, with store and summarizer off the event loop."""
+        async with self._turn:
+            return await run_async(self._by_hand(model), self._scribe)
+
+    # -- recall --------------------------------------------------------------------------------------------------
+
+    def recall(
+        self, handle: str, *, lines: str = "", pattern: str = "", head: int | None = None, by: str = "user"
+    ) -> str:
+        """What stands under `handle` in the raw history, word for word, or a part of it.
+
+        handle: t12.1, or SESSION:t12.1 of a session that this one came from. lines: "40-80", 1-based.
+        pattern: a regular expression. head: so many lines. Raises UnknownHandle.
+        """
+        with self._lock:
+            session, key = recalls.parsed(handle)
+            part = recalls.Part(lines=lines, pattern=pattern, head=head)
+            text = recalls.taken(self._handles.observation(session, key).text, part)
+            if (branch := self._passes.branch) is not None:
+                tokens = self._passes.sizer.count(text)
+                branch.session.note(Recalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by))
+            return text
+
+    def search(self, query: str, limit: int = 20) -> list[Hit]:
+        """Where the words of `query` stand in the raw history, newest first. Raises StoreError, UnknownHandle."""
+        with self._lock:
+            branch = self._handles.known()
+            branch.save(self._store, self.options.clock())
+            return self._store.search(branch.key, query, limit)
+
+    def tool_definitions(self, dialect: str = "") -> list[dict[str, Any]]:
+        """The recall tools for the agent's `tools`; the same bytes every time. dialect: the session's own if ""."""
+        named = dialect or self.options.dialect
+        if named == "auto":
+            branch = self._passes.branch
+            named = branch.history.dialect.name if branch and branch.history else "openai"
+        return recalls.definitions(named)
+
+    def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
+        """The answer to a call of one of the recall tools; None if the call is somebody else's. Never raises."""
+        if name not in (RECALL_TOOL, SEARCH_TOOL):
+            return None
+        given = recalls.arguments_of(arguments)
+        try:
+            if name == SEARCH_TOOL:
+                return recalls.listed(self.search(str(given.get("query", ""))))
+            part = recalls.part_of(given)
+            return self.recall(
+                str(given.get("handle", "")), lines=part.lines, pattern=part.pattern, head=part.head, by="tool"
+            )
+        except (UnknownHandle, StoreError) as error:
+            return f"[not found: {error}]"
+
+    # -- a pass --------------------------------------------------------------------------------------------------
+
+    def _pass(self, messages: Sequence[Any], tools: Any, system: Any, model: str) -> Steps[ContextView]:
+        """One pass over messages, with the boundary of I9 around it."""
+        started, self._passes.faults = time.perf_counter(), []
+        given = Sent(messages=messages, end=len(messages), system=system, tools=tools)
+        try:
+            view = yield from self._prepared(given, model or self.options.model, started)
+        except (BudgetError, DialectError):
+            raise
+        except ConflictError:
+            # Whoever wrote meanwhile is in the store: the next pass begins from there.
+            self._passes.branch = None
+            raise
+        except Exception as error:  # noqa: BLE001 - the one boundary where Lacuna's own failures end (I9)
+            _log.exception("session %s: the request goes out as it came", self.session)
+            view = self._as_it_came(given, error, time.perf_counter() - started)
+        self._tell(view.diagnostics)
+        return view
+
+    def _prepared(self, given: Sent, model: str, started: float) -> Steps[ContextView]:
+        dialect = self._passes.dialect(given, model)
+        given = replace(given, end=ending(dialect, given.messages))
+        branch, history, how = yield from self._passes.follow(given, dialect)
+        able = capabilities.of(model)
+        treated = way(able, self.options.thinking) if dialect.name == "anthropic" else "ignore"
+        branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
+        view = yield from self._passes.decided(branch, given, model)
+        marks = self.options.cache_control == "auto"
+        sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
+        return self._view(branch, sent, how, model, started, dialect.name)
+
+    def _by_hand(self, model: str) -> Steps[ContextView]:
+        started, self._passes.faults = time.perf_counter(), []
+        branch = self._passes.by_hand()
+        branch.catch_up()
+        model = model or self.options.model
+        try:
+            view = yield from self._passes.decided(branch, None, model)
+        except ConflictError:
+            self._passes.branch = None
+            raise
+        messages, system = self._plain.messages(view)
+        sent = Outgoing(messages=messages, system=system, tools=list(branch.session.state.head.tools) or None)
+        made = self._view(branch, sent, "continue", model, started, self._plain.dialect)
+        self._tell(made.diagnostics)
+        return made
+
+    # -- what comes out ------------------------------------------------------------------------------------------
+
+    def _view(self, branch: Branch, sent: Outgoing, how: str, model: str, started: float, dialect: str) -> ContextView:
+        waited, self._scribe.spent = self._scribe.spent, 0.0
+        if branch.ledger is None:
+            branch.ledger = Ledger(self._passes.prices)
+        told = diagnostics(branch, branch.ledger, session=self.session, history=how, model=model)
+        told = replace(
+            told,
+            faults=tuple(self._passes.faults),
+            notes=sent.notes,
+            seconds=time.perf_counter() - started,
+            summarizer_seconds=waited,
+        )
+        return _shown(sent, dialect, told)
+
+    def _as_it_came(self, given: Sent, error: Exception, seconds: float) -> ContextView:
+        """The request as it came, and why; the next pass begins from the store."""
+        self._passes.branch = None
+        self._passes.fault("engine", error)
+        told = failed(self.session, tuple(self._passes.faults), seconds)
+        dialect = self.options.dialect if self.options.dialect != "auto" else "openai"
+        sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
+        return _shown(sent, dialect, told)
+
+    def _tell(self, told: Diagnostics) -> None:
+        for listener in self.options.listeners:
+            try:
+                listener(told)
+            except Exception:  # noqa: BLE001 - a listener must not stop the agent
+                _log.exception("session %s: a listener failed", self.session)
+
+
+def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:
+    return ContextView(
+        messages=sent.messages,
+        dialect=dialect,
+        diagnostics=told,
+        system=sent.system,
+        tools=sent.tools,
+        extra=sent.extra,
+        betas=sent.betas,
+    )
+
+
+def _body(error: object) -> object:
+    """What a provider's package keeps of an error's body; else its text."""
+    body = getattr(error, "body", None)
+    return plain(body) if body is not None else (error if isinstance(error, Mapping) else str(error))

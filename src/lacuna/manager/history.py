@@ -1,0 +1,133 @@
+"""The messages of one client, held against those it sent before: what is new, and where it went another way.
+
+A message is compared with what it looked like when it was read (a comparison in C, no hashing); one that looks another
+way is compared by what it says, so moved cache markers, dropped nulls and new ids are no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lacuna.dialects import Json
+from lacuna.dialects.live.conversation import Conversation
+from lacuna.dialects.live.pieces import LiveDialect, Piece, Spot, chained, digest
+from lacuna.dialects.live.plain import message as plain_message
+from lacuna.dialects.live.plain import seen
+from lacuna.dialects.live.splice import Splice
+from lacuna.trajectory.text_protocol import Observations
+
+
+class History:
+    """What was read of a conversation: messages, their names by content, and the turns they make.
+
+    seed: what names are made from; two clients with different seeds share no name.
+    """
+
+    def __init__(
+        self, dialect: LiveDialect, seed: bytes, *, observations: Observations = "auto", tools: bool = False
+    ) -> None:
+        self.dialect = dialect
+        self.conversation = Conversation(runs=dialect.runs, observations=observations, tools=tools)
+        self.read: list[Json] = []
+        self.splice = Splice(dialect, self.read)
+        self._seed = seed
+        self._seen: list[Any] = []
+        self._says: list[bytes] = []
+        self._nodes: list[bytes] = []
+        self._spots: list[list[Spot]] = []
+
+    def __len__(self) -> int:
+        return len(self.read)
+
+    def common(self, messages: Sequence[Any]) -> int:
+        """How many leading `messages` say what was read."""
+        length = min(len(messages), len(self._seen))
+        if messages[:length] == self._seen[:length]:
+            return length
+        for place in range(length):
+            if messages[place] != self._seen[place] and not self._same(messages[place], place):
+                return place
+        return length
+
+    def _same(self, message: Any, place: int) -> bool:
+        """Whether `message` says what message `place` said; if so, it is what is sent from now on."""
+        json = plain_message(message, place)
+        pieces = self.dialect.pieces(json, place)
+        if digest(pieces) != self._says[place]:
+            return False
+        self._seen[place] = seen(message)
+        # Only where its blocks stand as they stood: what is hidden refers to them by place.
+        if [piece.spot for piece in pieces] == self._spots[place]:
+            self.read[place] = json
+        return True
+
+    def extend(self, messages: Sequence[Any]) -> int:
+        """Read `messages` behind what was read.
+
+        Returns the first turn (1-based) that is new or changed by them; 0 where the head is. Raises DialectError.
+        """
+        before = self.conversation.turns
+        grown = False
+        for value in messages:
+            place = len(self.read)
+            json = plain_message(value, place)
+            pieces = self.dialect.pieces(json, place)
+            grown = grown or (self.conversation.turns == before and any(piece.kind != "assistant" for piece in pieces))
+            self._take(value, json, pieces)
+        return before if grown else before + 1
+
+    def _take(self, value: Any, json: Json, pieces: list[Piece]) -> None:
+        says = digest(pieces)
+        self.read.append(json)
+        self._seen.append(seen(value))
+        self._says.append(says)
+        self._spots.append([piece.spot for piece in pieces])
+        self._nodes.append(chained(self._nodes[-1] if self._nodes else self._seed, says))
+        self.conversation.read(pieces)
+
+    def cut(self, turns: int) -> None:
+        """Forget everything behind turn `turns`."""
+        if turns < self.conversation.turns:
+            first = self.conversation.first(turns + 1)
+            self.conversation.cut(turns)
+            for kept in (self.read, self._seen, self._says, self._spots, self._nodes):
+                del kept[first:]
+
+    def end(self, turn: int) -> int:
+        """Messages up to the end of turn `turn`; of the head for 0."""
+        last = turn >= self.conversation.turns
+        return len(self.read) if last else self.conversation.first(turn + 1)
+
+    def node(self, turn: int) -> str:
+        """The name of the history up to the end of turn `turn`; of the head for 0."""
+        end = self.end(turn)
+        return (self._nodes[end - 1] if end else self._seed).hex()
+
+    def nodes(self) -> list[str]:
+        """The names of all histories that end with a turn, shortest first."""
+        return [self.node(turn) for turn in range(1, self.conversation.turns + 1)]
+
+    def says(self, end: int | None = None) -> set[bytes]:
+        """What its messages say, wherever they stand; the first `end` of them if that is given."""
+        return {each for each in self._says[:end] if each}
+
+    def intact(self, common: int) -> int:
+        """How many leading turns end within the first `common` messages; -1 if not even the head does."""
+        turns = self.conversation.turns
+        whole = next((turn for turn in range(turns, -1, -1) if self.end(turn) <= common), -1)
+        return whole
+
+
+def ending(dialect: LiveDialect, messages: Sequence[Any]) -> int:
+    """Where the trailing messages of the assistant begin: a beginning of the next answer, or calls not yet run."""
+    end = len(messages)
+    while end and _is_said(dialect, messages[end - 1], end - 1):
+        end -= 1
+    return end
+
+
+def _is_said(dialect: LiveDialect, value: Any, place: int) -> bool:
+    # A look at the newest messages alone; what was read before needs no other look.
+    pieces = dialect.pieces(plain_message(value, place), place)
+    return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)

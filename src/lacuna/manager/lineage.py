@@ -1,0 +1,118 @@
+"""Which branch of a session a history belongs to: found by content, made where there is none.
+
+Everything here may wait for the store; nothing is written to it before there is something to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lacuna.engine import Session
+from lacuna.errors import ConflictError, StoreError, UnknownHandle
+from lacuna.manager.branch import Branch, branch, following, relation
+from lacuna.manager.history import History
+from lacuna.stores.store import NewSession, Relation, Store
+from lacuna.strategies.guards import Guards
+from lacuna.trajectory.events import Event, Opened
+
+#: Makes the engine's session of a log.
+Maker = Callable[[Sequence[Event]], Session]
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """One session's branches.
+
+    root: the session's name. parent: of a sub-agent. opened: what a new log begins with.
+    """
+
+    store: Store
+    root: str
+    parent: str
+    make: Maker
+    opened: Callable[[], Opened]
+    guards: Guards
+    clock: Callable[[], float]
+
+    def begin(self) -> Branch:
+        """The session itself, as nobody has written to it yet."""
+        relation: Relation = "sub-agent" if self.parent else ""
+        new = NewSession(key=self.root, family=self.root, at=self.clock(), parent=self.parent, relation=relation)
+        session = self.make(())
+        session.note(self.opened())
+        return branch(new, session, self.guards)
+
+    def load(self, key: str) -> Branch:
+        """A branch of the store, whole. Raises UnknownHandle, StoreError."""
+        info = self.store.info(key)
+        events = list(self.store.events(key))
+        new = NewSession(
+            key=key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation, shared=0
+        )
+        loaded = branch(new, self.make(events), self.guards)
+        loaded.saved, loaded.made = len(events), True
+        return loaded
+
+    def newest(self) -> Branch | None:
+        """The session as it is in the store, without looking at any history; None if it is not there."""
+        try:
+            return self.load(self.root)
+        except UnknownHandle:
+            return None
+
+    def open(self, history: History) -> tuple[Branch, str]:
+        """The branch that `history` goes on with, and how. Raises StoreError."""
+        if found := self.store.locate(self.root, history.nodes()):
+            return self._at(self.load(found[0]), found[1], history)
+        known = self.newest()
+        if known is None:
+            return self.begin(), "continue"
+        if not known.session.state.turns:
+            return known, "continue"
+        return self.fork(known, -1, "replaced"), "replaced"
+
+    def turn_back(self, current: Branch, history: History, intact: int) -> tuple[Branch, str]:
+        """Where `history` goes on that shares `intact` turns (-1: not even the head) with `current`."""
+        try:
+            found = self.store.locate(self.root, history.nodes())
+        except ConflictError:
+            raise
+        except StoreError:
+            # What is in memory is enough to go on with; saving will say that the store fails.
+            found = None
+        if found is not None and found[1] > intact and found[0] != current.key:
+            return self._at(self.load(found[0]), found[1], history)
+        return self._at(current, intact, history)
+
+    def _at(self, found: Branch, turns: int, history: History) -> tuple[Branch, str]:
+        """`found` where it ends with turn `turns`, else a fork of it there."""
+        if turns == len(found.session.state.turns):
+            return found, "continue"
+        said = found.history.says() if found.history is not None else set[bytes]()
+        if turns >= 0 and history.conversation.turns == turns:
+            return self.fork(found, turns, "fork"), "undo"
+        how = relation(history, said - _shared(found, turns))
+        return self.fork(found, turns, how), how
+
+    def fork(self, found: Branch, turns: int, how: Relation) -> Branch:
+        """A branch that shares the log of `found` as it stood before turn `turns` + 1; nothing of it for -1."""
+        events: list[Event] = found.prefix(turns) if turns >= 0 else [self.opened()]
+        shared = min(len(events), found.saved) if turns >= 0 else 0
+        new = NewSession(
+            key=following(found.key),
+            family=self.root,
+            at=self.clock(),
+            parent=found.key,
+            relation=how,
+            shared=shared,
+        )
+        made = branch(new, self.make(events), self.guards)
+        made.saved = shared
+        return made
+
+
+def _shared(found: Branch, turns: int) -> set[bytes]:
+    """What the messages say that both histories begin with."""
+    history = found.history
+    return history.says(history.end(turns)) if history is not None and turns >= 0 else set()

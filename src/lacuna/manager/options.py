@@ -1,0 +1,180 @@
+"""What a context manager can be told, checked once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from lacuna.dialects.bound_thinking import AUTO, WAYS
+from lacuna.errors import PriceError, SettingError
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+from lacuna.strategies.budget import Budget
+from lacuna.strategies.extractors.outcome import Extractor
+from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
+from lacuna.strategies.guards import Guards
+from lacuna.strategies.rules import Rule
+from lacuna.strategies.spec import parse
+from lacuna.strategies.strategy import Strategy
+from lacuna.summarizers.written import Written
+from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.price_lookup import for_model
+from lacuna.trajectory.price_sets import named
+from lacuna.trajectory.prices import Prices
+from lacuna.trajectory.text_protocol import Observations
+
+#: Writes a summary; sync or async. Raises SummaryError if it cannot.
+SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | Written | Awaitable[str | Written]"]
+#: Told of every pass.
+Listener: TypeAlias = Callable[[Diagnostics], None]
+#: Whether a message, as JSON, must never be hidden.
+Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
+DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic"]
+CacheControl: TypeAlias = Literal["auto", "client"]
+
+#: Tool by which the agent reads what was hidden; turns for which what it read stays whatever the strategy's window.
+RECALL_TOOL = "lacuna_recall"
+SEARCH_TOOL = "lacuna_search"
+FRESH = 10
+
+#: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
+_USUAL = "anthropic"
+
+
+class Given(TypedDict, total=False):
+    """The options of `ContextManager`; see `Options` for what they mean."""
+
+    model: str
+    prices: str | Prices | None
+    store: str | Store
+    session: str
+    parent: str
+    dialect: DialectName
+    observations: Observations
+    summarizer: str | SummaryWriter | None
+    background: bool
+    summary_seconds: float
+    guards: Guards
+    token_budget: int | None
+    reserved_for_response: int | None
+    max_context_pct: float | None
+    on_event: Listener | Sequence[Listener]
+    extractors: Mapping[str, Extractor]
+    rules: Sequence[Rule]
+    pin: Pin | None
+    recall: bool
+    thinking: str
+    cache_control: CacheControl
+    tokens: str
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that a context manager is told.
+
+    strategy:   a text (`hybrid(window=10)`, a preset) or a Strategy.
+    model:      whose prices, window and rules count. prices: a set's name or Prices, instead of the model's.
+    store:      a URL or a Store; sessions in memory are gone with the process. session: its name; made up if "".
+    parent:     the session that started this one, for a sub-agent.
+    dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
+    summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
+    background: whether the agent goes on while a summary is written. summary_seconds: it may take.
+    guards:     when the diagnostics say stop.
+    token_budget, reserved_for_response: tokens. max_context_pct: share. They refine the strategy's own budget.
+    on_event:   told of every pass; what it raises is logged and counted, never passed on.
+    extractors: glob on the tool's name -> what placeholders say of its observations. rules: refine the strategy.
+    pin:        says of each message whether it must never be hidden.
+    recall:     whether recall is served, so that placeholders name handles.
+    thinking:   how bound thinking is treated: auto, defer, native, drop_block or ignore.
+    cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "client" leaves them to the client.
+    tokens:     the counter. clock: seconds since the epoch.
+    """
+
+    strategy: str | Strategy = "masking"
+    model: str = ""
+    prices: str | Prices | None = None
+    store: str | Store = field(default_factory=MemoryStore)
+    session: str = ""
+    parent: str = ""
+    dialect: DialectName = "auto"
+    observations: Observations = "auto"
+    summarizer: str | SummaryWriter | None = None
+    background: bool = False
+    summary_seconds: float = 120.0
+    guards: Guards | None = None
+    token_budget: int | None = None
+    reserved_for_response: int | None = None
+    max_context_pct: float | None = None
+    on_event: Listener | Sequence[Listener] = ()
+    extractors: Mapping[str, Extractor] = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
+    pin: Pin | None = None
+    recall: bool = True
+    thinking: str = AUTO
+    cache_control: CacheControl = "auto"
+    tokens: str = "o200k"
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        if self.dialect not in ("auto", "openai", "openai-responses", "anthropic"):
+            raise SettingError(f"dialect={self.dialect!r}: give auto, openai, openai-responses or anthropic")
+        if self.thinking not in (AUTO, *WAYS):
+            raise SettingError(f"thinking={self.thinking!r}: give {', '.join((AUTO, *WAYS))}")
+        if self.cache_control not in ("auto", "client"):
+            raise SettingError(f"cache_control={self.cache_control!r}: give auto or client")
+        if self.summary_seconds <= 0:
+            raise SettingError(f"summary_seconds={self.summary_seconds}: give seconds, above 0")
+        if "\n" in self.session or len(self.session) > 400:
+            raise SettingError("session: give one line of at most 400 characters")
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        return (self.on_event,) if callable(self.on_event) else tuple(self.on_event)
+
+    @property
+    def table(self) -> Extractors:
+        """The user's extractors in front of the built-in ones."""
+        table = BUILT_IN
+        for tools, extractor in self.extractors.items():
+            table = table.register(extractor, tools=(tools,))
+        return table
+
+    def priced(self, model: str = "") -> Prices:
+        """What calls are billed at. Raises PriceError for an unknown set; an unknown model is billed as usual."""
+        if isinstance(self.prices, Prices):
+            return self.prices
+        if self.prices:
+            return _prices(self.prices)
+        wanted = model or self.model
+        try:
+            return for_model(wanted) if wanted else named(_USUAL)
+        except PriceError:
+            return named(_USUAL)
+
+    def tuned(self) -> Strategy:
+        """The strategy with everything that refines it. Raises SpecError."""
+        strategy = parse(self.strategy) if isinstance(self.strategy, str) else self.strategy
+        own = (Rule(tool=RECALL_TOOL, after=FRESH), Rule(tool=SEARCH_TOOL, after=FRESH)) if self.recall else ()
+        rules = (*self.rules, *own, *strategy.rules)
+        changed = replace(strategy, handles=strategy.handles and self.recall, budget=self._budget(strategy.budget))
+        return replace(changed, rules=rules) if changed.hides else changed
+
+    def _budget(self, budget: Budget | None) -> Budget | None:
+        told = {
+            "tokens": self.token_budget,
+            "reserved": self.reserved_for_response,
+            "max_context_pct": self.max_context_pct,
+        }
+        given = {name: value for name, value in told.items() if value is not None}
+        return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
+
+
+def _prices(name: str) -> Prices:
+    try:
+        return named(name)
+    except PriceError:
+        return for_model(name)

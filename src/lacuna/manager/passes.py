@@ -1,0 +1,228 @@
+"""One pass: which branch the messages go on with, what is hidden, and the view that goes out.
+
+    given messages -> branch (by content) -> turns -> decision -> store -> view
+
+The order is the promise: a turn is in the store before anything of it is hidden (I1), and a decision is in the store
+before a view that shows it leaves. Where the store fails, the view is what was decided before, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from lacuna.dialects.live.detect import LIVE, detected
+from lacuna.dialects.live.pieces import LiveDialect
+from lacuna.engine import Session
+from lacuna.errors import ConflictError, StoreError
+from lacuna.manager.branch import Branch
+from lacuna.manager.drivers import Io, Steps
+from lacuna.manager.history import History
+from lacuna.manager.lineage import Lineage
+from lacuna.manager.options import Options
+from lacuna.manager.reading import absorb
+from lacuna.manager.sending import Given, live_prefix
+from lacuna.stores.store import Store
+from lacuna.strategies.guards import Guards
+from lacuna.strategies.spec import describe
+from lacuna.telemetry.diagnostics import Fault, FaultKind
+from lacuna.trajectory.events import Attempted, Event, Opened
+from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.tokens import Sizer, counter
+from lacuna.trajectory.view import View
+
+_log: Final = logging.getLogger("lacuna.context")
+
+#: Makes the pass's `SummaryRequest` complete just before it is asked.
+_Enrich = Callable[[SummaryRequest], SummaryRequest]
+
+
+class Passes:
+    """The passes of one session. faults: what failed in the newest one and was passed over."""
+
+    def __init__(self, options: Options, store: Store, session: str) -> None:
+        self.options = options
+        self.store = store
+        self.session = session
+        self.strategy = options.tuned()
+        self.sizer = Sizer(counter(options.tokens))
+        self.prices = options.priced()
+        self.branch: Branch | None = None
+        self.faults: list[Fault] = []
+        self.lineage = Lineage(
+            store=store,
+            root=session,
+            parent=options.parent,
+            make=self.make,
+            opened=self._opened,
+            guards=options.guards or Guards(),
+            clock=options.clock,
+        )
+
+    def make(self, events: Sequence[Event]) -> Session:
+        """The engine's session of a log."""
+        opened = next((event for event in events if isinstance(event, Opened)), None)
+        # Whether placeholders name handles was fixed when the session began.
+        strategy = self.strategy if opened is None else replace(self.strategy, handles=opened.handles)
+        return Session.resumed(events, strategy, self.prices, self.sizer, self.options.table)
+
+    def _opened(self) -> Opened:
+        return Opened(strategy=describe(self.strategy), dialect=self.options.dialect, handles=self.strategy.handles)
+
+    def by_hand(self) -> Branch:
+        """The branch of a session without messages: taken up where the store has it."""
+        if self.branch is None:
+            self.branch = self.lineage.newest() or self.lineage.begin()
+        return self.branch
+
+    # -- which history -------------------------------------------------------------------------------------------
+
+    def dialect(self, given: Given, model: str) -> LiveDialect:
+        """Whose messages these are; settled with the first turn."""
+        known = self.branch.history.dialect if self.branch and self.branch.history else None
+        if known is not None and self.branch and self.branch.session.state.turns:
+            return known
+        named = self.options.dialect
+        found = LIVE[named] if named != "auto" else detected(given.messages, given.system, given.tools, model)
+        if known is not None and found is not known:
+            # The task alone looked like another dialect's: it is read again.
+            self.branch = None
+        return found
+
+    def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
+        """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
+        body = given.messages[: given.end]
+        branch = self.branch
+        if branch is None or branch.history is None:
+            return (yield from self._open(body, given, dialect))
+        history = branch.history
+        common = history.common(body)
+        if common == len(history):
+            self._read(branch, history.extend(body[common:]), given)
+            return branch, history, "continue"
+        if self._amends(branch, history, common):
+            history.cut(history.conversation.turns - 1)
+            self._read(branch, history.extend(body[len(history) :]), given)
+            return branch, history, "amended"
+        return (yield from self._turn_back(branch, history.intact(common), body, given, dialect))
+
+    @staticmethod
+    def _amends(branch: Branch, history: History, common: int) -> bool:
+        """Whether only the ending of the newest turn came another way, and nothing of it is hidden yet."""
+        newest = history.conversation.turns
+        if not newest or history.intact(common) != newest - 1 or common < history.conversation.answered(newest):
+            return False
+        return not any(key[0] == newest for key in branch.session.state.hidden)
+
+    def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
+        history = self._read_anew(body, given, dialect)
+        try:
+            branch, how = yield Io(lambda: self.lineage.open(history))
+        except ConflictError:
+            raise
+        except StoreError as error:
+            self.fault("store", error)
+            branch, how = self.lineage.begin(), "continue"
+            branch.failing = str(error)
+        self._adopt(branch, history, given)
+        return branch, history, how
+
+    def _turn_back(
+        self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect
+    ) -> Steps[tuple[Branch, History, str]]:
+        history = self._read_anew(body, given, dialect)
+        branch, how = yield Io(lambda: self.lineage.turn_back(current, history, intact))
+        self._adopt(branch, history, given)
+        return branch, history, "fork" if how == "continue" else how
+
+    def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
+        seed = self.session.encode("utf-8", "surrogatepass")
+        history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
+        history.extend(body)
+        return history
+
+    def _adopt(self, branch: Branch, history: History, given: Given) -> None:
+        """Go on with `branch`, whose turns stand in `history`."""
+        branch.history = history
+        known = len(branch.session.state.turns)
+        for index in range(1, min(known, history.conversation.turns) + 1):
+            history.splice.turn(index, history.conversation.turn(index)[1])
+        self.branch = branch
+        self._read(branch, known + 1, given)
+
+    def _read(self, branch: Branch, first: int, given: Given) -> None:
+        absorb(branch, first, given.system, given.tools, self.options.pin)
+        branch.catch_up()
+
+    # -- what is hidden ------------------------------------------------------------------------------------------
+
+    def decided(self, branch: Branch, given: Given | None, model: str) -> Steps[View]:
+        """The view of the next call; nothing is hidden in it that is not in the store.
+
+        Raises BudgetError, ConflictError.
+        """
+        now, mark = self.options.clock(), len(branch.session.events)
+        failed = (yield from self._unsaved(branch, now)) if branch.failing else None
+        if failed is not None:
+            return self._held(branch, failed, model, now)
+        try:
+            view = yield from self._asked(branch, given, model, now)
+        except ConflictError:
+            raise
+        except StoreError as error:
+            return self._held(branch, error, model, now)
+        for event in branch.session.events[mark:]:
+            if isinstance(event, Attempted):
+                self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
+        if (failed := (yield from self._unsaved(branch, now))) is not None:
+            return self._undone(branch, mark, failed, model, now)
+        return view
+
+    def _asked(self, branch: Branch, given: Given | None, model: str, now: float) -> Steps[View]:
+        """The engine's pass; turns are in the store before a summary of them is asked for."""
+        steps = branch.session.prepare(now, model)
+        try:
+            request = next(steps)
+            while True:
+                yield Io(lambda: branch.save(self.store, now))
+                request = steps.send((yield _enriched(request, branch, given, model)))
+        except StopIteration as done:
+            view: View = done.value
+            return view
+
+    def _unsaved(self, branch: Branch, now: float) -> Generator[Io, Any, StoreError | None]:
+        """Write what is new; the error where that fails. Raises ConflictError."""
+        try:
+            yield Io(lambda: branch.save(self.store, now))
+        except ConflictError:
+            raise
+        except StoreError as error:
+            return error
+        return None
+
+    def _held(self, branch: Branch, error: StoreError, model: str, now: float) -> View:
+        """The view as it was decided so far, and what is new."""
+        self.fault("store", error)
+        branch.failing = str(error)
+        return branch.session.hold("nothing more is hidden while the store fails", now, model)
+
+    def _undone(self, branch: Branch, mark: int, error: StoreError, model: str, now: float) -> View:
+        """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
+        branch.session = self.make(branch.session.events[:mark])
+        return self._held(branch, error, model, now)
+
+    def fault(self, kind: FaultKind, error: Exception) -> None:
+        """Something failed and was passed over."""
+        _log.warning("session %s: %s: %s", self.session, kind, error)
+        self.faults.append(Fault(kind=kind, cause=type(error).__name__, what=str(error)[:500]))
+
+
+def _enriched(request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:
+    """With the live prefix, where extending it is the cheaper route and there is one."""
+    if request.route != "extend" or given is None or branch.history is None:
+        return replace(request, route="fresh")
+    track = branch.session.state.track
+    view = View(call=0, epoch=0, track=track, length=len(track.segments))
+    return replace(request, live=live_prefix(given, branch.history, view, model))

@@ -1,0 +1,89 @@
+"""What is new in a history, given to the engine: the head where it changed, turns where they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from lacuna.dialects.live.conversation import Sources
+from lacuna.dialects.live.pieces import Spot
+from lacuna.dialects.live.plain import plain
+from lacuna.manager.branch import Branch
+from lacuna.manager.history import History
+from lacuna.manager.options import Pin
+from lacuna.trajectory.events import Answered, Called
+from lacuna.trajectory.turn import Head, Message, Turn
+
+
+def absorb(branch: Branch, first: int, system: Any, tools: Any, pin: Pin | None) -> None:
+    """Fold the turns of the branch's history from `first` (1-based) on, and the head where it is another one."""
+    history = branch.history
+    assert history is not None
+    _head(branch, history, system, tools, pin)
+    _tell(branch, history)
+    for index in range(max(first, 1), history.conversation.turns + 1):
+        turn, sources = history.conversation.turn(index)
+        history.splice.turn(index, sources)
+        turn = _pinned(turn, sources, history, pin) if pin else turn
+        node = history.node(index)
+        if index > len(branch.session.state.turns):
+            branch.session.add(turn, node)
+        elif branch.session.state.turns[index - 1] != turn:
+            branch.session = branch.session.amended(turn, node)
+        branch.nodes[index] = node
+
+
+def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
+    apart = history.dialect.system(plain(system)) if system is not None else []
+    messages = [
+        replace(message, pinned=_is_pinned(history, (spot,), pin))
+        for message, spot in zip(history.conversation.head, history.conversation.head_spots, strict=True)
+    ]
+    state = branch.session.state
+    head = Head(
+        messages=(*apart, *messages),
+        tools=tuple(plain(tools) or ()),
+        hidden_tokens=state.head.hidden_tokens,
+        warm_tokens=state.head.warm_tokens,
+    )
+    spots: list[Spot | None] = [*(None for _ in apart), *history.conversation.head_spots]
+    history.splice.head(spots)
+    if head != state.head or not any(state.track.segments):
+        branch.session.begin(head)
+
+
+def _tell(branch: Branch, history: History) -> None:
+    """The turn that answers the newest call knows what the provider reported for it."""
+    session = branch.session
+    called = next((event for event in reversed(session.events[-8:]) if isinstance(event, Called)), None)
+    answered = session.events[-1] if session.events and isinstance(session.events[-1], Answered) else None
+    if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turns:
+        usage = answered.usage if answered is not None and answered.call == called.call else None
+        history.conversation.tell(called.call, usage=usage, at=called.at, model=called.model)
+
+
+def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
+    observations = tuple(
+        replace(each, pinned=_is_pinned(history, (spot,), pin))
+        for each, spot in zip(turn.observations, sources.observations, strict=True)
+    )
+    interjections = tuple(_pinned_message(each, history, spot, pin) for each, spot in _with(turn, sources))
+    return replace(
+        turn,
+        observations=observations,
+        interjections=interjections,
+        pinned=_is_pinned(history, sources.said, pin),
+    )
+
+
+def _with(turn: Turn, sources: Sources) -> list[tuple[Message, Spot]]:
+    return list(zip(turn.interjections, sources.interjections, strict=True))
+
+
+def _pinned_message(message: Message, history: History, spot: Spot, pin: Pin) -> Message:
+    return replace(message, pinned=_is_pinned(history, (spot,), pin))
+
+
+def _is_pinned(history: History, spots: Sequence[Spot], pin: Pin | None) -> bool:
+    return pin is not None and any(pin(history.read[spot.place]) for spot in spots)

@@ -1,0 +1,179 @@
+"""What was hidden, read again: a part of it, and the tools by which an agent asks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import regex
+
+from lacuna.errors import UnknownHandle
+from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL
+from lacuna.stores.store import Hit
+from lacuna.trajectory.plan import Key
+
+#: Characters that one recall hands out at most; about 4,000 tokens.
+LIMIT = 16_000
+#: Seconds that a pattern may search: it is the model's text, and some patterns never end.
+PATTERN_SECONDS = 1.0
+#: Lines around each match of a pattern.
+AROUND = 2
+_HANDLE = re.compile(r"(?:(?P<session>.+):)?t(?P<turn>\d{1,9})(?:\.(?P<place>\d{1,9}))?")
+_LINES = re.compile(r"\s*(\d{1,9})?\s*-\s*(\d{1,9})?\s*|\s*(\d{1,9})\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which part of an observation is wanted; all of it if nothing is said.
+
+    lines: "40-80", "40-" or "7", 1-based and inclusive. pattern: a regular expression; lines that match it, and those
+    around. head: the first so many lines.
+    """
+
+    lines: str = ""
+    pattern: str = ""
+    head: int | None = None
+
+
+def parsed(handle: str) -> tuple[str, Key]:
+    """(session, observation) that a handle names; t12 is the first of turn 12. Raises UnknownHandle."""
+    found = _HANDLE.fullmatch(handle.strip())
+    if found is None:
+        raise UnknownHandle(f"{handle[:60]!r} is no handle; they look like t12.1")
+    return found["session"] or "", (int(found["turn"]), int(found["place"] or 1))
+
+
+def taken(text: str, part: Part, limit: int = LIMIT) -> str:
+    """`part` of `text`, with line numbers where it is not the whole, at most `limit` characters and a note.
+
+    Raises UnknownHandle where what is asked for has no meaning.
+    """
+    lines = text.split("\n")
+    wanted = _wanted(lines, part)
+    if wanted is None:
+        return _cut(text, limit)
+    if not wanted:
+        return f"[no line matches; there are {len(lines)} lines]"
+    shown = "\n".join(_numbered(lines, wanted))
+    return _cut(shown, limit)
+
+
+def _wanted(lines: list[str], part: Part) -> list[int] | None:
+    """Line numbers (0-based, ascending); None for everything."""
+    if part.pattern:
+        return _matching(lines, part.pattern)
+    if part.lines:
+        first, last = _span(part.lines, len(lines))
+        return list(range(first - 1, min(last, len(lines))))
+    if part.head is not None:
+        return list(range(min(max(part.head, 0), len(lines))))
+    return None
+
+
+def _span(text: str, count: int) -> tuple[int, int]:
+    found = _LINES.fullmatch(text)
+    if found is None or not text.strip(" -"):
+        raise UnknownHandle(f"lines={text[:40]!r}: give lines like 40-80, 40- or 7")
+    if found[3]:
+        return max(1, int(found[3])), int(found[3])
+    return max(1, int(found[1] or 1)), int(found[2] or count)
+
+
+def _matching(lines: list[str], pattern: str) -> list[int]:
+    try:
+        search = regex.compile(pattern)
+        hits = [number for number, line in enumerate(lines) if search.search(line, timeout=PATTERN_SECONDS)]
+    except regex.error as error:
+        raise UnknownHandle(f"pattern {pattern[:60]!r} is no regular expression: {error}") from error
+    except TimeoutError as error:
+        raise UnknownHandle(f"pattern {pattern[:60]!r} takes too long; give a simpler one") from error
+    around = {near for hit in hits for near in range(hit - AROUND, hit + AROUND + 1)}
+    return sorted(near for near in around if 0 <= near < len(lines))
+
+
+def _numbered(lines: list[str], wanted: list[int]) -> list[str]:
+    shown: list[str] = []
+    before = wanted[0] - 1
+    for number in wanted:
+        if number != before + 1:
+            shown.append("[...]")
+        shown.append(f"{number + 1}: {lines[number]}")
+        before = number
+    return shown
+
+
+def _cut(text: str, limit: int) -> str:
+    """Head and tail of `text` where it is too long, and how to get the rest."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    note = f"\n[... {len(text) - limit} characters left out; ask for lines or a pattern ...]\n"
+    return f"{text[:half]}{note}{text[-half:]}"
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
+_RECALL = (
+    "Read again what was hidden from this conversation to save room. A placeholder names its handle, such as t12.1. "
+    "Ask for the lines or the pattern you need rather than for everything."
+)
+_SEARCH = (
+    "Search everything that was seen in this conversation, hidden or not, for words; returns handles and excerpts."
+)
+_RECALL_INPUT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "handle": {"type": "string", "description": "The handle that a placeholder names, such as t12.1"},
+        "lines": {"type": "string", "description": "Lines to show, such as 40-80"},
+        "pattern": {"type": "string", "description": "Regular expression: show matching lines and those around them"},
+        "head": {"type": "integer", "description": "Show the first so many lines"},
+    },
+    "required": ["handle"],
+}
+_SEARCH_INPUT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "Words that must all occur"}},
+    "required": ["query"],
+}
+_TOOLS = ((RECALL_TOOL, _RECALL, _RECALL_INPUT), (SEARCH_TOOL, _SEARCH, _SEARCH_INPUT))
+
+
+def definitions(dialect: str) -> list[dict[str, Any]]:
+    """The recall tools in the shape of `dialect`; the same bytes every time."""
+    if dialect == "anthropic":
+        return [{"name": name, "description": said, "input_schema": dict(given)} for name, said, given in _TOOLS]
+    inner = [{"name": name, "description": said, "parameters": dict(given)} for name, said, given in _TOOLS]
+    if dialect == "openai-responses":
+        return [{"type": "function", **each, "strict": False} for each in inner]
+    return [{"type": "function", "function": each} for each in inner]
+
+
+def arguments_of(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A call's arguments as an object; {} where they are none."""
+    if isinstance(given, Mapping):
+        return given
+    try:
+        value = json.loads(given or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def part_of(arguments: Mapping[str, Any]) -> Part:
+    """The part that a call asks for; what has another type than it should is passed over."""
+    lines, pattern, head = (arguments.get(name) for name in ("lines", "pattern", "head"))
+    return Part(
+        lines=str(lines) if isinstance(lines, str | int) and not isinstance(lines, bool) else "",
+        pattern=pattern if isinstance(pattern, str) else "",
+        head=head if isinstance(head, int) and not isinstance(head, bool) else None,
+    )
+
+
+def listed(hits: list[Hit]) -> str:
+    """What a search found, a line each."""
+    if not hits:
+        return "[nothing found; try fewer or other words]"
+    return "\n".join(f"{hit.handle} {hit.tool or 'assistant'}: {hit.excerpt}" for hit in hits)

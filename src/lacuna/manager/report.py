@@ -1,0 +1,117 @@
+"""The diagnostics of a pass, from what the engine and the branch know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lacuna.engine import Pending, Session
+from lacuna.manager.branch import Branch
+from lacuna.manager.ledger import Ledger
+from lacuna.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
+from lacuna.trajectory.plan import Clip, Mask, handle
+from lacuna.trajectory.state import State
+
+
+def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
+    """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
+    engine = branch.session
+    state, newest, anchor = engine.state, engine.newest, engine.anchor
+    assert newest is not None
+    ledger.read(engine.events)
+    return Diagnostics(
+        session=session,
+        branch=branch.key,
+        call=newest.view.call,
+        turns=len(state.turns),
+        before=newest.before + anchor,
+        after=newest.view.tokens + anchor,
+        raw=state.raw.tokens + anchor,
+        reason=newest.decided.reason,
+        epoch=state.epoch,
+        masked=tuple(_hidden(state, newest.decided.masks)),
+        clipped=tuple(_hidden(state, newest.decided.clips)),
+        summarized=_summarized(state, newest),
+        summaries=ledger.summaries,
+        summary_tokens=state.sizer.text(state.summary.block) if state.summary else 0,
+        rewrites=dict(ledger.rewrites),
+        costs=_costs(engine, ledger),
+        savings=_savings(branch),
+        stop=branch.watch.stop(engine.books.spent),
+        hint=branch.watch.hint(),
+        history=history,
+        anchor=anchor,
+        estimated=not engine.sizer.counter.exact,
+        recalls=ledger.recalls,
+        model=model,
+    )
+
+
+def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnostics:
+    """What there is to say of a pass that failed."""
+    return Diagnostics(
+        session=session,
+        branch="",
+        call=0,
+        turns=0,
+        before=0,
+        after=0,
+        raw=0,
+        reason="failed: the request goes out as it came",
+        faults=faults,
+        seconds=seconds,
+    )
+
+
+def _costs(engine: Session, ledger: Ledger) -> Costs:
+    books = engine.books
+    return Costs(
+        ours=books.spent,
+        # Without us nothing would have been recalled: what that added is no part of the other bill.
+        raw=max(0.0, books.raw_spent - ledger.recall_usd),
+        summarizer=books.summarizer.usd,
+        recalls=ledger.recall_usd,
+        billed=ledger.billed,
+    )
+
+
+def _hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterator[Hidden]:
+    for edit in edits:
+        observation = state.observation(edit.key)
+        yield Hidden(
+            handle=handle(edit.key),
+            tool=observation.tool,
+            tokens=state.sizer.observation(observation),
+            left=state.sizer.text(edit.text),
+            text=edit.text,
+        )
+
+
+def _summarized(state: State, newest: Pending) -> Summarized | None:
+    summary = newest.decided.summary
+    if summary is None:
+        return None
+    left = state.sizer.text(summary.block)
+    return Summarized(
+        first=1,
+        last=summary.covers,
+        tokens=state.raw_start(summary.covers + 1) - state.raw_start(1),
+        left=left,
+        usd=newest.summarizer.usd,
+        route=summary.route,
+    )
+
+
+def _savings(branch: Branch) -> Savings:
+    """What placeholders and summaries take off this call; the reduction is of observation tokens."""
+    state, tally = branch.session.state, branch.tally
+    hidden = max(0, state.raw.tokens - state.track.tokens)
+    covered = tally.observations[state.covered]
+    total = tally.observation_tokens
+    return Savings(
+        observation_tokens=total,
+        hidden_tokens=hidden,
+        masked=len(state.hidden),
+        visible=tally.observations[-1] - len(state.hidden) - covered,
+        covered=covered,
+        reduction_pct=100.0 * min(hidden, total) / total if total else 0.0,
+    )

@@ -1,0 +1,37 @@
+"""What a pass hands out: the request's parts in the provider's own shape, and what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lacuna.telemetry.diagnostics import Diagnostics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextView:
+    """The context of the next call.
+
+    messages: for `messages` (Responses: `input`). What was not touched is the very object that was given; the others
+              are not to be changed.
+    system, tools: as given, or as they must be sent instead.
+    extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
+    betas:    values for the `anthropic-beta` header.
+    """
+
+    messages: list[Any] = field(repr=False)
+    dialect: str
+    diagnostics: Diagnostics
+    system: Any = field(default=None, repr=False)
+    tools: Any = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    betas: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Keyword arguments for the provider's package: messages under their name, and what was given of the rest."""
+        responses = self.dialect == "openai-responses"
+        given = {"instructions" if responses else "system": self.system, "tools": self.tools}
+        kept = {name: value for name, value in given.items() if value is not None}
+        return {"input" if responses else "messages": self.messages, **kept, **self.extra}
