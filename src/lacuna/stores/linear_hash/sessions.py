@@ -79,15 +79,21 @@ def create(draft: Draft, new: NewSession, packer: Packer) -> None:
     if draft.head(session_key(identity(new.key))) is not None:
         raise taken(new)
     lines = _shared(draft, new, packer) if new.shared else []
-    now = draft.totals()
-    fresh = Session(new=new, records=0, newest=0, raw_bytes=0, changed=new.at, slot=now.sessions)
-    draft.put(slot_key(fresh.slot), fresh.id)
-    draft.put(session_key(fresh.id), fresh.head(), fresh.value())
-    draft.set_totals(now.plus(sessions=1))
+    fresh = begin(draft, Session(new=new, records=0, newest=0, raw_bytes=0, changed=new.at, slot=0))
     for each in lines:
         for address in each.texts:
             draft.refer_again(address)
-    _add(draft, fresh, lines)
+    extend(draft, fresh, lines)
+
+
+def begin(draft: Draft, fresh: Session) -> Session:
+    """Enter a session without records in the catalogue; the session with its slot."""
+    now = draft.totals()
+    fresh = replace(fresh, slot=now.sessions)
+    draft.put(slot_key(fresh.slot), fresh.id)
+    draft.put(session_key(fresh.id), fresh.head(), fresh.value())
+    draft.set_totals(now.plus(sessions=1))
+    return fresh
 
 
 def append(draft: Draft, key: str, events: Sequence[Event], *, after: int, at: float, packer: Packer) -> int:
@@ -100,7 +106,7 @@ def append(draft: Draft, key: str, events: Sequence[Event], *, after: int, at: f
     packed = [packer.pack(event) for event in events]
     texts = sum(_refer(draft, each.blobs) for each in packed)
     draft.set_totals(draft.totals().plus(texts=texts))
-    _add(draft, replace(found, changed=at), [line(each.body, each.size, packer) for each in packed])
+    extend(draft, replace(found, changed=at), [line(each.body, each.size, packer) for each in packed])
     return after + len(events)
 
 
@@ -150,7 +156,8 @@ def turn_of(state: State, identifier: bytes, index: int) -> Turning | None:
     return turning(record.head, record.value) if record else None
 
 
-def _add(draft: Draft, found: Session, lines: Sequence[Line]) -> None:
+def extend(draft: Draft, found: Session, lines: Sequence[Line]) -> Session:
+    """Put `lines` behind a session's log; the session as it is then. References to texts are counted elsewhere."""
     turns = 0
     for number, each in enumerate(lines, start=found.records + 1):
         draft.put(log_key(found.id, number), log_head(each.turn, each.size), each.body)
@@ -162,6 +169,7 @@ def _add(draft: Draft, found: Session, lines: Sequence[Line]) -> None:
     draft.set_head(session_key(found.id), found.head())
     size = sum(each.size for each in lines)
     draft.set_totals(draft.totals().plus(records=len(lines), turns=turns, raw_bytes=size))
+    return found
 
 
 def _stand(draft: Draft, found: Session, number: int, added: Line) -> int:

@@ -1,0 +1,58 @@
+"""Stores to be damaged, and the damage."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from random import Random
+
+from tests.stores.logs import added, begun, new
+
+from lacuna.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
+from lacuna.stores.linear_hash.store import LinearHashStore
+from lacuna.trajectory.events import Decided
+from lacuna.trajectory.plan import Mask
+
+
+def filled(folder: Path, sessions: int = 4, turns: int = 12) -> None:
+    """A closed store with sessions, large and small results, masks and a fork."""
+    store, noise = LinearHashStore(folder), Random(turns)
+    for number in range(sessions):
+        key = f"session {number}"
+        begun(store, key)
+        for index in range(1, turns + 1):
+            text = noise.randbytes((20, 400, 9_000)[index % 3]).hex()
+            after = store.length(key)
+            masks = (Mask((index - 1, 1), f"[hidden {index - 1}]"),) if index > 1 else ()
+            store.append(
+                key,
+                [added(index, text, node=f"{key} n{index}"), Decided(call=index, reason="due", masks=masks)],
+                after=after,
+                at=float(number),
+            )
+    store.create(new("fork", parent="session 0", shared=turns))
+    store.close()
+
+
+def pages_of(folder: Path, kind: int) -> list[int]:
+    """Numbers of the pages of a kind."""
+    data = (folder / "pages").read_bytes()
+    return [at // PAGE for at in range(PAGE, len(data), PAGE) if data[at + AT_KIND] == kind]
+
+
+def flip(path: Path, offset: int) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x10
+    path.write_bytes(data)
+
+
+def poke(folder: Path, number: int, offset: int, form: str, value: int) -> None:
+    """Change a field of a page and make its checksum right again: damage that only its meaning shows."""
+    path = folder / "pages"
+    data = bytearray(path.read_bytes())
+    page = data[number * PAGE : (number + 1) * PAGE]
+    struct.pack_into(form, page, offset, value)
+    U32.pack_into(page, 0, checksum(page, number))
+    data[number * PAGE : (number + 1) * PAGE] = page
+    path.write_bytes(data)

@@ -1,0 +1,68 @@
+"""Child processes of the tests: `python -m tests.stores.linear_hash.processes ROLE FOLDER`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from random import Random
+
+from lacuna.stores.linear_hash.changes import DELETE, PUT, Change
+from lacuna.stores.linear_hash.locks import WriterLock
+from lacuna.stores.linear_hash.place import Place
+from lacuna.stores.linear_hash.reader import Snapshot
+from lacuna.stores.linear_hash.writer import Limits, Writer
+
+#: Records that each transaction writes anew; all of them carry its number.
+WIDTH = 12
+#: Checkpoints often, so that kills and readers meet them.
+LIMITS = Limits(log_bytes=40_000, dirty_pages=40, cache=16, patience=0.05)
+
+
+def value(version: int, place: int) -> bytes:
+    """What record `place` holds as of transaction `version`: sizes that move values between pages."""
+    size = (version * 37 + place * 911) % 9_000
+    return b"%d " % version + Random(version * 100 + place).randbytes(size)
+
+
+def transaction(version: int) -> list[Change]:
+    changes = [Change(PUT, b"r%d" % place, b"%d" % version, value(version, place)) for place in range(WIDTH)]
+    changes.append(Change(PUT, b"version", b"%d" % version))
+    changes.append(Change(PUT, b"extra %d" % version, b"", bytes(100)))
+    if version > 200:
+        changes.append(Change(DELETE, b"extra %d" % (version - 200)))
+    return changes
+
+
+def version_in(state: Writer | Snapshot) -> int:
+    """The transaction that `state` ends with; every record is as that one left it."""
+    head = state.head(b"version")
+    if head is None:
+        assert state.get(b"r0") is None
+        return 0
+    version = int(head)
+    for place in range(WIDTH):
+        record = state.get(b"r%d" % place)
+        assert record is not None
+        assert (record.head, record.value) == (head, value(version, place)), f"record {place} is not of {version}"
+    for number in (version, max(1, version - 199)):
+        assert state.head(b"extra %d" % number) is not None
+    assert state.head(b"extra %d" % (version + 1)) is None
+    return version
+
+
+def write(folder: Path, last: int = 0) -> None:
+    """Commit for ever, or up to `last`; say so behind each."""
+    lock = WriterLock(folder / "lock")
+    writer = Place(folder).writing(LIMITS)
+    version = version_in(writer)
+    while not last or version < last:
+        version += 1
+        writer.commit(transaction(version))
+        os.write(1, b"%d\n" % version)
+    writer.close()
+    lock.close()
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
