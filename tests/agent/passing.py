@@ -22,7 +22,9 @@ class Seen:
 
 
 class Passing:
-    """Passes everything on. stop, hint: what the diagnostics of a given call say. limit: messages after `too_long`."""
+    """Passes everything on. stop, hint: what the diagnostics of the third call and later ones say.
+
+    After `overflowed` only the last message is shown."""
 
     def __init__(self, **diagnostics: Any) -> None:
         self.said = diagnostics
@@ -30,6 +32,7 @@ class Passing:
         self.recorded: list[Any] = []
         self.prepared: list[list[Any]] = []
         self.learned: list[str] = []
+        self.kept: list[Any] = []
 
     def prepare(self, messages: Sequence[Any], *, system: Any = None, tools: Any = None) -> Seen:
         self.calls += 1
@@ -54,5 +57,13 @@ class Passing:
     def handle_tool_call(self, name: str, arguments: Any) -> str | None:
         return "as it was" if name == "recall" else None
 
-    def too_long(self, message: str) -> None:
-        self.learned.append(message)
+    def overflowed(self, error: object) -> bool:
+        if "too long" in str(error):
+            self.learned.append(str(error))
+        return "too long" in str(error)
+
+    def tool_definitions(self, dialect: str) -> list[Any]:
+        return []
+
+    def keep(self, messages: Sequence[Any], *, system: Any = None, tools: Any = None) -> None:
+        self.kept = list(messages)

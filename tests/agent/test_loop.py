@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lacuna.agent import ModelError, Outcome, Patience, Prompt, Shell, Step, Tool, run_agent
-from lacuna.agent.loop import GO_ON, SYSTEM
 from lacuna.agent.model import Shape
+from lacuna.agent.said import GO_ON, INTERRUPTED, SYSTEM
 from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.testing.builders import call, turn
 from lacuna.testing.checks import problems
@@ -72,7 +72,7 @@ def test_an_answer_without_a_call_is_the_end() -> None:
     context = Passing()
     run = run_agent(ScriptedModel(["It is 42."]), Desk(), "What is it?", context)
     assert (run.ending, run.result, run.why) == ("done", "It is 42.", "answered without a call")
-    assert context.prepared[-1][-1]["content"] == "It is 42."
+    assert context.kept[-1]["content"] == "It is 42."
 
 
 def test_a_cut_answer_goes_on() -> None:
@@ -154,14 +154,17 @@ def test_a_session_goes_on() -> None:
 
 
 def test_interruption_passes_through() -> None:
-    """Ctrl-C in a tool ends the run at once."""
+    """Ctrl-C in a tool ends the run at once; the answer under way is kept, every call of it with a result."""
 
     class Interrupted(Desk):
         def execute(self, action: Action) -> Outcome:
             raise KeyboardInterrupt
 
+    context = Passing()
     with pytest.raises(KeyboardInterrupt):
-        run_agent(ScriptedModel([says(call("look"))]), Interrupted(), "Go.", Passing())
+        run_agent(ScriptedModel([says(call("look", id="a"), call("look", id="b"))]), Interrupted(), "Go.", context)
+    assert problems("openai", {"model": "m", "messages": context.kept}) == []
+    assert [message["content"] for message in context.kept[-2:]] == [INTERRUPTED.text] * 2
 
 
 def test_steps_are_watched_and_reported(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """A whole agent on top of the context manager: `run_agent(llm, environment, task, context)`."""
 
 from lacuna.agent.context import Context
+from lacuna.agent.ending import Run
 from lacuna.agent.endpoint import AnthropicModel, OpenAIModel
 from lacuna.agent.environment import Environment, Outcome, Tool
-from lacuna.agent.loop import Run, run_agent
+from lacuna.agent.loop import run_agent
 from lacuna.agent.model import Answer, Model, ModelError, Prompt
 from lacuna.agent.patience import Patience
 from lacuna.agent.report import Report, Step

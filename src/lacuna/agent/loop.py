@@ -7,41 +7,19 @@ never hides or forgets anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, Literal, TypeAlias
 
-from lacuna.agent.context import Context, View
+from lacuna.agent.context import Context, Keeps, View
+from lacuna.agent.ending import Ending, Run
 from lacuna.agent.environment import Environment, Outcome
 from lacuna.agent.model import Answer, Json, Model, ModelError, Prompt
 from lacuna.agent.patience import Patience
 from lacuna.agent.report import Report, Step
+from lacuna.agent.said import GO_ON, INTERRUPTED, SYSTEM
 from lacuna.agent.shapes import WORDS, user
-from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.trajectory.turn import Action
 
-SYSTEM = (
-    "You work on a task with the tools you are given, one step at a time. Look before you change anything, check what "
-    "you changed, and say briefly what you are about to do. When the task is done, hand in the result."
-)
-#: Said to a model that ran into its limit of output without calling a tool.
-GO_ON = "Your answer was cut off at its limit. Go on, in smaller steps."
 #: Prompts that may be shortened for one answer, where the provider says that they are too long.
 SHORTENED = 3
-
-#: Why a run ended: the task was handed in, a guard said so, or the model gave no answer.
-Ending: TypeAlias = Literal["done", "stopped", "failed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """How a run ended. result: what was handed in. why: a sentence. messages: the whole history, nothing hidden."""
-
-    ending: Ending
-    result: str
-    why: str
-    report: Report
-    messages: list[Json]
 
 
 def run_agent(
@@ -54,79 +32,108 @@ def run_agent(
     system: str = SYSTEM,
     history: Sequence[Json] = (),
     patience: Patience | None = None,
-    watch: Callable[[Step], None] | None = None,
+    report: Report | None = None,
+    watch: Callable[[Step], None] = lambda step: None,
 ) -> Run:
     """Work on `task` until it is done, a guard stops it, or the model fails for good.
 
-    max_turns: in this run. history: messages of an earlier run of the session; the task then follows them if it is not
-    "". watch: told of every turn. Ctrl-C passes through: what was prepared so far is in the context's store.
+    max_turns: of this run. history: messages of the session so far; the task follows them, unless it is "". report: is
+    filled as the run goes on. watch: told of every turn. Ctrl-C passes through; everything said until then is kept.
     """
-    words, report, patience = WORDS[llm.shape], Report(model=llm.name), patience or Patience()
-    begin, apart = words.system(system)
-    messages: list[Json] = [*(history or begin), *([user(task)] if task else [])]
-    tools = [words.tool(tool) for tool in environment.tools]
+    agent = _Agent(llm, environment, context, patience or Patience(), report or Report(model=llm.name), system)
+    agent.messages += [*(history or agent.begin), *([user(task)] if task else [])]
+    ended = None
+    try:
+        while ended is None:
+            ended = agent.step(max_turns, watch)
+    finally:
+        agent.keep()
+    ending, why, result = ended
+    return Run(ending=ending, why=why, result=result, report=agent.report, messages=agent.messages)
 
-    def ended(ending: Ending, why: str, result: str = "") -> Run:
-        return Run(ending=ending, result=result, why=why, report=report, messages=messages)
 
-    for turn in count(1):
-        view = context.prepare(messages, system=apart, tools=tools)
-        report.prepared(view.diagnostics)
-        if why := _stopped(view.diagnostics, turn, max_turns):
-            return ended("stopped", why)
+class _Agent:
+    """One run. messages: all that was said, in the model's shape."""
+
+    def __init__(
+        self, llm: Model, environment: Environment, context: Context, patience: Patience, report: Report, system: str
+    ) -> None:
+        self.llm, self.environment, self.context = llm, environment, context
+        self.patience, self.report, self.words = patience, report, WORDS[llm.shape]
+        self.begin, self.system = self.words.system(system)
+        self.tools = [*map(self.words.tool, environment.tools), *context.tool_definitions(llm.shape)]
+        self.messages: list[Json] = []
+
+    def step(self, max_turns: int, watch: Callable[[Step], None]) -> tuple[Ending, str, str] | None:
+        """One turn; how the run ended if it did: why, and the result."""
+        view = self._view()
+        if why := _stopped(view, len(self.report.steps), max_turns):
+            return "stopped", why, ""
         try:
-            answer = _asked(llm, context, messages, apart, tools, view, patience)
+            answer = self._answer(view)
         except ModelError as error:
-            return ended("failed", str(error))
-        context.record(answer.reported)
-        messages.append(answer.message)
-        pairs = [(call, _done(environment, context, call)) for call in answer.calls]
-        messages += words.results(pairs) if pairs else []
-        step = report.add(turn, answer, pairs, view.diagnostics)
-        if watch is not None:
-            watch(step)
+            return "failed", str(error), ""
+        self.context.record(answer.reported)
+        self.messages.append(answer.message)
+        pairs = self._act(answer.calls)
+        watch(self.report.add(answer, pairs, view.diagnostics))
         handed_in = next((outcome for _, outcome in pairs if outcome.done), None)
-        if handed_in is not None or (not pairs and answer.finish != "length"):
-            context.prepare(messages, system=apart, tools=tools)  # what was said last is in the store as well
-            said = answer.text if handed_in is None else handed_in.text
-            return ended("done", "handed in" if handed_in else "answered without a call", said)
+        if handed_in is not None:
+            return "done", "handed in", handed_in.text
+        if not pairs and answer.finish != "length":
+            return "done", "answered without a call", answer.text
         if not pairs:
-            messages.append(user(GO_ON))
-    raise AssertionError("unreachable")
+            self.messages.append(user(GO_ON))
+        return None
 
+    def keep(self) -> None:
+        """What was said last is kept as well, where the context has a store."""
+        if isinstance(self.context, Keeps):
+            self.context.keep(self.messages, system=self.system, tools=self.tools)
 
-def _asked(
-    llm: Model, context: Context, messages: list[Json], system: Any, tools: Any, view: View, patience: Patience
-) -> Answer:
-    """The answer to `view`; where it is too long for the provider, to a shorter one, now that its limit is known."""
-    for _ in range(SHORTENED):
+    def _view(self) -> View:
+        view = self.context.prepare(self.messages, system=self.system, tools=self.tools)
+        self.report.prepared(view.diagnostics)
+        return view
+
+    def _answer(self, view: View) -> Answer:
+        """The answer to `view`; to a shorter one where that is too long for the provider, whose limit is then known."""
+        for _ in range(SHORTENED):
+            try:
+                return self.patience.ask(self.llm, _prompt(view))
+            except ModelError as error:
+                if not self.context.overflowed(str(error)):
+                    raise
+                view = self._view()
+        return self.patience.ask(self.llm, _prompt(view))
+
+    def _act(self, calls: Sequence[Action]) -> list[tuple[Action, Outcome]]:
+        """Do what the model asked for, in order; every call gets a result, whatever happens."""
+        pairs: list[tuple[Action, Outcome]] = []
         try:
-            return patience.ask(llm, _prompt(view))
-        except ModelError as error:
-            learn = getattr(context, "too_long", None)
-            if error.room is None or learn is None:
-                raise
-            learn(str(error))
-            view = context.prepare(messages, system=system, tools=tools)
-    return patience.ask(llm, _prompt(view))
+            for call in calls:
+                pairs.append((call, self._done(call)))
+        finally:
+            pairs += [(call, INTERRUPTED) for call in calls[len(pairs) :]]
+            self.messages += self.words.results(pairs) if pairs else []
+        return pairs
+
+    def _done(self, call: Action) -> Outcome:
+        """What came of a call: the context's own tools first, since the model sees one list."""
+        recalled = self.context.handle_tool_call(call.name, call.arguments)
+        return self.environment.execute(call) if recalled is None else Outcome(text=recalled)
 
 
 def _prompt(view: View) -> Prompt:
-    return Prompt(
-        messages=view.messages, tools=view.tools or (), system=view.system, extra=view.extra or {}, betas=view.betas
-    )
+    tools, extra = view.tools or (), view.extra or {}
+    return Prompt(messages=view.messages, tools=tools, system=view.system, extra=extra, betas=view.betas)
 
 
-def _done(environment: Environment, context: Context, call: Action) -> Outcome:
-    """What came of a call: the context's own tools first, since the model sees one list."""
-    recalled = context.handle_tool_call(call.name, call.arguments)
-    return environment.execute(call) if recalled is None else Outcome(text=recalled)
-
-
-def _stopped(diagnostics: Diagnostics, turn: int, max_turns: int) -> str:
+def _stopped(view: View, turns: int, max_turns: int) -> str:
     """Why the run must not go on; "" if it may."""
-    if diagnostics.stop is not None:
-        return str(diagnostics.stop)
-    if diagnostics.hint is not None:
-        return f"no progress for {diagnostics.hint.turns} turns: {diagnostics.hint.why}"
-    return f"max_turns: {max_turns} of {max_turns}" if turn > max_turns else ""
+    stop, hint = view.diagnostics.stop, view.diagnostics.hint
+    if stop is not None:
+        return str(stop)
+    if hint is not None:
+        return f"no progress for {hint.turns} turns: {hint.why}"
+    return f"max_turns: {turns} of {max_turns}" if turns >= max_turns else ""

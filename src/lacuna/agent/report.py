@@ -68,10 +68,10 @@ class Report:
             self.summaries.append(diagnostics.call)
         self._started = time.monotonic()
 
-    def add(self, turn: int, answer: Answer, pairs: Sequence[tuple[Action, Outcome]], diagnostics: Diagnostics) -> Step:
+    def add(self, answer: Answer, pairs: Sequence[tuple[Action, Outcome]], diagnostics: Diagnostics) -> Step:
         """A turn is over."""
         step = Step(
-            turn=turn,
+            turn=len(self.steps) + 1,
             phase=phase(pairs),
             text=answer.text,
             calls=tuple(_shown(call) for call, _ in pairs),
