@@ -36,7 +36,9 @@ class Anthropic:
         return content if isinstance(content, list) else None
 
     def hidden(self, part: Json, text: str) -> dict[str, Any]:
-        return {**part, "content": text}
+        if part.get("type") == "tool_result":
+            return {**part, "content": text}
+        return {"type": "text", "text": text}
 
     def spoken(self, text: str) -> dict[str, Any]:
         return {"role": "user", "content": [{"type": "text", "text": text}]}

@@ -136,7 +136,8 @@ class Splice:
         if not self._groups or self._groups[-1].place != spot.place:
             self._groups.append(_Group(spot.place))
         blocks = self.dialect.blocks(message) or []
-        for part in spot.parts:
+        # Of several blocks that were one observation (a text protocol) the first says what stands for them all.
+        for part in spot.parts if text is None else spot.parts[:1]:
             told = None if text is None else self.dialect.hidden(blocks[part], text)
             self._groups[-1].blocks.append((part, told))
 

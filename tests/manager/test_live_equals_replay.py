@@ -1,0 +1,147 @@
+"""Live equals replay: a recorded run, fed call by call with its clock and usage, is sent as `lacuna view --all` shows."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.dialects.render import Sent
+from lacuna.errors import SummaryError
+from lacuna.formats.registry import read
+from lacuna.lab.clock import calls
+from lacuna.lab.dialect import renderer
+from lacuna.lab.heads import with_recorded_head
+from lacuna.lab.replay import model_free
+from lacuna.lab.views import ViewAt, views
+from lacuna.manager import ContextManager
+from lacuna.strategies.raw import Raw
+from lacuna.strategies.spec import parse
+from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.price_sets import named
+from lacuna.trajectory.tokens import Sizer, counter
+from lacuna.trajectory.trajectory import Trajectory
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted(path for path in (ROOT / "examples" / "runs").iterdir() if path.suffix != ".md")
+CORPUS = ROOT.parent / "shared" / "corpus"
+SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SIZER = Sizer(counter())
+PRICES = named("anthropic")
+STRATEGIES = [
+    "raw",
+    "masking(window=5)",
+    "masking(window=3, schedule=every-turn, gist=0)",
+    "hybrid(window=4, summarize_at=12, tail=4)",
+    "summarization(every=8, tail=4)",
+    "two-tier(keep_recent=4, soft=9000, hard=14000)",
+    "pipeline(supersede, masking(window=6))",
+    "masking(window=10, budget=30000)",
+]
+#: Turns of a run that are played unless all are.
+MOST = 10_000 if SOAK else 40
+
+
+def recordings() -> list[Path]:
+    """The sample runs, and in a soak every recording of the corpus."""
+    more = sorted(path for path in CORPUS.glob("*/*") if path.name != "MANIFEST.tsv") if SOAK else []
+    return SAMPLES + more
+
+
+@cache
+def recorded(path: Path) -> Trajectory:
+    found = next(found for found in read(path) if isinstance(found, Trajectory) and found.turns)
+    run = with_recorded_head(found, SIZER)
+    return Trajectory(id=run.id, head=run.head, turns=run.turns[:MOST], observations=run.observations)
+
+
+def write(request: SummaryRequest) -> str:
+    return model_free(SIZER)(request)
+
+
+def summarizer(request: SummaryRequest) -> str:
+    """The digest of a replay; what it cannot write fails in both."""
+    text = write(request)
+    if not isinstance(text, str):
+        raise SummaryError("no digest")
+    return text
+
+
+class Clock:
+    """The recording's clock; where it has no time, time stands still."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:
+    return ContextManager(
+        strategy, prices=PRICES, clock=clock, summarizer=summarizer, recall=True, cache_control="client", **options
+    )
+
+
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
+    """Turns added one by one give the bytes of the replay at every call, markers included."""
+    run, clock = recorded(path), Clock()
+    with context(strategy, clock, dialect=dialect) as live:
+        live.begin_with(run.head)
+        replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
+        for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
+            clock.now = now if now is not None else clock.now
+            seen = live.view(model=model)
+            assert_same(seen.messages, expected.messages, expected)
+            assert (seen.system or []) == expected.system
+            live.add(turn)
+
+
+@cache
+def spoken(path: Path, dialect: str) -> tuple[list[list[Sent]], list[Sent], Trajectory]:
+    """Raw messages of every call as a client of `dialect` holds them, its system prompt, and the run that they make."""
+    run = recorded(path)
+    sent = [(view.plain, view.system) for view in views(run, Raw(), PRICES, SIZER, renderer(dialect))]
+    whole = {"messages": sent[-1][0], "tools": list(run.head.tools)}
+    system = sent[-1][1]
+    if system:
+        whole["system"] = system
+    return [messages for messages, _ in sent], system, reread(whole, path)
+
+
+def reread(whole: dict[str, Any], path: Path) -> Trajectory:
+    """The run as a reader of message lists reads it."""
+    file = Path(os.environ.get("PYTEST_TMP", "/tmp")) / f"lacuna-{os.getpid()}-{path.name}.json"
+    file.write_text(json.dumps(whole))
+    try:
+        (run,) = (found for found in read(file) if isinstance(found, Trajectory))
+    finally:
+        file.unlink()
+    return run
+
+
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_messages(path: Path, strategy: str, dialect: Any) -> None:
+    """A client's own messages with gaps in them are the messages that a replay of their log renders."""
+    requests, system, run = spoken(path, dialect)
+    with context(strategy, Clock(), dialect=dialect) as live:
+        replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
+        for messages, expected in zip(requests, replayed, strict=False):
+            seen = live.prepare(messages, system=system or None, tools=list(run.head.tools) or None)
+            assert not seen.diagnostics.faults
+            assert_same(seen.messages, expected.plain, expected)
+
+
+def assert_same(seen: list[Any], expected: list[Sent], at: ViewAt) -> None:
+    """The same bytes; where they part, the first message that differs is shown."""
+    for place, (one, other) in enumerate(zip(seen, expected, strict=False)):
+        assert json.dumps(one) == json.dumps(other), (at.call, place)
+    assert len(seen) == len(expected), at.call
