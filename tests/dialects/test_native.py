@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lacuna.dialects.native import BETA, EDIT, Cleared, cleared, edit, frontier, managed, tool_uses
+from lacuna.dialects.native import BETA, EDIT, Cleared, cleared, edit, frontier, managed, uses
+from lacuna.trajectory.turn import Action
+from property.builders import result, step
 
 
-def _kept(uses: list[str], asked: dict[str, Any] | None, *, counts_excluded: bool) -> set[int]:
-    """What the server leaves alone of `uses` (tool names, oldest first): 0-based."""
+def _kept(names: list[str], asked: dict[str, Any] | None, *, counts_excluded: bool) -> set[int]:
+    """What the server leaves alone of uses of tools `names`, oldest first: 0-based."""
     if asked is None:
-        return set(range(len(uses)))
-    excluded = {place for place, name in enumerate(uses) if name in asked.get("exclude_tools", ())}
-    counted = [place for place in range(len(uses)) if counts_excluded or place not in excluded]
+        return set(range(len(names)))
+    excluded = {place for place, name in enumerate(names) if name in asked.get("exclude_tools", ())}
+    counted = [place for place in range(len(names)) if counts_excluded or place not in excluded]
     newest = counted[max(len(counted) - asked["keep"]["value"], 0) :]
     return excluded | set(newest)
 
@@ -31,11 +34,11 @@ def test_the_frontier_is_the_longest_run_of_oldest_uses_that_are_hidden() -> Non
 
 def test_keep_grows_with_the_history_so_that_the_cut_stands_still() -> None:
     """Each new call adds one to `keep`; what is cleared stays the same."""
-    for uses in range(5, 30):
-        asked = edit(uses=uses, cleared=5)
+    for count in range(5, 30):
+        asked = edit(uses=count, cleared=5)
         assert asked is not None
-        assert asked["keep"] == {"type": "tool_uses", "value": uses - 5}
-        assert _kept(["ls"] * uses, asked, counts_excluded=True) == set(range(5, uses))
+        assert asked["keep"] == {"type": "tool_uses", "value": count - 5}
+        assert _kept(["ls"] * count, asked, counts_excluded=True) == set(range(5, count))
     assert edit(uses=3, cleared=0) is None
 
 
@@ -86,12 +89,14 @@ def test_the_clients_own_edits_stay() -> None:
     assert managed({}, None) is None
 
 
-def test_tool_uses_of_a_request() -> None:
-    """In the order in which the server counts them."""
-    use = {"type": "tool_use", "id": "a", "name": "ls", "input": {}}
-    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [use, {**use, "id": "b"}]}]
-    assert tool_uses({"messages": messages}) == [("a", "ls"), ("b", "ls")]
-    assert tool_uses({"messages": 7}) == []
+def test_uses_are_counted_as_they_were_made() -> None:
+    """Results of parallel calls that came in another order, a call still open, one made in plain text."""
+    listed, read, said = (Action(id=id, name="ls") for id in ("a", "b", ""))
+    parallel = replace(step(1), actions=(listed, read), observations=(result("of b", id="b"), result("of a", id="a")))
+    open_call = replace(step(2), actions=(listed, replace(said, implicit=True)), observations=())
+    assert uses([parallel, open_call]) == [(1, 2), (1, 1), None]
+    twice = replace(step(3), actions=(listed, listed), observations=(result("1", id="a"), result("2", id="a")))
+    assert uses([twice]) == [(3, 1), (3, 2)]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> lis
             (thinking, blank text) gives way to the nearest before it, be it in another message; one that is marked
             already needs nothing.
     """
-    messages = listed(request.get("messages"))
+    messages = request.get("messages")
+    messages = messages if isinstance(messages, list) else []
     marks = breakpoints(request)
     free = BREAKPOINTS - len(marks) - takes_one(request)
     ends = {mark.place for mark in marks if mark.own}
@@ -79,11 +80,10 @@ def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
 _END: Final = (sys.maxsize, sys.maxsize)
 
 
-def _back(messages: Sequence[tuple[int, Json]], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
+def _back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
     """(place, whether it may bear a mark) of every block from `place` on towards the beginning."""
-    for number, message in reversed(messages):
-        if number > place[0]:
-            continue
+    for number in range(min(place[0], len(messages) - 1), -1, -1):
+        message = mapping_in(messages[number])
         content = message.get("content")
         parts = [(0, {"type": "text", "text": content})] if isinstance(content, str) else listed(content)
         # A `system` message between turns is left as it is.
@@ -98,7 +98,7 @@ def _bears(part: Json) -> bool:
     return bool(kind) and kind not in THINKING and (kind != "text" or bool(text_in(part.get("text")).strip()))
 
 
-def _between(messages: Sequence[tuple[int, Json]], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
+def _between(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
     """Up to `free` blocks that shorten the last stretch between two breakpoints to what one looks back."""
     found: list[tuple[int, int]] = []
     if len(ends) < 2:
@@ -117,4 +117,5 @@ def _between(messages: Sequence[tuple[int, Json]], ends: Sequence[tuple[int, int
 def _life(request: Mapping[str, Any], marks: Sequence[Mark], at: tuple[int, int]) -> str:
     """How long a breakpoint at `at` must live: as long as any behind it."""
     behind = any(mark.ttl == "1h" and mark.place >= at for mark in marks)
-    return "1h" if behind or mapping_in(request.get("cache_control")).get("ttl") == "1h" else "5m"
+    automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and takes_one(request)
+    return "1h" if behind or automatic else "5m"

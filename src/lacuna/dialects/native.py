@@ -14,12 +14,30 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lacuna.dialects import count_in, mapping_in, mappings_in
+from lacuna.trajectory.plan import Key
+from lacuna.trajectory.turn import Turn
 
 #: `anthropic-beta`, without which `context_management` is an unknown field.
 BETA: Final = "context-management-2025-06-27"
 EDIT: Final = "clear_tool_uses_20250919"
 #: Prompt tokens from which the server clears. No minimum is documented; this one was seen accepted (September 2026).
 TRIGGER: Final = 1_000
+
+
+def uses(turns: Iterable[Turn]) -> list[Key | None]:
+    """For every tool use, oldest first as the server counts them, the observation that answers it; None while none does.
+
+    Parallel calls may be answered in another order than they were made in.
+    """
+    found: list[Key | None] = []
+    for turn in turns:
+        waiting: dict[str, list[Key]] = {}
+        for position, observation in enumerate(turn.observations, start=1):
+            if observation.role == "tool":
+                waiting.setdefault(observation.action_id, []).append((turn.index, position))
+        called = (action for action in turn.actions if not action.implicit)
+        found += [keys.pop(0) if (keys := waiting.get(action.id)) else None for action in called]
+    return found
 
 
 def frontier(masked: Iterable[bool], cleared: int = 0) -> int:
@@ -64,16 +82,6 @@ def managed(request: Mapping[str, Any], clearing: Mapping[str, Any] | None) -> d
     if clearing is None or request.get("compaction") or any(each.get("type") == EDIT for each in edits):
         return None
     return {**request, "context_management": {**managing, "edits": [*edits, dict(clearing)]}}
-
-
-def tool_uses(request: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(id, name) of every tool use of a request's messages, oldest first."""
-    return [
-        (str(block.get("id")), str(block.get("name")))
-        for message in mappings_in(request.get("messages"))
-        for block in mappings_in(message.get("content"))
-        if block.get("type") == "tool_use"
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,13 @@ def test_what_is_accepted(case: str) -> None:
     assert violations("anthropic", SOUND[case]) == []
 
 
+def test_automatic_caching_for_an_hour_is_the_last_of_all() -> None:
+    """So nothing in front of it may live shorter; where it falls on a marked block it does nothing."""
+    short = request(user(text("x", **MARK), text("y")), cache_control=LONG["cache_control"])
+    assert [each.rule for each in violations("anthropic", short)] == ["longer-lives-come-first"]
+    assert violations("anthropic", request(user(text("x", **MARK)), cache_control=LONG["cache_control"])) == []
+
+
 def test_automatic_caching_takes_a_breakpoint() -> None:
     """Four marks and the automatic one behind them are five; a mark inside a result counts as any other."""
     marked = [user(*(text("x", **MARK) for _ in range(4)), text("y"))]

@@ -295,7 +295,7 @@ def there_are_four_breakpoints_at_most(request: Request) -> Iterator[Violation]:
 
 def longer_lives_come_first(request: Request) -> Iterator[Violation]:
     """The service says: "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that
-    blocks are processed in the following order: `tools`, `system`, `messages`"."""
+    blocks are processed in the following order: `tools`, `system`, `messages`". Automatic caching marks the end."""
     short = False
     for mark in breakpoints(request.body):
         if mark.ttl == "1h" and short:
@@ -305,6 +305,9 @@ def longer_lives_come_first(request: Request) -> Iterator[Violation]:
             )
             return
         short = short or mark.ttl != "1h"
+    if short and mapping_in(request.body.get("cache_control")).get("ttl") == "1h" and takes_one(request.body):
+        reason = "automatic caching with a ttl='1h' must not come after a ttl='5m' cache_control block"
+        yield Violation(rule="longer-lives-come-first", place="cache_control.ttl", reason=reason)
 
 
 def breakpoints_stand_where_they_may(request: Request) -> Iterator[Violation]:
@@ -368,9 +371,17 @@ class Mark:
 def breakpoints(body: Json) -> list[Mark]:
     """Every block of a request that is marked, in the order in which the service reads them."""
     found = [*_marks(("tools",), body.get("tools")), *_marks(("system",), body.get("system"))]
-    for number, message in listed(body.get("messages")):
-        found += _marks(("messages", number), message.get("content"), inside=True)
+    messages = body.get("messages")
+    for number, message in enumerate(messages if isinstance(messages, list) else ()):
+        content = message.get("content") if isinstance(message, dict) else None
+        # This is read at every call, and most messages have no mark.
+        if isinstance(content, list) and any(map(_may_be_marked, content)):
+            found += _marks(("messages", number), content, inside=True)
     return found
+
+
+def _may_be_marked(block: object) -> bool:
+    return isinstance(block, dict) and ("cache_control" in block or isinstance(block.get("content"), list))
 
 
 def _marks(where: Where, content: object, *, inside: bool = False) -> Iterator[Mark]:
