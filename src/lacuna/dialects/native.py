@@ -25,7 +25,7 @@ TRIGGER: Final = 1_000
 
 
 def uses(turns: Iterable[Turn]) -> list[Key | None]:
-    """For every tool use, oldest first as the server counts them, the observation that answers it; None while none does.
+    """For every tool use, oldest first as the server counts them, the observation that answers it; None if none does.
 
     Parallel calls may be answered in another order than they were made in.
     """
