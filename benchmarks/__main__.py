@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import per_call, replay_time, schedules
+from benchmarks import per_call, replay_time, schedules, stores
 
-BENCHMARKS = {"per-call": per_call, "replay-time": replay_time, "schedules": schedules}
+BENCHMARKS = {"per-call": per_call, "replay-time": replay_time, "schedules": schedules, "stores": stores}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

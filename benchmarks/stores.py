@@ -1,0 +1,166 @@
+"""The linear-hash store against SQLite: the same turns, the same durability, the same run, each in its own process.
+
+`python -m benchmarks stores` takes 10,000 turns; LACUNA_BENCH_TURNS=10000,100000,1000000 names other numbers (the last
+of these takes an hour).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+from typing import TypeAlias
+
+from benchmarks.stitched import runs
+from lacuna.stores.linear_hash.store import LinearHashStore
+from lacuna.stores.linear_hash.writer import Limits
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.store import NewSession, Store
+from lacuna.trajectory.content import Part, Text
+from lacuna.trajectory.events import TurnAdded
+from lacuna.trajectory.turn import Turn
+
+SIZES = tuple(int(size) for size in os.environ.get("LACUNA_BENCH_TURNS", "10000").split(","))
+#: Turns of one session, and lookups that are timed.
+PER_SESSION, LOOKUPS = 100, 5_000
+
+Opener: TypeAlias = Callable[[Path], Store]
+#: Label -> how to open the store, turns per append.
+CONTESTANTS: dict[str, tuple[Opener, int]] = {
+    "SQLite, one turn a sync": (lambda folder: SqliteStore(folder / "store.db"), 1),
+    "linear hash, one turn a sync": (lambda folder: LinearHashStore(folder), 1),
+    "SQLite, 64 turns an append": (lambda folder: SqliteStore(folder / "store.db"), 64),
+    "linear hash, 64 turns an append": (lambda folder: LinearHashStore(folder), 64),
+    "linear hash, 64 appends a sync": (lambda folder: LinearHashStore(folder, Limits(group=64)), 1),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """appends, lookups: turns per second. memory: MB above what the process had before. disk: bytes after closing.
+
+    pages: bucket pages read per lookup by handle, None where there are none; values: value pages.
+    """
+
+    appends: float
+    lookups: float
+    memory: float
+    disk: int
+    raw: int
+    pages: float | None = None
+    values: float | None = None
+    load: float | None = None
+
+
+def sessions(turns: Sequence[Turn], count: int) -> Iterator[tuple[str, list[TurnAdded]]]:
+    """`count` turns in sessions; real ones over and over, each large text with a line that makes it another one."""
+    for start in range(0, count, PER_SESSION):
+        numbers = range(start, min(start + PER_SESSION, count))
+        own = ((number, _own(turns[number % len(turns)], number, number - start + 1)) for number in numbers)
+        yield f"session {start}", [TurnAdded(turn, f"n{number}") for number, turn in own]
+
+
+def measure(folder: Path, opener: Opener, batch: int, turns: Sequence[Turn], count: int) -> Measured:
+    """Append `count` turns, `batch` at once, then look handles up."""
+    before = _peak()
+    store, seconds = opener(folder), 0.0
+    for key, events in sessions(turns, count):
+        store.create(NewSession(key=key, family=key, at=1.0))
+        for after in range(0, len(events), batch):
+            chunk = events[after : after + batch]
+            start = perf_counter()
+            store.append(key, chunk, after=after, at=2.0)
+            seconds += perf_counter() - start
+    if isinstance(store, LinearHashStore):
+        start = perf_counter()
+        store.flush()
+        seconds += perf_counter() - start
+    store.close()
+    store = opener(folder)
+    looked = _look_up(store, turns, count)
+    memory, raw = _peak() - before, store.footprint().raw_bytes
+    found = Measured(appends=count / seconds, lookups=LOOKUPS / looked, memory=memory, disk=0, raw=raw)
+    if isinstance(store, LinearHashStore):
+        done = store.statistics()
+        values = done.value_reads / LOOKUPS
+        found = replace(found, pages=done.pages_per_lookup, values=values, load=done.load)
+    store.close()
+    return replace(found, disk=sum(path.stat().st_size for path in folder.iterdir()))
+
+
+def main() -> None:
+    turns = [turn for run in runs() for turn in run.turns]
+    print(f"{len(turns)} recorded turns, again and again with another text each, in sessions of {PER_SESSION}.")
+    for count in SIZES:
+        print(f"{count:,} turns:")
+        print(f"  {'':32} {'turns/s':>9} {'lookups/s':>9} {'MB disk':>8} {'of raw':>6} {'MB RAM':>6}  pages a lookup")
+        for label, (opener, batch) in CONTESTANTS.items():
+            found = _apart(opener, batch, turns, count)
+            pages = (
+                f"{found.pages:.3f} of buckets, {found.values:.2f} of values, load {found.load:.2f}"
+                if found.pages is not None
+                else ""
+            )
+            print(
+                f"  {label:32} {found.appends:9,.0f} {found.lookups:9,.0f} {found.disk / 1e6:8.1f} "
+                f"{found.disk / found.raw:6.0%} {found.memory:6.0f}  {pages}",
+                flush=True,
+            )
+
+
+def _look_up(store: Store, turns: Sequence[Turn], count: int) -> float:
+    chance, seconds = random.Random(1), 0.0
+    for _ in range(LOOKUPS):
+        number = chance.randrange(count)
+        while not turns[number % len(turns)].observations:
+            number = (number + 1) % count
+        first = number - number % PER_SESSION
+        start = perf_counter()
+        store.observation(f"session {first}", (number - first + 1, 1))
+        seconds += perf_counter() - start
+    return seconds
+
+
+def _own(turn: Turn, number: int, index: int) -> Turn:
+    results = tuple(
+        replace(each, content=tuple(_numbered(part, number) for part in each.content)) for each in turn.observations
+    )
+    return replace(turn, index=index, observations=results)
+
+
+def _numbered(part: Part, number: int) -> Part:
+    return Text(f"{part.text}\n[{number}]") if isinstance(part, Text) else part
+
+
+def _apart(opener: Opener, batch: int, turns: Sequence[Turn], count: int) -> Measured:
+    """Measure in a process of its own, so that memory is the store's alone."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+
+    def child(out: Connection) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="lacuna-bench-"))
+        try:
+            out.send(measure(folder, opener, batch, turns, count))
+        finally:
+            shutil.rmtree(folder)
+
+    process = context.Process(target=child, args=(there,))
+    process.start()
+    there.close()
+    found = here.recv()
+    process.join()
+    assert isinstance(found, Measured)
+    return found
+
+
+def _peak() -> float:
+    """The most memory that this process had so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
