@@ -1,4 +1,4 @@
--- For people: a result a row, and an index for questions over all sessions at once.
+-- For people: a result a row.
 
 create view agent_context_observations as
 select
@@ -18,9 +18,3 @@ select
     turns.created_at
 from agent_context_turns as turns
 cross join lateral jsonb_array_elements(turns.observations) with ordinality as each (value, position);
-
--- A tsvector ends at one megabyte; what stands behind is found by the store, not by these indexes.
-create index agent_context_words_search on agent_context_words
-using gin (to_tsvector('simple', left(words, 200000)));
-create index agent_context_texts_search on agent_context_texts
-using gin (to_tsvector('simple', left(words, 200000)));
