@@ -1,10 +1,11 @@
-"""Live equals replay: a recorded run, fed call by call with its clock and usage, is sent as `lacuna view --all` shows."""
+"""Live equals replay: a recorded run, fed call by call with its clock, is sent as `lacuna view --all` shows it."""
 
 from __future__ import annotations
 
 import json
 import os
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +43,33 @@ STRATEGIES = [
     "pipeline(supersede, masking(window=6))",
     "masking(window=10, budget=30000)",
 ]
+FORMATS = (
+    "claude-code",
+    "mini-swe-agent-traj",
+    "openhands-output-jsonl",
+    "openhands-v1-events",
+    "pi-session",
+    "swe-agent-traj",
+    "tau2-bench",
+)
 #: Turns of a run that are played unless all are.
 MOST = 10_000 if SOAK else 40
 
 
 def recordings() -> list[Path]:
     """The sample runs, and in a soak every recording of the corpus."""
-    more = sorted(path for path in CORPUS.glob("*/*") if path.name != "MANIFEST.tsv") if SOAK else []
-    return SAMPLES + more
+    return SAMPLES + [path for name in FORMATS if SOAK for path in sorted((CORPUS / name).glob("*"))]
 
 
 @cache
-def recorded(path: Path) -> Trajectory:
-    found = next(found for found in read(path) if isinstance(found, Trajectory) and found.turns)
-    run = with_recorded_head(found, SIZER)
+def recorded(path: Path) -> tuple[Trajectory, ...]:
+    """The first run of a recording that has turns; in a soak all of them."""
+    found = (found for found in read(path) if isinstance(found, Trajectory) and found.turns)
+    runs = tuple(found if SOAK else islice(found, 1))
+    return tuple(shortened(with_recorded_head(run, SIZER)) for run in runs)
+
+
+def shortened(run: Trajectory) -> Trajectory:
     return Trajectory(id=run.id, head=run.head, turns=run.turns[:MOST], observations=run.observations)
 
 
@@ -91,53 +105,41 @@ def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
 def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
     """Turns added one by one give the bytes of the replay at every call, markers included."""
-    run, clock = recorded(path), Clock()
-    with context(strategy, clock, dialect=dialect) as live:
-        live.begin_with(run.head)
-        replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
-        for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
-            clock.now = now if now is not None else clock.now
-            seen = live.view(model=model)
-            assert_same(seen.messages, expected.messages, expected)
-            assert (seen.system or []) == expected.system
-            live.add(turn)
-
-
-@cache
-def spoken(path: Path, dialect: str) -> tuple[list[list[Sent]], list[Sent], Trajectory]:
-    """Raw messages of every call as a client of `dialect` holds them, its system prompt, and the run that they make."""
-    run = recorded(path)
-    sent = [(view.plain, view.system) for view in views(run, Raw(), PRICES, SIZER, renderer(dialect))]
-    whole = {"messages": sent[-1][0], "tools": list(run.head.tools)}
-    system = sent[-1][1]
-    if system:
-        whole["system"] = system
-    return [messages for messages, _ in sent], system, reread(whole, path)
-
-
-def reread(whole: dict[str, Any], path: Path) -> Trajectory:
-    """The run as a reader of message lists reads it."""
-    file = Path(os.environ.get("PYTEST_TMP", "/tmp")) / f"lacuna-{os.getpid()}-{path.name}.json"
-    file.write_text(json.dumps(whole))
-    try:
-        (run,) = (found for found in read(file) if isinstance(found, Trajectory))
-    finally:
-        file.unlink()
-    return run
+    for run in recorded(path):
+        clock = Clock()
+        with context(strategy, clock, dialect=dialect) as live:
+            live.begin_with(run.head)
+            replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
+            for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
+                clock.now = now if now is not None else clock.now
+                seen = live.view(model=model)
+                assert_same(seen.messages, expected.messages, expected)
+                assert (seen.system or []) == expected.system
+                live.add(turn)
 
 
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
-def test_messages(path: Path, strategy: str, dialect: Any) -> None:
+def test_messages(path: Path, strategy: str, dialect: Any, tmp_path: Path) -> None:
     """A client's own messages with gaps in them are the messages that a replay of their log renders."""
-    requests, system, run = spoken(path, dialect)
-    with context(strategy, Clock(), dialect=dialect) as live:
-        replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
-        for messages, expected in zip(requests, replayed, strict=False):
-            seen = live.prepare(messages, system=system or None, tools=list(run.head.tools) or None)
-            assert not seen.diagnostics.faults
-            assert_same(seen.messages, expected.plain, expected)
+    for recording in recorded(path):
+        sent = list(views(recording, Raw(), PRICES, SIZER, renderer(dialect)))
+        system, tools = sent[-1].system, list(recording.head.tools)
+        run = reread({"messages": sent[-1].plain, "system": system, "tools": tools}, tmp_path / "run.json")
+        with context(strategy, Clock(), dialect=dialect, observations=run.observations) as live:
+            replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
+            for given, expected in zip(sent, replayed, strict=False):
+                seen = live.prepare(given.plain, system=system or None, tools=tools or None)
+                assert not seen.diagnostics.faults
+                assert_same(seen.messages, expected.plain, expected)
+
+
+def reread(whole: dict[str, Any], file: Path) -> Trajectory:
+    """The run as a reader of message lists reads it."""
+    file.write_text(json.dumps({name: value for name, value in whole.items() if value}))
+    (run,) = (found for found in read(file) if isinstance(found, Trajectory))
+    return run
 
 
 def assert_same(seen: list[Any], expected: list[Sent], at: ViewAt) -> None:
