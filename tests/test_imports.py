@@ -38,8 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "cli": _DOORS | {"testing", "config"},
 }
 #: The core: what an agent needs that never prints a report.
-CORE = ("errors", "trajectory", "strategies", "dialects", "formats", "summarizers", "engine")
-EXTRAS = ("typer", "rich", "numpy", "genai_prices", "altair", "vl_convert")
+CORE = ("errors", "config", "trajectory", "strategies", "dialects", "telemetry", "formats", "summarizers", "engine")
+EXTRAS = ("typer", "rich", "numpy", "genai_prices", "altair", "vl_convert", "prometheus_client", "opentelemetry")
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

@@ -19,6 +19,7 @@ from lacuna.strategies.extractors import BUILT_IN
 from lacuna.strategies.rules import Rule
 from lacuna.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
 from lacuna.strategies.strategy import Strategy
+from lacuna.telemetry.metrics import METRICS
 from lacuna.trajectory.price_sets import SETS
 
 from .blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose
@@ -169,3 +170,14 @@ def test_settings() -> None:
         if not key.options:
             default = "none" if key.default in (None, ()) else str(key.default).lower()
             assert rows[name].strip("`") == default, name
+
+
+def test_metrics() -> None:
+    """Every metric has a row that says what the table in the code says, in its order."""
+    row = r"^\| `(agent_context_\w+)` \| (\w+) \| (\w+) \| ?(.*?) \| (.*) \|$"
+    rows = re.findall(row, prose(DOC / "metrics.md"), re.MULTILINE)
+    ours = [
+        (each.name, each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.meaning)
+        for each in METRICS
+    ]
+    assert [tuple(cell.strip() for cell in row) for row in rows] == ours
