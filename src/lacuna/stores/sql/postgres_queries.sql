@@ -293,8 +293,9 @@ select
     + (select coalesce(sum(pg_column_size(words)), 0) from agent_context_words as words)
 
 -- name: disk
-select coalesce(sum(pg_total_relation_size(oid)), 0) from pg_class
-where relkind = 'r' and starts_with(relname, 'agent_context_') and relnamespace = current_schema()::regnamespace
+select coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)
+from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+where relkind = 'r' and starts_with(relname, 'agent_context_') and nspname = current_schema()
 
 -- name: vacuum_log
 vacuum (full, analyze) agent_context_log

@@ -1,0 +1,267 @@
+"""The tables for people say what the log says, whatever is in it, also in forks; names come back letter for letter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.errors import StoreError
+from lacuna.stores.postgres.address import address
+from lacuna.stores.postgres.names import given as meant
+from lacuna.stores.postgres.names import kept, shown
+from lacuna.stores.postgres.readable import SHOWN
+from lacuna.stores.postgres.store import PostgresStore
+from lacuna.stores.urls import open_store
+from lacuna.trajectory.content import content
+from lacuna.trajectory.events import Answered, Decided, Event, HeadSet, TurnAdded
+from lacuna.trajectory.plan import Clip, Mask, Summary
+from lacuna.trajectory.turn import Action, Head, Message, Turn
+from lacuna.trajectory.usage import Usage
+
+from .logs import added, amended, begun, log, new
+from .postgres_server import fresh_url
+
+
+@pytest.fixture
+def store() -> Iterator[PostgresStore]:
+    opened = open_store(fresh_url())
+    assert isinstance(opened, PostgresStore)
+    yield opened
+    opened.close()
+
+
+def asked(store: PostgresStore, query: bytes, *parameters: object) -> list[tuple[Any, ...]]:
+    return store._link.read(lambda cursor: cursor.execute(query, parameters).fetchall())
+
+
+def shown_turns(store: PostgresStore, session: str = "s") -> list[dict[str, Any]]:
+    """The rows of `session`, ids and places in the log left out."""
+    rows = asked(store, b"select to_jsonb(t) from agent_context_turns t where session = %s order by turn", session)
+    return [{name: value for name, value in row.items() if name not in ("session_id", "session")} for (row,) in rows]
+
+
+def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> Decided:
+    summary = Summary(covers=covers, text="all", block="[all]") if covers else None
+    return Decided(
+        call=call, reason="due", masks=tuple(Mask(key, f"[t{key[0]}.{key[1]}]") for key in keys), summary=summary
+    )
+
+
+def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> None:
+    """A masked result says the call and the placeholder, a turn since when a summary stands for it."""
+    clip = Decided(call=4, reason="fits", clips=(Clip((3, 1), "long…"),))
+    begun(store, "s", added(1, "a", "b"), added(2, "c"), added(3, "long"), hidden((1, 2), call=3), clip)
+    first, second, third = shown_turns(store)
+    assert [each.get("masked_at") for each in first["observations"]] == [None, 3]
+    assert first["observations"][1]["placeholder"] == "[t1.2]"
+    assert (first["masked_at"], second["masked_at"], third["masked_at"]) == (3, None, None)
+    assert (third["observations"][0]["clipped_at"], third["observations"][0]["placeholder"]) == (4, "long…")
+    store.append("s", (hidden((1, 1), (2, 1), call=5, covers=2),), after=5, at=1.0)
+    assert [each["summarized_at"] for each in shown_turns(store)] == [5, 5, None]
+    assert [each["masked_at"] for each in shown_turns(store)] == [3, 5, None]
+
+
+def test_masks_of_what_is_not_there_change_nothing(store: PostgresStore) -> None:
+    """The log keeps whatever it is given; the tables show what there is."""
+    odd = hidden((1, 9), (9, 1), (0, 1), (1, 0), (-1, -1), (1, 2**40), (2**70, 1), call=2)
+    begun(store, "s", added(1, "a"), odd)
+    assert log(store) == [added(1, "a"), odd]
+    assert shown_turns(store)[0]["masked_at"] is None
+
+
+def test_tokens_are_shown_whenever_they_come(store: PostgresStore) -> None:
+    """With the turn, before it, or behind it."""
+    usage = Usage(input=5, cache_read=90, cache_write=5, output=7)
+    begun(store)
+    store.append("s", (Answered(call=1, usage=usage),), after=0, at=1.0)
+    store.append("s", (added(1), added(2)), after=1, at=1.0)
+    store.append("s", (Answered(call=2, usage=usage), TurnAdded(Turn(index=3, usage=usage))), after=3, at=1.0)
+    store.append("s", (added(4),), after=5, at=1.0)
+    assert [(each["input_tokens"], each["output_tokens"]) for each in shown_turns(store)] == [
+        (100, 7),
+        (100, 7),
+        (100, 7),
+        (None, None),
+    ]
+
+
+def test_a_fork_shows_its_turns_as_they_were(store: PostgresStore) -> None:
+    """What the parent amended, hid or was billed for later is no part of it: each equals a log written that far."""
+    usage = Usage(input=3, output=2)
+    events: list[Event] = [
+        added(1, "one" * 300, "b", node="n1"),
+        added(2, "two", node="n2"),
+        hidden((1, 1), call=3),
+        amended(2, "two again", node="n2b"),
+        Answered(call=2, usage=usage),
+        added(3, "three"),
+        hidden((1, 2), (2, 1), call=4, covers=1),
+        added(4, "four"),
+    ]
+    begun(store, "s", *events)
+    for shared in range(1, len(events) + 1):
+        store.create(new(f"fork {shared}", parent="s", shared=shared))
+        begun(store, f"alone {shared}", *events[:shared])
+        fork, alone = (shown_turns(store, f"{kind} {shared}") for kind in ("fork", "alone"))
+        assert fork == alone, shared
+        words = b"select count(*) from agent_context_words w join agent_context_sessions s on s.id = w.session_id "
+        counts = [asked(store, words + b"where s.session = %s", f"{kind} {shared}")[0][0] for kind in ("fork", "alone")]
+        assert counts[0] == counts[1]
+    assert store.check() == []
+
+
+ARGUMENTS = (
+    '{"path": "a.py", "deep": {"list": [1, 2.5, null, true]}}',
+    '{"text": "nul \\u0000 and \\ud800 inside", "\\u0000": 1}',
+    '{"n": NaN, "i": Infinity}',
+    '{"n": 1e999}',
+    '{"n": 1' + "0" * 400 + "}",
+    '{"a": ' * 400 + "1" + "}" * 400,
+    '{"a": ' * 90_000,
+    '{"long": "' + "x" * 5_000 + '"}',
+    "cat file.py",
+    "",
+    "[1, 2]",
+    "\0",
+    "lone \ud800",
+)
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=range(len(ARGUMENTS)))
+def test_any_arguments_are_stored_and_shown(store: PostgresStore, arguments: str) -> None:
+    """JSON where the server can hold it, or the text; never an error."""
+    whole = Turn(index=1, actions=(Action(id="a", name="f\0", arguments=arguments),))
+    begun(store, "s", TurnAdded(whole))
+    assert store.turns("s") == [whole]
+    (action,) = shown_turns(store)[0]["actions"]
+    assert action["tool"] == "f␀"
+    assert len(json.dumps(action)) < 4 * SHOWN
+    if arguments == ARGUMENTS[0]:
+        assert action["arguments"] == json.loads(arguments)
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (1_700_000_000.25, datetime(2023, 11, 14, 22, 13, 20, 250_000, tzinfo=UTC)),
+        (0.0, datetime(1970, 1, 1, tzinfo=UTC)),
+        (1e300, None),
+        (-1e15, None),
+        (float("inf"), None),
+        (float("-inf"), None),
+    ],
+)
+def test_any_time_is_stored_and_shown_if_it_is_a_date(store: PostgresStore, at: float, expected: object) -> None:
+    """Sessions keep the number as it was given."""
+    begun(store, "s", added(1), at=at)
+    assert store.info("s").changed == at
+    assert asked(store, b"select created_at from agent_context_turns") == [(expected,)]
+
+
+def test_long_texts_are_shown_by_their_beginning(store: PostgresStore) -> None:
+    """With their length, and where the whole is."""
+    text = "line\n" * 5_000
+    begun(store, "s", added(1, text, said=text))
+    ((shown_text, chars, texts),) = asked(store, b"select text, chars, texts from agent_context_observations")
+    assert (len(shown_text), chars, len(texts)) == (SHOWN, len(text), 1)
+    assert text.startswith(shown_text.removesuffix("…"))
+    assert asked(store, b"select encode(address, 'hex') from agent_context_texts") == [(texts[0],)]
+
+
+def test_a_text_is_found_that_was_first_stored_as_something_else(store: PostgresStore) -> None:
+    """A prompt that was kept before anybody could search it is found once it is observed."""
+    text = "a needle in the prompt " * 40
+    begun(store, "s", HeadSet(Head(messages=(Message(role="user", content=content(text)),))))
+    assert store.search("s", "needle") == []
+    store.append("s", (added(1, text),), after=1, at=1.0)
+    assert [hit.handle for hit in store.search("s", "needle")] == ["t1.1"]
+
+
+DAMAGE = (
+    b"update agent_context_texts set packed = set_byte(packed, 9, 255 - get_byte(packed, 9)) where size = 900",
+    b"update agent_context_log set body = set_byte(body, 7, 255 - get_byte(body, 7)) "
+    b"where position = 2 and session_id = (select id from agent_context_sessions where session = 'a')",
+    b"delete from agent_context_log "
+    b"where position = 2 and session_id = (select id from agent_context_sessions where session = 'b')",
+    b"delete from agent_context_turns where turn = 3",
+)
+
+
+def test_damage_is_found_and_read_around(store: PostgresStore) -> None:
+    """Changed bytes of a record or of a text, a missing record, and a missing row for people."""
+    begun(store, "a", added(1, "x" * 900), added(2, "y" * 901), added(3))
+    begun(store, "b", added(1), added(2))
+    for statement in DAMAGE:
+        store._link.write(lambda cursor, statement=statement: cursor.execute(statement))  # type: ignore[misc]
+    found = {(finding.place, finding.lost) for finding in store.check()}
+    (text,) = {place for place, _ in found if place.startswith("text ")}
+    assert found == {
+        ("session 'a'", False),
+        ("session 'a', record 1", True),
+        ("session 'a', record 2", True),
+        ("session 'b'", True),
+        ("session 'b'", False),
+        (text, True),
+    }
+    assert store.turns("a", 3) == []
+    with pytest.raises(StoreError):
+        list(store.events("b"))
+
+
+odd_texts = st.text(alphabet=st.characters() | st.sampled_from("\\\0\ud800u0"))
+
+
+@given(odd_texts)
+def test_names_come_back(name: str) -> None:
+    """What is kept can be held by PostgreSQL, and is the name again."""
+    held = kept(name)
+    assert "\0" not in held
+    held.encode("utf-8")
+    assert meant(held) == name
+
+
+@given(odd_texts, odd_texts)
+def test_two_names_stay_two(first: str, second: str) -> None:
+    """No two names are kept as one."""
+    assert (kept(first) == kept(second)) == (first == second)
+
+
+@given(odd_texts)
+def test_shown_text_can_be_held(text: str) -> None:
+    """And is as long as the text."""
+    assert "\0" not in shown(text)
+    assert len(shown(text).encode("utf-8").decode()) == len(text)
+
+
+def test_options_are_taken_out_of_the_url() -> None:
+    """Ours are read, libpq's are left as they are, the password is not shown."""
+    found = address("//u:p%40w@h:5433/db?schema=a%20b&pool=9&timeout=1.5&sslmode=require&options=-c%20work_mem%3D1MB")
+    assert (found.schema, found.pool, found.timeout, found.unsafe) == ("a b", 9, 1.5, False)
+    assert found.libpq == "postgresql://u:p%40w@h:5433/db?sslmode=require&options=-c%20work_mem%3D1MB"
+    assert "p%40w" not in repr(found)
+
+
+@pytest.mark.parametrize("option", ["schema=", "schema=" + "x" * 64, "schema=a%00b", "pool=0", "timeout=no", "fsync=1"])
+def test_options_without_sense_are_refused(option: str) -> None:
+    """The error names the option."""
+    with pytest.raises(StoreError, match=option.partition("=")[0]):
+        address(f"//host/db?{option}")
+
+
+def test_a_schema_of_any_name_is_a_schema() -> None:
+    """Quotes, blanks and capitals in it are part of the name."""
+    url = fresh_url().replace("schema=", "schema=An%20%22odd%22%3B%20drop--")
+    store = open_store(url)
+    begun(store, "s", added(1, "x" * 600))
+    assert store.check() == []
+    assert store.compact() >= 0
+    store.close()
+    store = open_store(url)
+    assert store.length("s") == 1
+    store.close()
