@@ -68,6 +68,9 @@ class Transport:
             finally:
                 # Read to its end it went back to the pool; what is left of a huge answer is nobody's.
                 response.close()
+        except urllib3.exceptions.NewConnectionError as error:
+            # A time-out by its bases, for the sake of old callers; it is none.
+            return Fault(cause="connection", reason=f"nobody answers there ({type(error).__name__})")
         except urllib3.exceptions.TimeoutError as error:
             return Fault(cause="timeout", reason=f"no answer within {seconds:.3g} s ({type(error).__name__})")
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -75,7 +78,7 @@ class Transport:
 
     def _read(self, response: BaseHTTPResponse, ends: float) -> Mapping[str, Any] | Fault:
         data = bytearray()
-        while chunk := response.read(_CHUNK):
+        while chunk := response.read1(_CHUNK):
             data += chunk
             if len(data) > self.largest:
                 return Fault(cause="too-large", reason=f"the answer is larger than {self.largest:,} bytes")
