@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,18 @@ from hypothesis import strategies as st
 
 from lacuna.config import Settings, settings
 from lacuna.config.keys import KEYS, PREFIX
+from lacuna.config.values import PROVIDERS, STORES
 from lacuna.errors import SettingError
+from lacuna.manager.options import Options
+from lacuna.stores import urls
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.guards import Guards
 from lacuna.strategies.hybrid import Hybrid
 from lacuna.strategies.masking import Masking
 from lacuna.strategies.raw import Raw
 from lacuna.strategies.spec import PRESETS, parse
+from lacuna.summarizers.factory import KINDS
+from lacuna.telemetry.logs import PassLog
 
 
 def of(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **environ: str) -> Settings:
@@ -54,6 +60,17 @@ def test_defaults(tmp_path: Path) -> None:
     assert {place for place in places(found).values() if place} == {"default"}
 
 
+def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
+    """They can be handed to one as they are; defaults are the same, but that a service keeps its sessions in a file."""
+    options = of(tmp_path).options()
+    mine, theirs = Options(**options), Options()
+    assert mine.tuned() == theirs.tuned()
+    differ = [each.name for each in fields(Options) if getattr(mine, each.name) != getattr(theirs, each.name)]
+    assert set(differ) <= {"strategy", "store", "guards", "summarizer"}
+    assert theirs.guards in (None, mine.guards)
+    assert theirs.summarizer in (None, mine.summarizer)
+
+
 def test_every_setting_is_listed(tmp_path: Path) -> None:
     """Each setting has one entry, whatever the strategy."""
     for strategy in ("raw", "hybrid", "pipeline(supersede, masking)"):
@@ -81,6 +98,12 @@ def test_the_environment(tmp_path: Path) -> None:
         PLATEAU_WINDOW="5",
         SUMMARIZER="anthropic:claude-haiku-4-5",
         SUMMARIZER_BASE_URL="http://127.0.0.1:9/",
+        SUMMARY_SECONDS="30",
+        PRICES="qwen3-coder",
+        DIALECT="anthropic",
+        CACHE_CONTROL="client",
+        RECALL="off",
+        TOKENS="estimate",
         BACKGROUND="yes",
         STORE="memory:",
         SESSION="task-42",
@@ -100,10 +123,14 @@ def test_the_environment(tmp_path: Path) -> None:
     assert found.redaction.without == {"jwt", "password"}
     options = found.options()
     assert options["summarizer"] == "anthropic:claude-haiku-4-5"
-    assert options["summarizer_base_url"] == "http://127.0.0.1:9"
+    assert found.summarizer_base_url == "http://127.0.0.1:9"
+    assert (options["summary_seconds"], options["prices"], options["recall"]) == (30.0, "qwen3-coder", False)
+    assert (options["dialect"], options["cache_control"], options["tokens"]) == ("anthropic", "client", "estimate")
     assert options["background"] is True
     assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
-    assert (options["observations"], options["thinking"], options["log"]) == ("tools", "defer", "json")
+    assert (options["observations"], options["thinking"], found.log) == ("tools", "defer", "json")
+    assert [type(each) for each in options["on_event"]] == [PassLog]
+    Options(**options)
     unset = {"redact"}
     assert all(places(found)[name] == key.variable for name, key in KEYS.items() if name not in unset)
 
@@ -296,6 +323,8 @@ def test_the_digest_asks_no_model(tmp_path: Path) -> None:
         ("SUMMARIZER_BASE_URL", "localhost:80", "give an address that begins with http:// or https://"),
         ("THINKING", "maybe", "give one of: auto, defer, native, drop_block, ignore"),
         ("LOG", "yaml", "give one of: none, text, json"),
+        ("PRICES", "gold", "give a set (anthropic"),
+        ("SUMMARY_SECONDS", "0", "give seconds, above 0"),
         ("REDACT_PATTERNS", "no mark", "give lines of the form name=expression"),
         ("REDACT_PATTERNS", "bad=(", "does not compile"),
         ("REDACT_WITHOUT", "everything", "no kind 'everything'"),
@@ -358,6 +387,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "keep one of them" in refused(tmp_path, "max_turns = 2")
     (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
     assert "no table [tool.lacuna]" in refused(tmp_path, CONFIG="pyproject.toml")
+
+
+def test_summarizers_and_stores_are_those_that_exist() -> None:
+    """What may be given is what the library can make."""
+    assert set(KINDS) == {"digest", *PROVIDERS}
+    assert tuple(STORES.values()) == urls._FORMS
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------

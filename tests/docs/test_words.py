@@ -168,8 +168,14 @@ def test_settings() -> None:
     for name, key in KEYS.items():
         # What refines the strategy has the strategy's own default.
         if not key.options:
-            default = "none" if key.default in (None, ()) else str(key.default).lower()
-            assert rows[name].strip("`") == default, name
+            default = (
+                "none"
+                if key.default in (None, ())
+                else f"{key.default:g}"
+                if type(key.default) is float
+                else key.default
+            )
+            assert rows[name].strip("`") == str(default).lower(), name
 
 
 def test_metrics() -> None:

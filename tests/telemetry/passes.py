@@ -51,7 +51,7 @@ FULL = Diagnostics(
     stop=Stop(guard="max_turns", limit=17, value=17),
     hint=StopHint(turns=5, why="all of them failed"),
     faults=(
-        Fault(kind="store", cause="locked", what="database is locked"),
+        Fault(kind="store", cause="StoreError", what="database is locked"),
         Fault(kind="summarizer", cause="timeout", what="no answer"),
     ),
     recalls=2,

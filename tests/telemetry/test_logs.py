@@ -66,7 +66,7 @@ def test_everything() -> None:
     assert pairs["freed"] == "18000"
     assert pairs["stop"] == "max_turns: 17 of 17"
     assert pairs["hint"] == "no progress for 5 turns: all of them failed"
-    assert pairs["faults"] == "store/locked: database is locked; summarizer/timeout: no answer"
+    assert pairs["faults"] == "store/StoreError: database is locked; summarizer/timeout: no answer"
 
 
 def test_json() -> None:

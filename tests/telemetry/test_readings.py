@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lacuna.manager.report import failed
 from lacuna.telemetry import metrics, readings
-from lacuna.telemetry.diagnostics import Costs, Diagnostics
+from lacuna.telemetry.diagnostics import Costs, Diagnostics, Fault
 from lacuna.telemetry.metrics import LABELS, MODELS, OTHER
 from lacuna.telemetry.readings import Collector, Readings, Sample
 from property.builders import steps
@@ -47,7 +48,7 @@ def test_what_a_pass_did() -> None:
     assert found["hidden_tokens_total mask"] == 1_000
     assert found["hidden_tokens_total clip"] == 50_000
     assert found["hidden_tokens_total summary"] == 8_000
-    assert found["faults_total store locked"] == found["faults_total summarizer timeout"] == 1
+    assert found["faults_total store StoreError"] == found["faults_total summarizer timeout"] == 1
     assert found["raw_tokens_total claude-sonnet-4-5"] == 45_000 + 2 * 45_400
     assert found["histories_total continue"] == 3
 
@@ -105,6 +106,15 @@ def test_times() -> None:
         metrics.PASS_SECONDS,
         metrics.SUMMARIZER_SECONDS,
     }
+
+
+def test_a_pass_that_failed_as_a_whole() -> None:
+    """What failed before it knew its session is counted, and no gauge falls to nothing."""
+    faults = (Fault(kind="engine", cause="KeyError", what="'x'"),)
+    lost = failed("task-42", faults, 0.01)
+    found = summed(FULL, lost)
+    assert found["passes_total no failed"] == found["faults_total engine KeyError"] == 1
+    assert found["tokens_in claude-sonnet-4-5"] == 45_000
 
 
 def test_models_are_bounded() -> None:

@@ -16,6 +16,7 @@ from lacuna.errors import SettingError
 from lacuna.strategies.guards import Guards
 from lacuna.strategies.spec import PRESET_GUARDS, describe
 from lacuna.strategies.strategy import Strategy
+from lacuna.telemetry.logs import PassLog
 from lacuna.trajectory.redact import DEFAULT, NOTHING, Redaction
 
 #: The place of what nobody set.
@@ -48,19 +49,50 @@ class Settings:
     guards: Guards
     summarizer: str
     summarizer_base_url: str | None
+    summary_seconds: float
     background: bool
     store: str = field(repr=False)
     session: str | None
     model: str | None
+    prices: str | None
+    dialect: str
     observations: str
     thinking: str
+    cache_control: str
+    recall: bool
+    tokens: str
     redaction: Redaction
     log: str
     entries: tuple[Entry, ...] = field(repr=False)
 
     def options(self) -> dict[str, Any]:
-        """The settings by name, as keyword arguments: all but `entries`."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "entries"}
+        """The options of a `ContextManager`, by name. Where its summarizer is served, and what is redacted in what that
+        is sent, are not among them: they are the summarizer's."""
+        found = {name: getattr(self, name) for name in _OPTIONS}
+        found |= {"model": self.model or "", "session": self.session or ""}
+        if self.log != NONE:
+            found["on_event"] = (PassLog("json" if self.log == "json" else "text", redaction=self.redaction),)
+        return found
+
+
+#: Settings that a context manager takes under the same name.
+_OPTIONS = (
+    "strategy",
+    "guards",
+    "summarizer",
+    "summary_seconds",
+    "background",
+    "store",
+    "session",
+    "model",
+    "prices",
+    "dialect",
+    "observations",
+    "thinking",
+    "cache_control",
+    "recall",
+    "tokens",
+)
 
 
 def settings(environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object) -> Settings:
@@ -81,17 +113,7 @@ def settings(environ: Mapping[str, str] | None = None, folder: Path | None = Non
 
 
 #: Settings that are what they are, whatever the others say.
-_PLAIN = (
-    "summarizer",
-    "summarizer_base_url",
-    "background",
-    "store",
-    "session",
-    "model",
-    "observations",
-    "thinking",
-    "log",
-)
+_PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "summarizer_base_url", "log")
 
 
 def _value(found: Mapping[str, Given], name: str) -> Any:

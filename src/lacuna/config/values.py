@@ -10,6 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from lacuna.errors import PriceError
+from lacuna.trajectory.price_lookup import for_model
+from lacuna.trajectory.price_sets import SETS
+
 Reader: TypeAlias = Callable[[object], Any]
 
 #: Switches a limit off, where a lower source or a preset sets one.
@@ -69,6 +73,14 @@ def usd(value: object) -> float:
     found = _number(value.strip().removeprefix("$") if isinstance(value, str) else value)
     if not found > 0:
         raise ValueError("give US dollars, above 0")
+    return found
+
+
+def seconds(value: object) -> float:
+    """Seconds, above 0."""
+    found = _number(value)
+    if not found > 0:
+        raise ValueError("give seconds, above 0")
     return found
 
 
@@ -150,8 +162,17 @@ def address(value: object) -> str:
     return value.strip().rstrip("/")
 
 
+def prices(value: object) -> str:
+    """A named set of prices, or a model whose prices are known."""
+    name = text(value)
+    try:
+        return name if name in SETS else for_model(name).name and name
+    except PriceError as error:
+        raise ValueError(f"give a set ({', '.join(SETS)}) or a model: {error}") from None
+
+
 #: Who can be asked for a summary.
-PROVIDERS: Final = ("anthropic", "litellm", "openai")
+PROVIDERS: Final = ("anthropic", "openai", "openai-responses", "litellm")
 
 
 def summarizer(value: object) -> str:

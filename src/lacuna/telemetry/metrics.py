@@ -167,14 +167,41 @@ _REASONS: Final = {
     "over budget": "over-budget",
     "soft threshold": "soft-threshold",
     "forced": "forced",
+    "deferred": "bound-thinking",
+    "held": "store-failing",
+    "failed": "failed",
 }
-_STORE_CAUSES: Final = ("locked", "full", "read-only", "conflict", "corrupt", "closed")
+#: Kinds of errors that are passed over, by the names of their classes.
+_ERRORS: Final = (
+    "StoreError",
+    "CorruptError",
+    "ConflictError",
+    "UnknownHandle",
+    "DialectError",
+    "FormatError",
+    "SpecError",
+    "SettingError",
+    "PriceError",
+    "MissingExtra",
+    "OSError",
+    "TimeoutError",
+    "MemoryError",
+    "RecursionError",
+    "RuntimeError",
+    "AssertionError",
+    "AttributeError",
+    "IndexError",
+    "KeyError",
+    "TypeError",
+    "ValueError",
+    "UnicodeEncodeError",
+)
 
 #: Label -> the values it takes, `other` apart; `model` is bounded by number.
 LABELS: Final[dict[str, tuple[str, ...]]] = {
     "acted": ("yes", "no"),
     "reason": tuple(_REASONS.values()),
-    "cause": ("mask", "summary", "clip", "head", "model", *get_args(SummaryCause), *_STORE_CAUSES),
+    "cause": ("mask", "summary", "clip", "head", "model", *get_args(SummaryCause), *_ERRORS),
     "outcome": ("fresh", "extend", "model-free", "failed"),
     "how": ("mask", "clip", "summary", "continue", "amended", "undo", "fork", "replaced"),
     "bill": ("ours", "raw", "summarizer", "recalls"),

@@ -68,8 +68,11 @@ class Readings:
         """Every sample of one pass."""
         with self._lock:
             before = self._before(told)
-            samples = [*self._newest(told), *self._sums(told), *self._growth(told, before), *_times(told)]
-            self._remember(told)
+            samples = [*_did(told), *_times(told)]
+            # A pass that failed as a whole knows nothing of its session.
+            if told.call:
+                samples += [*self._newest(told), *self._sums(told), *self._growth(told, before)]
+                self._remember(told)
         return samples
 
     def _before(self, told: Diagnostics) -> _Told:
@@ -102,23 +105,11 @@ class Readings:
         yield Sample(metrics.TURNS, told.turns, model)
 
     def _sums(self, told: Diagnostics) -> Iterator[Sample]:
-        """What the pass itself says."""
+        """What is added up over all calls."""
         model = {"model": self._model(told.model)}
-        acted = "yes" if told.acted else "no"
-        yield Sample(metrics.PASSES, 1, {"acted": acted, "reason": metrics.reason(told.reason)})
-        yield Sample(metrics.HISTORIES, 1, {"how": listed("how", told.history)})
         yield Sample(metrics.RAW_TOKENS, told.raw, model)
         yield Sample(metrics.SENT_TOKENS, told.after, model)
-        for how, hidden in (("mask", told.masked), ("clip", told.clipped)):
-            if hidden:
-                yield Sample(metrics.HIDDEN, sum(each.tokens for each in hidden), {"how": how})
-        if told.summarized is not None:
-            yield Sample(metrics.HIDDEN, told.summarized.tokens, {"how": "summary"})
-            yield Sample(metrics.SUMMARY_CALLS, 1, {"outcome": listed("outcome", told.summarized.route)})
-        for fault in told.faults:
-            yield Sample(metrics.FAULTS, 1, {"kind": listed("kind", fault.kind), "cause": listed("cause", fault.cause)})
-            if fault.kind == "summarizer":
-                yield Sample(metrics.SUMMARY_CALLS, 1, {"outcome": "failed"})
+        yield Sample(metrics.HISTORIES, 1, {"how": listed("how", told.history)})
 
     def _growth(self, told: Diagnostics, before: _Told) -> Iterator[Sample]:
         """What totals of the session have grown by."""
@@ -136,6 +127,22 @@ class Readings:
             yield Sample(metrics.RECALLS, recalls, {})
         for guard in sorted(_guards(told) - before.guards):
             yield Sample(metrics.STOPS, 1, {"guard": listed("guard", guard)})
+
+
+def _did(told: Diagnostics) -> Iterator[Sample]:
+    """What the pass itself did and met."""
+    acted = "yes" if told.acted else "no"
+    yield Sample(metrics.PASSES, 1, {"acted": acted, "reason": metrics.reason(told.reason)})
+    for how, hidden in (("mask", told.masked), ("clip", told.clipped)):
+        if hidden:
+            yield Sample(metrics.HIDDEN, sum(each.tokens for each in hidden), {"how": how})
+    if told.summarized is not None:
+        yield Sample(metrics.HIDDEN, told.summarized.tokens, {"how": "summary"})
+        yield Sample(metrics.SUMMARY_CALLS, 1, {"outcome": listed("outcome", told.summarized.route)})
+    for fault in told.faults:
+        yield Sample(metrics.FAULTS, 1, {"kind": listed("kind", fault.kind), "cause": listed("cause", fault.cause)})
+        if fault.kind == "summarizer":
+            yield Sample(metrics.SUMMARY_CALLS, 1, {"outcome": "failed"})
 
 
 def _times(told: Diagnostics) -> Iterator[Sample]:
