@@ -53,7 +53,7 @@ def test_one_bucket_at_a_time() -> None:
 
 
 def test_a_table_shrinks_as_it_grew() -> None:
-    """Buckets merge below the load limit, overflow pages and values go to the free list, and all of it is used again."""
+    """Buckets merge below the load limit; overflow pages and values go to the free list, and are used again."""
     table, meta = (found := fresh()), found.meta
     for number in range(2_000):
         put(table, number, 300 * (number % 20))

@@ -87,7 +87,7 @@ def frames(file: File, place: Place) -> Iterator[Frame]:
         if offset + FRAME + size > end:
             return
         payload = window.read(offset + FRAME, size)
-        if len(payload) != size or checksum != _checksum(prefix, payload, seed):
+        if not kind or len(payload) != size or checksum != _checksum(prefix, payload, seed):
             return
         yield Frame(kind, lsn, payload, offset + FRAME, checksum)
         offset, seed = offset + FRAME + size, checksum
@@ -122,14 +122,16 @@ def _checksum(prefix: bytes, payload: bytes, seed: int) -> int:
 
 
 class _Window:
-    """Reads a file forward in large pieces."""
+    """Reads a file forward in pieces that become larger: most often there is little or nothing new."""
 
     def __init__(self, file: File, offset: int) -> None:
         self._file, self._from, self._data = file, offset, b""
+        self._piece = PAGE
 
     def read(self, offset: int, size: int) -> bytes:
         start = offset - self._from
         if start + size > len(self._data):
-            self._data = self._file.read_at(offset, max(size, _CHUNK))
+            self._data = self._file.read_at(offset, max(size, self._piece))
+            self._piece = min(self._piece * 4, _CHUNK)
             self._from, start = offset, 0
         return self._data[start : start + size]

@@ -38,6 +38,9 @@ from lacuna.stores.linear_hash.table import Table
 
 #: Page images per frame of the log, and pages per write to the page file.
 _BATCH: Final = 256
+#: Bytes by which the log grows, and how many must be left for it not to.
+_GROWTH: Final = 1 << 20
+_AHEAD: Final = 32 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +209,7 @@ class Writer:
         self._begun = tail.file_id != 0
         if self._log.size() > self._durable.offset:
             self._log.truncate(self._durable.offset)
+        self._room = self._log.size()
 
     def _load_images(self, tail: Tail) -> None:
         """What an unfinished checkpoint wrote must be part of the next one."""
@@ -229,6 +233,7 @@ class Writer:
         if not self._begun:
             self._new_log()
         start, place, data = self._durable.offset, self._durable, bytearray()
+        self._reserve(start)
         for kind, payload in frames:
             frame, place = packed(kind, payload, place)
             data += frame
@@ -239,13 +244,26 @@ class Writer:
         self._log.fsync()
         self._durable = place
 
+    def _reserve(self, start: int) -> None:
+        """Let the log grow by many transactions at once: a sync that adds no room to a file is the cheaper one."""
+        if start + _AHEAD <= self._room or self._room >= self.limits.log_bytes:
+            return
+        step = min(_GROWTH, self.limits.log_bytes)
+        try:
+            self._log.write_at(self._room, bytes(step))
+        except OSError:
+            # There may be room for the transaction all the same.
+            self._room = self._log.size()
+        else:
+            self._room += step
+
     def _new_log(self) -> None:
         lsn = self._durable.lsn
         self._log.truncate(0)
         self._begun, self._durable = False, first_place(0, lsn)
         salt = int.from_bytes(os.urandom(8), "little")
         self._durable = write_header(self._log, self.meta.file_id, salt, lsn)
-        self._begun = True
+        self._begun, self._room = True, self._durable.offset
 
     def _maybe_checkpoint(self) -> None:
         size = max(self._durable.offset / self.limits.log_bytes, len(self._pager.dirty) / self.limits.dirty_pages)
@@ -304,6 +322,7 @@ class Writer:
             return True
         try:
             self._log.truncate(self._durable.offset)
+            self._room = self._durable.offset
             self._log.fsync()
         except OSError:
             return False
