@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lacuna.errors import SettingError
 from lacuna.telemetry.diagnostics import Diagnostics, Fault, Hidden
-from lacuna.telemetry.logs import LOGGER, PassLog, facts, level_of
+from lacuna.telemetry.logs import LOGGER, PassLog, facts
 from telemetry.passes import FULL, QUIET, any_pass
 
 KEY = "sk-ant-api03-" + "aB3dE5gH7jK9" * 4
@@ -31,17 +31,23 @@ class Kept(logging.Handler):
         self.records.append(record)
 
 
-def logged(told: Diagnostics, *, level: int = logging.DEBUG, **options: Any) -> list[logging.LogRecord]:
+def logged(*told: Diagnostics, level: int = logging.DEBUG, **options: Any) -> list[logging.LogRecord]:
     kept, logger = Kept(), logging.getLogger(LOGGER)
     before = logger.level
     logger.addHandler(kept)
     logger.setLevel(level)
     try:
-        PassLog(**options).take(told)
+        log = PassLog(**options)
+        for each in told:
+            log.take(each)
     finally:
         logger.removeHandler(kept)
         logger.setLevel(before)
     return kept.records
+
+
+def levels(*told: Diagnostics) -> list[int]:
+    return [record.levelno for record in logged(*told)]
 
 
 def line(told: Diagnostics, **options: Any) -> str:
@@ -77,11 +83,18 @@ def test_json() -> None:
 
 def test_levels() -> None:
     """Quiet passes are for debugging, what was hidden is told, what failed or a guard says is a warning."""
-    acted = replace(QUIET, masked=FULL.masked)
-    assert [level_of(QUIET), level_of(acted)] == [logging.DEBUG, logging.INFO]
+    assert levels(QUIET, replace(QUIET, masked=FULL.masked)) == [logging.DEBUG, logging.INFO]
     for change in ({"faults": FULL.faults}, {"stop": FULL.stop}, {"hint": FULL.hint}):
-        assert level_of(replace(QUIET, **change)) == logging.WARNING
+        assert levels(replace(QUIET, **change)) == [logging.WARNING]
     assert logged(QUIET, level=logging.INFO) == []
+
+
+def test_a_guard_is_loud_once() -> None:
+    """What a guard says at every later call is a warning the first time, for each session and each guard."""
+    stopped, both = replace(QUIET, stop=FULL.stop), replace(QUIET, stop=FULL.stop, hint=FULL.hint)
+    other = replace(stopped, session="task-43")
+    found = levels(stopped, stopped, both, both, other)
+    assert found == [logging.WARNING, logging.DEBUG, logging.WARNING, logging.DEBUG, logging.WARNING]
 
 
 def test_many_handles() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from lacuna.errors import SettingError
 from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.readings import Collector
+from lacuna.telemetry.readings import SESSIONS, Collector
 from lacuna.trajectory.redact import DEFAULT, Redaction
 
 Form: TypeAlias = Literal["text", "json"]
@@ -21,7 +21,7 @@ _PLAIN: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
 
 
 class PassLog(Collector):
-    """Writes each pass: WARNING if something failed or a guard spoke up, INFO if something was hidden, else DEBUG.
+    """Writes each pass: WARNING if something failed or a guard begins to speak, INFO if it hid something, else DEBUG.
 
     form: "text" or "json". redaction: of secrets in names and messages. The facts also stand at the record, as
     `record.lacuna`. Where lines go, and from which level on, is the application's to say: logging is set up there.
@@ -34,19 +34,29 @@ class PassLog(Collector):
         self._write = _json if form == "json" else _text
         self._redaction = redaction
         self._log = logging.getLogger(LOGGER)
+        self._spoken: set[tuple[str, str]] = set()
 
     def take(self, diagnostics: Diagnostics) -> None:
-        level = level_of(diagnostics)
+        level = self._level(diagnostics)
         if self._log.isEnabledFor(level):
             found = self._redaction.tree(facts(diagnostics))
             self._log.log(level, "%s", self._write(found), extra={"lacuna": found})
 
+    def _level(self, told: Diagnostics) -> int:
+        """How loud a pass is. A guard says the same at each later call; once is enough to be loud."""
+        new = _guards(told) - self._spoken
+        if len(self._spoken) > SESSIONS:
+            self._spoken.clear()
+        self._spoken |= new
+        if told.faults or new:
+            return logging.WARNING
+        return logging.INFO if told.acted else logging.DEBUG
 
-def level_of(told: Diagnostics) -> int:
-    """How loud a pass is."""
-    if told.faults or told.stop or told.hint:
-        return logging.WARNING
-    return logging.INFO if told.acted else logging.DEBUG
+
+def _guards(told: Diagnostics) -> set[tuple[str, str]]:
+    """Which guards speak, by session."""
+    spoken = [told.stop.guard] if told.stop else []
+    return {(told.session, guard) for guard in [*spoken, *(["plateau_window"] if told.hint else [])]}
 
 
 def facts(told: Diagnostics) -> dict[str, Any]:
