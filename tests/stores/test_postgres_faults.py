@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import ConflictError, StoreError
+from lacuna.errors import ConflictError, MissingExtra, StoreError
 from lacuna.stores.postgres import link as link_module
 from lacuna.stores.postgres.store import PostgresStore
 from lacuna.stores.store import Store
@@ -332,6 +332,13 @@ def test_another_process_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch
         store.sessions()
     monkeypatch.undo()
     store.close()
+
+
+def test_without_psycopg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module can be imported, a store cannot be opened."""
+    monkeypatch.setattr(link_module, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"lacuna-context\[postgres\]"):
+        open_store("postgresql://host/database")
 
 
 # --- credentials -------------------------------------------------------------------------------------------------

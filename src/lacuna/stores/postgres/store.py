@@ -73,7 +73,7 @@ class PostgresStore:
             elif session.shared:
                 fork(cursor, session, made[0], self._packer)
 
-        self._settled(session, token, lambda: self._link.write(work))
+        self._settled(session, token, lambda: self._link.write(work, patient=session.shared > 0))
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         packed = [self._packer.pack(event) for event in events]
@@ -184,11 +184,7 @@ class PostgresStore:
         return self._link.read(work, patient=True)
 
     def compact(self) -> int:
-        def sweep(cursor: Cursor) -> None:
-            unused = [row[0] for row in cursor.execute(sql("unused")).fetchall()]
-            cursor.execute(sql("sweep"), {"addresses": unused})
-
-        self._link.write(sweep, patient=True)
+        self._link.write(lambda cursor: cursor.execute(sql("sweep_all")), patient=True)
         before = self._disk()
         self._link.maintain(*_VACUUMS)
         return max(0, before - self._disk())

@@ -273,9 +273,12 @@ with swept as (
 )
 select coalesce(sum(bytes), 0) from swept
 
--- name: unused
-select address from agent_context_texts as texts
-where not exists (select from agent_context_uses as uses where uses.address = texts.address)
+-- name: sweep_all
+delete from agent_context_texts where address in (
+    select address from agent_context_texts as texts
+    where not exists (select from agent_context_uses as uses where uses.address = texts.address)
+    order by address for update skip locked
+)
 
 -- name: footprint
 select
@@ -298,22 +301,22 @@ from pg_class join pg_namespace on pg_namespace.oid = relnamespace
 where relkind = 'r' and starts_with(relname, 'agent_context_') and nspname = current_schema()
 
 -- name: vacuum_log
-vacuum (full, analyze) agent_context_log
+vacuum (full) agent_context_log
 
 -- name: vacuum_texts
-vacuum (full, analyze) agent_context_texts
+vacuum (full) agent_context_texts
 
 -- name: vacuum_uses
-vacuum (full, analyze) agent_context_uses
+vacuum (full) agent_context_uses
 
 -- name: vacuum_turns
-vacuum (full, analyze) agent_context_turns
+vacuum (full) agent_context_turns
 
 -- name: vacuum_words
-vacuum (full, analyze) agent_context_words
+vacuum (full) agent_context_words
 
 -- name: vacuum_sessions
-vacuum (full, analyze) agent_context_sessions
+vacuum (full) agent_context_sessions
 
 -- name: check_counts
 select
