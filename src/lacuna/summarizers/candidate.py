@@ -50,7 +50,7 @@ def billed(state: State, situation: Situation, covers: int, output: int) -> Summ
 def used(state: State, situation: Situation, covers: int, answer: str | Written | SummaryError) -> SummaryCall:
     """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
     told = answer.billed if isinstance(answer, SummaryError) else answer
-    if isinstance(answer, SummaryError) and told and not told.input and answer.cause != "timeout":
+    if isinstance(answer, SummaryError) and answer.billed and not answer.billed.input and answer.cause != "timeout":
         # Its writer counts, and was never answered: nothing is billed for that. What timed out may be.
         return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
     if told is None or isinstance(told, str) or not told.input:

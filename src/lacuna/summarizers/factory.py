@@ -85,7 +85,7 @@ def summarizer(
     kind, _, model = spec.partition(":")
     if spec == "digest":
         return ModelFree(redaction)
-    if kind not in KINDS or not model:
+    if kind not in KINDS[1:] or not model:
         wanted = ", ".join(name if name == "digest" else f"{name}:MODEL" for name in KINDS)
         raise SpecError(f"no summarizer {spec!r}; there are: {wanted}")
     if kind == "litellm":

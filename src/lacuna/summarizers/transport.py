@@ -7,6 +7,7 @@ sync callers and, in a thread, async ones.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from lacuna.errors import MissingExtra, SpecError
 from lacuna.summarizers.endpoint import Fault, refused
+from lacuna.trajectory.redact import mark
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 #: Bytes of an answer that are read; a summary of 8,000 tokens with its reasoning is below a tenth of it.
 LARGEST = 2_000_000
 _CHUNK = 65_536
+_TELLING = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 #: Seconds to reach a server.
 _CONNECT = 10.0
 
@@ -39,6 +42,9 @@ class Transport:
             raise SpecError(f"{url!r} is no base URL; give one like https://api.openai.com/v1")
         self.url = url
         self.largest = largest
+        self._secrets = [
+            word for name, value in headers.items() if _TELLING.search(name) for word in value.split()[-1:]
+        ]
         self._headers = {"content-type": "application/json", "accept": "application/json", **headers}
         self._pool = _pool(proxy)
 
@@ -86,6 +92,8 @@ class Transport:
                 return Fault(cause="timeout", reason="the answer came too slowly")
         text = data.decode("utf-8", "replace")
         if not 200 <= response.status < 300:
+            for secret in self._secrets:
+                text = text.replace(secret, mark("key"))
             return refused(response.status, text, {name.lower(): value for name, value in response.headers.items()})
         return _parsed(text)
 

@@ -1,0 +1,33 @@
+"""A request without secrets."""
+
+from __future__ import annotations
+
+from lacuna.summarizers.redacted import Redactor
+from lacuna.trajectory.plan import LivePrefix, SummaryRequest
+from lacuna.trajectory.redact import DEFAULT, NOTHING
+
+from .runs import turn
+
+KEY = "sk-" + "proj-Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
+ASKED = SummaryRequest(
+    previous=f"was {KEY}",
+    task=f"use {KEY}",
+    turns=(turn(1, f"I use {KEY}", command=f"export K={KEY}", result=f"K={KEY}", user=f"and {KEY}"),),
+    max_tokens=100,
+    live=LivePrefix(dialect="openai-chat", messages=({"role": "user", "content": KEY},)),
+)
+
+
+def test_every_text_is_clean() -> None:
+    """Previous summary, task, words, arguments, results and interjections; the live prefix stays, byte for byte."""
+    redactor = Redactor(DEFAULT)
+    clean = redactor.request(ASKED)
+    assert KEY not in repr((clean.previous, clean.task, clean.turns))
+    assert redactor.hits == 6
+    assert clean.live is ASKED.live
+    assert clean.turns[0].actions[0].decoded == {"command": "export K=[redacted: openai-key]"}
+
+
+def test_switched_off() -> None:
+    """With no rule in force the request is as it was."""
+    assert Redactor(NOTHING).request(ASKED) == ASKED

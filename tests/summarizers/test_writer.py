@@ -1,0 +1,402 @@
+"""Summaries by a model at a scripted server: what is asked, what is asked again and how, what is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lacuna.errors import SummaryError
+from lacuna.summarizers.anthropic_endpoint import Anthropic
+from lacuna.summarizers.openai_compatible import OpenAICompatible
+from lacuna.summarizers.openai_responses import OpenAIResponses
+from lacuna.summarizers.writer import Patience, Writer
+from lacuna.testing.checks import problems
+from lacuna.trajectory.plan import LivePrefix, SummaryRequest
+from lacuna.trajectory.price_sets import SETS
+from lacuna.trajectory.turn import Turn
+
+from .runs import filler, request, turn
+from .server import Reply, Scripted, chat, claude, drips, error, floods, hangs, raw, resets, says, serving
+
+GOOD = (
+    "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests/test_parser.py.\n"
+    "PENDING: mend parse_line.\nATTEMPTS: `pytest tests/test_parser.py`, 1x."
+)
+KEY = "sk-" + "proj-Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
+
+
+def turns(*more: Turn) -> SummaryRequest:
+    """Turns worth a summary: long enough, and with facts."""
+    return request(
+        filler(1),
+        turn(2, "I read it.", command="cat src/parser.py", result="def parse_line(text): ...\n" * 40),
+        turn(
+            3,
+            "I test it.",
+            command="pytest tests/test_parser.py -k parse_line",
+            result="ValueError: bad\n" * 30,
+            error=True,
+        ),
+        *more,
+        max_tokens=900,
+    )
+
+
+def written(*script: Reply, asked: SummaryRequest | None = None, **options: Any) -> tuple[Any, Scripted, list[float]]:
+    """The answer or the SummaryError of a chat model that answers by `script`; the server; and the pauses made."""
+    pauses: list[float] = []
+    patience = options.pop("patience", Patience(call_seconds=10))
+    with serving(*script) as server:
+        endpoint = OpenAICompatible("m", key="hunter22", base_url=f"{server.url}/v1")
+        writer = Writer(endpoint, patience=patience, sleep=pauses.append, **options)
+        try:
+            return writer(asked or turns()), server, pauses
+        except SummaryError as found:
+            return found, server, pauses
+
+
+def last(body: dict[str, Any]) -> str:
+    """The text of a request's last message."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else content[-1]["text"]
+
+
+def test_a_summary_with_its_bill() -> None:
+    """One sound answer is taken as it is, with the tokens its provider reports and their price."""
+    found, server, _ = written(chat(GOOD), prices=SETS["anthropic"])
+    assert found.text == GOOD
+    assert (found.input, found.cached, found.output, found.attempts, found.route) == (900, 300, 60, 1, "fresh")
+    assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * SETS["anthropic"].rates(900).input)
+    (body,) = server.bodies
+    assert problems("openai", body) == []
+    assert (body["temperature"], body["max_tokens"]) == (0, 1125)
+    assert server.requests[0][1]["authorization"] == "Bearer hunter22"
+
+
+BAD: list[tuple[str, Reply]] = [
+    ("empty", chat("  \n")),
+    ("empty", chat(None)),
+    ("refusal", chat("I'm sorry, but I can't help with that.")),
+    ("refusal", chat("", refusal="No.")),
+    ("refusal", chat("x", stop="content_filter")),
+    ("error-text", chat("Error code: 429 - rate limit exceeded")),
+    ("garbage", chat("ab" * 2_000)),
+    ("too-long", chat(GOOD + "".join(f" word{n * n}" for n in range(1_500)))),
+    ("facts-lost", chat("The agent worked on the task and made some progress.")),
+    (
+        "tool-call",
+        chat(None, tool_calls=[{"id": "1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]),
+    ),
+    ("task-continued", chat("Let me fix parse_line in src/parser.py now.")),
+]
+
+
+@pytest.mark.parametrize(("cause", "reply"), BAD)
+def test_a_bad_answer_is_asked_for_again_otherwise(cause: str, reply: Reply) -> None:
+    """Each bad answer costs one more request, which says what was wrong; then the sound one is taken and all billed."""
+    found, server, pauses = written(reply, chat(GOOD))
+    assert found.text == GOOD
+    assert (found.attempts, found.input, found.output) == (2, 1800, 120)
+    first, second = map(last, server.bodies)
+    assert second.startswith(first)
+    assert "could not be used" in second[len(first) :]
+    assert pauses == []
+
+
+@pytest.mark.parametrize(("cause", "reply"), BAD)
+def test_bad_answers_end_with_their_cause(cause: str, reply: Reply) -> None:
+    """The same mistake twice ends it: no request is sent again as it was. The error says why and what it cost."""
+    found, server, _ = written(reply, reply, reply)
+    assert isinstance(found, SummaryError)
+    assert found.cause == cause
+    assert found.billed is not None
+    assert (found.billed.input, found.billed.output) == (1800, 120)
+    assert len(server.requests) == 2
+
+
+def test_lost_facts_are_listed() -> None:
+    """The next request names what was missing."""
+    _, server, _ = written(chat("The agent worked on the task and made some progress."), chat(GOOD))
+    assert "src/parser.py" in last(server.bodies[1]).rpartition("could not be used")[2]
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause", "requests"),
+    [
+        (hangs, "timeout", 3),
+        (drips, "timeout", 3),
+        (resets, "connection", 3),
+        (error(429, "slow down"), "rate-limited", 3),
+        (error(500, "oops"), "server", 3),
+        (error(401, "no"), "rejected", 1),
+        (error(404, "no such model"), "rejected", 1),
+        (raw(200, b"{"), "malformed", 1),
+        (says({"choices": []}), "malformed", 1),
+        (floods, "too-large", 1),
+    ],
+)
+def test_no_answer(reply: Reply, cause: str, requests: int) -> None:
+    """A server that gives no answer is asked again if that may help, and the error says what it did."""
+    patience = Patience(call_seconds=0.2, pause=0)
+    found, server, _ = written(reply, reply, reply, patience=patience)
+    assert isinstance(found, SummaryError)
+    assert found.cause == cause
+    assert str(found)
+    assert found.billed is not None
+    assert found.billed.input == 0
+    assert len(server.requests) == requests
+    assert len({json.dumps(body) for body in server.bodies}) == 1
+
+
+def test_a_server_that_recovers() -> None:
+    """Pauses are the server's own where it names one, else doubled."""
+    found, _, pauses = written(error(429, "slow", retry_after="3"), error(500, "oops"), chat(GOOD))
+    assert found.text == GOOD
+    assert found.attempts == 3
+    assert pauses == [3.0, 1.0]
+
+
+def test_no_waiting_beyond_the_limit() -> None:
+    """A server that wants to be left alone for longer than the time there is, is not waited for."""
+    found, server, pauses = written(error(429, "slow", retry_after="3600"))
+    assert isinstance(found, SummaryError)
+    assert found.cause == "rate-limited"
+    assert (len(server.requests), pauses) == (1, [])
+
+
+def test_the_time_is_limited_in_all() -> None:
+    """When the time is over no further request is made, whatever the last one said."""
+    ticks = iter([0.0, 0.0, 0.0, 130.0, 130.0, 130.0])
+    found, server, _ = written(chat("no"), clock=lambda: next(ticks))
+    assert isinstance(found, SummaryError)
+    assert found.cause == "timeout"
+    assert len(server.requests) == 1
+
+
+def test_temperature_and_limit_are_learned() -> None:
+    """What a model turns down is left out at once, and from then on."""
+    no_heat = error(400, "Unsupported value: 'temperature' does not support 0 with this model.")
+    no_limit = error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    with serving(no_heat, no_limit, chat(GOOD), chat(GOOD)) as server:
+        writer = Writer(OpenAICompatible("m", base_url=server.url))
+        assert writer(turns()).text == writer(turns()).text == GOOD
+    assert [("temperature" in body, "max_tokens" in body) for body in server.bodies] == [
+        (True, True),
+        (False, True),
+        (False, False),
+        (False, False),
+    ]
+    assert server.bodies[-1]["max_completion_tokens"] == 1125
+
+
+def test_a_model_that_only_thinks_gets_room() -> None:
+    """An answer that was all reasoning is asked for with more room, now and later."""
+    found, server, _ = written(chat("", stop="length"), chat(GOOD))
+    assert found.text == GOOD
+    assert [body["max_tokens"] for body in server.bodies] == [1125, 9125]
+
+
+def test_a_cut_answer_loses_its_last_line() -> None:
+    """What stops at the limit is taken without the line that was being written."""
+    found, _, _ = written(chat(GOOD + "\nand then it", stop="length"))
+    assert found.text == GOOD
+
+
+def test_thinking_in_the_text_is_left_out() -> None:
+    """Local models put their reasoning in front of the answer."""
+    found, _, _ = written(chat(f"<think>\nI should...\n</think>\n\n{GOOD}"))
+    assert found.text == GOOD
+
+
+def test_overflow_is_never_sent_again_as_it_was() -> None:
+    """A prompt that is too long is sent once more, cut to the size that the error names."""
+    long = turns(turn(4, "Logs.", command="cat log", result="line of a log 4711\n" * 20_000))
+    found, server, _ = written(error(400, "prompt is too long: 60000 tokens > 20000 maximum"), chat(GOOD), asked=long)
+    assert found.text == GOOD
+    first, second = (len(last(body)) for body in server.bodies)
+    assert second < 0.34 * first
+
+
+def test_many_turns_fit_a_small_window() -> None:
+    """Where even the ends of all texts are too long, turns in the middle go, and that is said."""
+    many = request(*(filler(n, 2_000) for n in range(1, 200)), max_tokens=900)
+    _, server, _ = written(chat(GOOD), window=8_000, asked=many)
+    assert "do not fit and are left out here" in last(server.bodies[0])
+    assert "[turn 199: " in last(server.bodies[0])
+    assert len(last(server.bodies[0])) < 8_000 * 5
+
+
+def test_secrets_go_neither_in_nor_out() -> None:
+    """Keys in turns, task and previous summary are not sent; one in the answer is not kept; all are counted."""
+    asked = SummaryRequest(
+        previous=f"used {KEY}",
+        task=f"token: {KEY}",
+        turns=(*turns().turns, turn(4, "ok", command=f"export OPENAI_API_KEY={KEY}", result=f"{KEY} set", user=KEY)),
+        max_tokens=900,
+    )
+    found, server, _ = written(chat(f"{GOOD} Key: {KEY}"), asked=asked)
+    assert KEY not in json.dumps(server.bodies)
+    assert KEY not in found.text
+    assert "[redacted: openai-key]" in found.text
+    assert found.redacted >= 6
+
+
+# -- extending the live prefix -----------------------------------------------------------------------------------------
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "cat src/parser.py"}'}}
+TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+CHAT_LIVE = LivePrefix(
+    dialect="openai-chat",
+    model="m",
+    tools=(TOOL,),
+    messages=(
+        {"role": "system", "content": "You mend code."},
+        {"role": "user", "content": "Mend the parser."},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "[t1.1 bash: 40 lines]"},
+    ),
+)
+USE = {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "cat src/parser.py"}}
+CLAUDE_LIVE = LivePrefix(
+    dialect="anthropic",
+    model="m",
+    system="You mend code.",
+    tools=({"name": "bash", "input_schema": {"type": "object", "properties": {}}},),
+    messages=(
+        {"role": "user", "content": [{"type": "text", "text": "Mend it.", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [USE]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "[t1.1 bash: 40 lines]"}]},
+    ),
+)
+RESPONSES_LIVE = LivePrefix(
+    dialect="openai-responses",
+    model="m",
+    system="You mend code.",
+    tools=({"type": "function", "name": "bash", "parameters": {"type": "object", "properties": {}}, "strict": False},),
+    messages=(
+        {"role": "user", "content": "Mend it."},
+        {"type": "function_call", "call_id": "c1", "name": "bash", "arguments": '{"command": "cat src/parser.py"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "[t1.1 bash: 40 lines]"},
+    ),
+)
+
+
+def extending(live: LivePrefix) -> SummaryRequest:
+    asked = turns()
+    return SummaryRequest(previous="", task=asked.task, turns=asked.turns, max_tokens=900, route="extend", live=live)
+
+
+def responded(text: str) -> Reply:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    used = {"input_tokens": 900, "output_tokens": 60, "input_tokens_details": {"cached_tokens": 300}}
+    return says({"output": [{"type": "message", "role": "assistant", "content": [part]}], "usage": used})
+
+
+@pytest.mark.parametrize(
+    ("make", "api", "live", "reply", "field"),
+    [
+        (OpenAICompatible, "openai", CHAT_LIVE, chat(GOOD), "messages"),
+        (Anthropic, "anthropic", CLAUDE_LIVE, claude(GOOD), "messages"),
+        (OpenAIResponses, "openai-responses", RESPONSES_LIVE, responded(GOOD), "input"),
+    ],
+)
+def test_a_live_prefix_is_extended(
+    make: Callable[..., Any], api: Any, live: LivePrefix, reply: Reply, field: str
+) -> None:
+    """The live messages and tools go out as they were, one message behind them; what is masked in them is told."""
+    with serving(reply) as server:
+        found = Writer(make("m", key="k", base_url=server.url))(extending(live))
+    (body,) = server.bodies
+    assert found.route == "extend"
+    assert (found.text, found.input, found.cached, found.output) == (GOOD, 900, 800 if api == "anthropic" else 300, 60)
+    assert body[field][:-1] == [*live.messages]
+    assert body["tools"] == [*live.tools]
+    assert body[field][-1]["role"] == "user"
+    told = json.dumps(body[field][-1])
+    assert "def parse_line(text)" in told
+    assert "called `pytest tests/test_parser.py -k parse_line`" in told
+    assert problems(api, body) == []
+
+
+@pytest.mark.parametrize(("make", "reply"), [(OpenAICompatible, chat(GOOD)), (Anthropic, claude(GOOD))])
+def test_a_fresh_prompt_is_one_message(make: Callable[..., Any], reply: Reply) -> None:
+    """Without a live prefix the request is the prompt and nothing else."""
+    with serving(reply) as server:
+        assert Writer(make("m", key="k", base_url=server.url))(turns()).route == "fresh"
+    (body,) = server.bodies
+    assert len(body["messages"]) == 1
+    assert problems("anthropic" if make is Anthropic else "openai", body) == []
+    assert "tools" not in body
+
+
+def test_anthropic_keeps_tool_choice_and_cache_markers() -> None:
+    """Nothing is set that would lose the cached messages; without markers the provider is asked to place them."""
+    bare = LivePrefix(dialect="anthropic", model="m", messages=({"role": "user", "content": "Mend it."},))
+    with serving(claude(GOOD), claude(GOOD)) as server:
+        writer = Writer(Anthropic("m", key="k", base_url=server.url))
+        writer(extending(CLAUDE_LIVE))
+        writer(extending(bare))
+    marked, automatic = server.bodies
+    assert "tool_choice" not in marked
+    assert "cache_control" not in marked
+    assert automatic["cache_control"] == {"type": "ephemeral"}
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        CLAUDE_LIVE,
+        LivePrefix(dialect="openai-chat", model="another", messages=CHAT_LIVE.messages),
+        LivePrefix(dialect="openai-chat", model="m", messages=({"role": "user", "content": f"key {KEY}"},)),
+    ],
+    ids=["another dialect", "another model", "a secret in it"],
+)
+def test_what_cannot_be_extended_is_asked_afresh(live: LivePrefix) -> None:
+    """Another provider's or model's prefix is in no cache of ours, and one with a secret is not ours to send."""
+    found, server, _ = written(chat(GOOD), asked=extending(live))
+    assert found.route == "fresh"
+    assert KEY not in json.dumps(server.bodies)
+
+
+def test_an_extension_that_overflows_is_asked_afresh() -> None:
+    """Where the live prefix and the question are too long together the prompt is written from the turns."""
+    script = (error(400, "prompt is too long: 9000 tokens > 8000 maximum"), chat(GOOD))
+    found, server, _ = written(*script, asked=extending(CHAT_LIVE))
+    assert found.route == "fresh"
+    assert [len(body["messages"]) for body in server.bodies] == [5, 1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause"),
+    [
+        (claude("", stop="refusal"), "refusal"),
+        (claude("", stop="max_tokens"), "truncated"),
+        (
+            says({"content": [USE], "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}}),
+            "tool-call",
+        ),
+        (says({"type": "error", "error": {"type": "overloaded_error"}}), "malformed"),
+    ],
+)
+def test_how_claude_stops(reply: Reply, cause: str) -> None:
+    """Anthropic's own words for a refusal, a full answer, a tool call and an error."""
+    with serving(reply, reply, reply) as server, pytest.raises(SummaryError) as found:
+        Writer(Anthropic("m", key="k", base_url=server.url))(turns())
+    assert found.value.cause == cause
+
+
+def test_a_router_that_hides_errors() -> None:
+    """An upstream's error with status 200 is an error."""
+    found, _, _ = written(says({"error": {"code": 402, "message": "no credit"}}))
+    assert found.cause == "rejected"
+
+
+def test_nothing_shows_the_key() -> None:
+    """Neither the writer nor the endpoint nor an error prints it."""
+    found, _, _ = written(error(401, "bad key hunter22"))
+    shown = repr(Writer(OpenAICompatible("m", key="hunter22", base_url="http://127.0.0.1:1")))
+    assert "hunter22" not in shown
+    assert "hunter22" not in str(found)
