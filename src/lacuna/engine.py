@@ -197,11 +197,14 @@ class Session:
         return self._send(decided, now, model, before, cost)
 
     def _deferred(self, plan: Plan) -> Plan:
-        """What of `plan` may be done now: nothing in front of thinking that is bound to it."""
-        masks = tuple(mask for mask in plan.masks if mask.key[0] >= self.editable_from)
-        if self.editable_from <= 1 or (masks == plan.masks and not plan.summarize):
+        """What of `plan` may be done now: nothing in front of thinking that is bound to it, unless that goes as well."""
+        first = self.editable_from
+        if first <= 1 or plan.summarize >= first:
             return plan
-        reason = f"deferred: thinking in turn {self.editable_from} is bound to what stands in front of it"
+        masks = tuple(mask for mask in plan.masks if mask.key[0] >= first)
+        if masks == plan.masks and not plan.summarize:
+            return plan
+        reason = f"deferred: thinking in turn {first} is bound to what stands in front of it"
         return Plan(masks=masks, clips=plan.clips, reason=reason)
 
     def hold(self, reason: str, now: float | None = None, model: str = "") -> View:

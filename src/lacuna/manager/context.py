@@ -121,22 +121,35 @@ class ContextManager:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def prepare(
-        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None, model: str = ""
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
     ) -> ContextView:
         """The context of the next call: `messages` in the provider's own shape in and out.
 
         tools, system: as they go beside the messages (Responses: `instructions`), so that they are counted. model: whom
-        this call asks, if another than the session's. Raises BudgetError, ConflictError, DialectError.
+        this call asks, if another than the session's. request: what else its body asks of the context (`thinking`,
+        `context_management`, `cache_control`). Raises BudgetError, ConflictError, DialectError.
         """
         with self._lock:
-            return run(self._pass(messages, tools, system, model), self._scribe)
+            return run(self._pass(_given(messages, tools, system, request), model), self._scribe)
 
     async def prepare_async(
-        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None, model: str = ""
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
     ) -> ContextView:
         """`prepare`, with store and summarizer off the event loop."""
         async with self._turn:
-            return await run_async(self._pass(messages, tools, system, model), self._scribe)
+            return await run_async(self._pass(_given(messages, tools, system, request), model), self._scribe)
 
     def record(self, usage: Any) -> None:
         """What the provider reported for the newest call: its `usage`, or a response that has one.
@@ -253,10 +266,9 @@ class ContextManager:
 
     # -- a pass --------------------------------------------------------------------------------------------------
 
-    def _pass(self, messages: Sequence[Any], tools: Any, system: Any, model: str) -> Steps[ContextView]:
+    def _pass(self, given: Sent, model: str) -> Steps[ContextView]:
         """One pass over messages, with the boundary of I9 around it."""
         started, self._passes.faults = time.perf_counter(), []
-        given = Sent(messages=messages, end=len(messages), system=system, tools=tools)
         try:
             view = yield from self._prepared(given, model or self.options.model, started)
         except (BudgetError, DialectError):
@@ -330,6 +342,10 @@ class ContextManager:
                 listener(told)
             except Exception:  # noqa: BLE001 - a listener must not stop the agent
                 _log.exception("session %s: a listener failed", self.session)
+
+
+def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:
+    return Sent(messages=messages, end=len(messages), system=system, tools=tools, request=request or {})
 
 
 def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:

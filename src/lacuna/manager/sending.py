@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lacuna.dialects import breakpoints, native
@@ -31,12 +31,17 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the client gave: messages, of which the first `end` are a history, and what stands apart from them."""
+    """What the client gave: messages, of which the first `end` are a history, and what stands apart from them.
+
+    request: further fields of the request's body, for what they ask of the context (`thinking`, `context_management`,
+    `cache_control`).
+    """
 
     messages: Sequence[Any]
     end: int
     system: Any = None
     tools: Any = None
+    request: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def tail(self) -> list[Any]:
@@ -51,58 +56,52 @@ def outgoing(
     if way == "native":
         return _native(given, session)
     entries = history.splice.entries(view)
-    messages = [own(entry, given.messages) for entry in entries]
-    sent = Outgoing(messages=messages + given.tail, system=given.system, tools=given.tools)
+    messages = [own(entry, given.messages) for entry in entries] + given.tail
     if mark and history.dialect.in_blocks:
-        sent = _marked(sent, history, view)
-    return _dropping(sent, model) if way == "drop_block" and session.state.hidden else sent
+        messages = _marked(messages, given, history, view)
+    sent = Outgoing(messages=messages, system=given.system, tools=given.tools)
+    edited = bool(session.state.hidden or session.state.covered)
+    return _dropping(sent, given, model) if way == "drop_block" and edited else sent
 
 
-def _marked(sent: Outgoing, history: History, view: View) -> Outgoing:
+def _marked(messages: list[Any], given: Given, history: History, view: View) -> list[Any]:
     """With cache breakpoints where the sticky prefix ends, as far as the client left any of the four."""
-    request = {"messages": [plain(message) for message in sent.messages], "system": plain(sent.system)}
-    request["tools"] = plain(sent.tools) if sent.tools else []
+    request = {
+        "messages": [plain(message) for message in messages],
+        "system": plain(given.system),
+        "tools": plain(given.tools) if given.tools else [],
+        "cache_control": plain(given.request.get("cache_control")),
+    }
     # The end first: without it nothing of the newest is read at the next call; then the frontier, from the back.
     wanted = [place for mark in reversed(view.marks) if (place := history.splice.last_block(mark)) is not None]
     places = breakpoints.places(request, wanted)
-    if not places:
-        return sent
     marked = breakpoints.marked(request, places)["messages"]
     changed = {place.message for place in places}
-    messages = [marked[at] if at in changed else message for at, message in enumerate(sent.messages)]
-    return Outgoing(messages=messages, system=sent.system, tools=sent.tools)
+    return [marked[at] if at in changed else message for at, message in enumerate(messages)]
 
 
-def _dropping(sent: Outgoing, model: Capabilities) -> Outgoing:
-    found = dropping({"messages": []}, model)
+def _dropping(sent: Outgoing, given: Given, model: Capabilities) -> Outgoing:
+    """Asking for thinking that our edits made invalid to be dropped; the client's own settings of it stay."""
+    found = dropping({"thinking": plain(given.request.get("thinking"))}, model)
     if found is None:
-        return sent
-    return Outgoing(
-        messages=sent.messages,
-        system=sent.system,
-        tools=sent.tools,
-        extra={"thinking": found["thinking"]},
-        betas=(DROP_BETA,),
-    )
+        return replace(sent, notes=("thinking is off: nothing is bound, and nothing needs to be dropped",))
+    return replace(sent, extra={"thinking": found["thinking"]}, betas=(DROP_BETA,))
 
 
 def _native(given: Given, session: Session) -> Outgoing:
     """The messages whole, and the server told to clear what our decisions hide: the longest run of the oldest."""
-    hidden = session.state.hidden
-    uses = [(turn.index, place) for turn in session.state.turns for place in range(1, len(turn.observations) + 1)]
-    cleared = native.frontier(key in hidden or key[0] <= session.state.covered for key in uses)
+    state = session.state
+    sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
+    uses = native.uses(state.turns)
+    cleared = native.frontier(key is not None and (key in state.hidden or key[0] <= state.covered) for key in uses)
     edit = native.edit(uses=len(uses), cleared=cleared)
-    notes = ("the provider clears by itself: its placeholders have no gist and no handle",)
     if edit is None:
-        return Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
-    return Outgoing(
-        messages=list(given.messages),
-        system=given.system,
-        tools=given.tools,
-        extra={"context_management": {"edits": [edit]}},
-        betas=(native.BETA,),
-        notes=notes,
-    )
+        return sent
+    found = native.managed({"context_management": plain(given.request.get("context_management"))}, edit)
+    if found is None:
+        return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
+    notes = ("the provider clears by itself: its placeholders have no gist and no handle",)
+    return replace(sent, extra={"context_management": found["context_management"]}, betas=(native.BETA,), notes=notes)
 
 
 def live_prefix(given: Given, history: History, view: View, model: str) -> LivePrefix:

@@ -1,0 +1,247 @@
+"""Histories that go on, turn back, fork, or come rewritten: recognised by content, and never mixed up."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.errors import ConflictError
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.urls import open_store
+
+from .agents import LONG, SHAPES, history
+
+EAGER = "masking(window=2, schedule=every-turn)"
+
+
+def manager(store: Any, session: str = "s", strategy: str = EAGER, **options: Any) -> ContextManager:
+    # Breakpoints are no part of what a cache compares; tests/manager/test_sending.py is about them.
+    return ContextManager(strategy, store=store, session=session, cache_control="client", **options)
+
+
+def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:
+    """Every call after `first` ... `last` steps; the view of the last one."""
+    for steps in range(first, last + 1):
+        view = context.prepare(history(shape, steps, words))
+    return view
+
+
+def dumped(view: ContextView) -> str:
+    return json.dumps(view.messages)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_history_that_goes_on(shape: str) -> None:
+    """Each call continues the one before; old results are hidden, everything else is the very object that was given."""
+    context = manager(MemoryStore())
+    for steps in range(8):
+        messages = history(shape, steps)
+        view = context.prepare(messages)
+        assert view.diagnostics.history == "continue"
+        assert view.diagnostics.turns == steps
+        same = sum(any(one is other for other in messages) for one in view.messages)
+        assert same == len(messages) - max(0, steps - 2)
+    assert len(json.dumps(view.messages)) < len(json.dumps(messages)) / 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nothing_is_written_into_a_client_s_messages(shape: str) -> None:
+    """What was given is as it was, however much is hidden or summarized."""
+    context = manager(MemoryStore(), strategy="hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)")
+    messages = history(shape, 12)
+    before = copy.deepcopy(messages)
+    walk(context, shape, 1, 11)
+    view = context.prepare(messages)
+    assert messages == before
+    assert view.diagnostics.summaries
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_another_process_renders_the_same_bytes(shape: str, tmp_path: Path) -> None:
+    """Opened again with the same store and session, the same history gives the same view."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with manager(url) as first:
+        before = walk(first, shape, 0, 9)
+    with manager(url) as second:
+        again = second.prepare(history(shape, 9))
+        assert dumped(again) == dumped(before)
+        assert again.diagnostics.history == "continue"
+        assert again.diagnostics.branch == "s"
+        further = second.prepare(history(shape, 10))
+    assert further.diagnostics.turns == 10
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_does_not_matter_does_not_break_a_history(shape: str) -> None:
+    """Moved cache markers, dropped nulls, new ids and other key orders are the same history, sent as it came."""
+    context = manager(MemoryStore())
+    walk(context, shape, 0, 5)
+    messages = [dict(reversed(message.items())) for message in history(shape, 5)]
+    for message in messages:
+        message["nothing"] = None
+        message["cache_control"] = {"type": "ephemeral"}
+    view = context.prepare(messages)
+    assert view.diagnostics.history == "continue"
+    assert view.messages[0] is messages[0]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_undo_is_the_view_of_that_time(shape: str) -> None:
+    """A history cut short is what it was then; gone on with in another way, it is a branch of its own."""
+    context = manager(MemoryStore())
+    views = [dumped(context.prepare(history(shape, steps))) for steps in range(9)]
+    back = context.prepare(history(shape, 5))
+    assert (back.diagnostics.history, dumped(back)) == ("undo", views[5])
+    other = [*history(shape, 5), *SHAPES[shape](77)]
+    view = context.prepare(other)
+    assert view.diagnostics.turns == 6
+    assert view.diagnostics.branch != "s"
+    assert "77" in dumped(view)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_forks_do_not_bind_each_other(shape: str) -> None:
+    """Two continuations of one history take turns; each keeps its own decisions, byte for byte."""
+    context = manager(MemoryStore())
+    walk(context, shape, 0, 6)
+    left = [*history(shape, 6), *SHAPES[shape](10)]
+    right = [*history(shape, 6), *SHAPES[shape](20)]
+    seen = {"left": dumped(context.prepare(left)), "right": dumped(context.prepare(right))}
+    for step in (11, 12):
+        left += SHAPES[shape](step)
+        right += SHAPES[shape](step + 10)
+        for name, messages in (("left", left), ("right", right)):
+            view = context.prepare(messages)
+            assert view.diagnostics.turns == step - 3
+            seen[name] = dumped(view)
+    assert dumped(context.prepare(left)) == seen["left"]
+    assert "f20.py" not in seen["left"]
+    assert "f10.py" not in seen["right"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_edited_result_is_another_history(shape: str) -> None:
+    """A result that the client changed is not taken for the one that was seen; what came behind it comes again."""
+    context = manager(MemoryStore())
+    walk(context, shape, 0, 5)
+    messages = history(shape, 5)
+    edited = [*messages[: len(messages) - 4], *SHAPES[shape](4, "other")[-2:], *SHAPES[shape](5)[-2:]]
+    if shape == "openai-responses":
+        edited = [*history(shape, 3), *SHAPES[shape](4, "other"), *SHAPES[shape](5)]
+    view = context.prepare(edited)
+    assert view.diagnostics.history == "replaced"
+    assert view.diagnostics.branch != "s"
+    assert "4\\nother" in dumped(view)
+
+
+def test_in_place_edits_are_seen() -> None:
+    """A client that changes its own message objects is told apart as well."""
+    context = manager(MemoryStore())
+    messages = history("openai", 4)
+    context.prepare(messages)
+    messages[-3]["content"] = "cut by the client"
+    view = context.prepare(messages)
+    assert view.diagnostics.history in ("fork", "replaced")
+    assert "cut by the client" in dumped(view)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_client_that_compacts_itself_begins_anew(shape: str) -> None:
+    """Its summary in place of old turns, and turns it kept: nothing of the old decisions is applied to them."""
+    context = manager(MemoryStore())
+    walk(context, shape, 0, 8)
+    kept = [message for step in (7, 8) for message in SHAPES[shape](step)]
+    compacted = [*history(shape, 0), {"role": "user", "content": "Summary of what was done: much."}, *kept]
+    view = context.prepare(compacted)
+    assert view.diagnostics.history == "replaced"
+    assert view.diagnostics.turns == 2
+    assert view.messages == compacted
+    assert context.recall("t3.1").startswith("3\n")
+
+
+def test_the_newest_turn_may_end_another_way() -> None:
+    """Words that the client adds behind the newest result and takes away again do not fork the session."""
+    context = manager(MemoryStore())
+    for steps in range(1, 6):
+        reminder = {"role": "user", "content": f"{10 - steps} steps left"}
+        view = context.prepare([*history("openai", steps), reminder])
+        assert view.diagnostics.branch == "s"
+        assert view.messages[-1] is reminder
+    assert view.diagnostics.history == "amended"
+    assert sum("steps left" in message.get("content", "") for message in view.messages) == 1
+
+
+def test_a_beginning_of_the_answer_passes() -> None:
+    """A trailing assistant message is the client's, and no turn yet."""
+    context = manager(MemoryStore())
+    walk(context, "anthropic", 0, 4)
+    prefill = {"role": "assistant", "content": "{"}
+    view = context.prepare([*history("anthropic", 4), prefill])
+    assert view.messages[-1] is prefill
+    assert view.diagnostics.turns == 4
+    assert context.prepare(history("anthropic", 5)).diagnostics.history == "continue"
+
+
+def test_a_client_s_invalid_request_passes_as_it_came() -> None:
+    """Results without a call, calls without results, roles out of order: nothing is added, moved or dropped."""
+    odd = [
+        {"role": "tool", "tool_call_id": "gone", "content": LONG},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "type": "function", "function": {}}]},
+        {"role": "banana", "content": [{"type": "who knows", "x": 1}]},
+        {"role": "assistant", "content": "one"},
+        {"role": "assistant", "content": "two"},
+        {"role": "tool", "tool_call_id": "a", "content": LONG},
+        {"role": "user", "content": None},
+    ]
+    context = manager(MemoryStore())
+    for count in range(1, len(odd) + 1):
+        view = context.prepare(odd[:count])
+        assert view.messages == odd[:count]
+        assert not view.diagnostics.faults
+
+
+def test_two_agents_with_the_same_words_are_two(tmp_path: Path) -> None:
+    """Sessions of one store that begin alike share nothing but what is stored once."""
+    store = open_store(f"sqlite:///{tmp_path}/a.db")
+    one, other = manager(store, "one"), manager(store, "other")
+    walk(one, "openai", 0, 6)
+    view = other.prepare(history("openai", 6))
+    assert view.diagnostics.branch == "other"
+    assert view.diagnostics.call == 7
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite"])
+def test_the_second_writer_is_told(url: str, tmp_path: Path) -> None:
+    """Of two that write one session the later gets a conflict, loses nothing, and goes on from what is there."""
+    store = open_store(f"sqlite:///{tmp_path}/a.db" if url == "sqlite" else url)
+    first, second = manager(store), manager(store)
+    walk(first, "openai", 0, 3)
+    walk(second, "openai", 3, 3)
+    second.prepare(history("openai", 4))
+    with pytest.raises(ConflictError, match="open it again"):
+        first.prepare(history("openai", 4))
+    view = first.prepare(history("openai", 5))
+    assert (view.diagnostics.turns, view.diagnostics.branch) == (5, "s")
+    assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5]
+    store.close()
+
+
+def test_sub_agents_have_sessions_of_their_own() -> None:
+    """A sub-agent's decisions are its own; it may read what its parent saw."""
+    store = MemoryStore()
+    parent = manager(store, "main")
+    walk(parent, "openai", 0, 4)
+    child = manager(store, "helper", parent="main")
+    walk(child, "openai", 0, 2, "Look it up.")
+    assert store.info("helper").parent == "main"
+    assert store.info("helper").relation == "sub-agent"
+    assert child.recall("t2.1").startswith("2\n")
+    assert child.recall("t4.1").startswith("4\n")
+    assert child.recall("main:t1.1").startswith("1\n")
