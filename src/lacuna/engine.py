@@ -197,7 +197,7 @@ class Session:
         return self._send(decided, now, model, before, cost)
 
     def _deferred(self, plan: Plan) -> Plan:
-        """What of `plan` may be done now: nothing in front of thinking that is bound to it, unless that goes as well."""
+        """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
         first = self.editable_from
         if first <= 1 or plan.summarize >= first:
             return plan

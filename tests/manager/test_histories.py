@@ -17,6 +17,7 @@ from lacuna.stores.urls import open_store
 from .agents import LONG, SHAPES, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
+FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)"
 
 
 def manager(store: Any, session: str = "s", strategy: str = EAGER, **options: Any) -> ContextManager:
@@ -52,7 +53,7 @@ def test_a_history_that_goes_on(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nothing_is_written_into_a_client_s_messages(shape: str) -> None:
     """What was given is as it was, however much is hidden or summarized."""
-    context = manager(MemoryStore(), strategy="hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)")
+    context = manager(MemoryStore(), strategy=FOLDING)
     messages = history(shape, 12)
     before = copy.deepcopy(messages)
     walk(context, shape, 1, 11)

@@ -1,0 +1,137 @@
+"""What providers reject is never introduced: breakpoints, bound thinking, pairs; the client's own wishes stay."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from lacuna.dialects.bound_thinking import DROP_BETA
+from lacuna.dialects.native import BETA
+from lacuna.dialects.rules import introduced, violations
+from lacuna.dialects.rules.anthropic import breakpoints
+from lacuna.manager import ContextManager, ContextView
+
+from .agents import SHAPES, Message, history
+
+EAGER = "masking(window=2, schedule=every-turn)"
+FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+BOUND = "claude-opus-5-5"
+NAMES = {"text": "openai"}
+
+
+def body(view: ContextView, model: str = "m") -> dict[str, Any]:
+    return {"model": model, "max_tokens": 100, **view.request}
+
+
+@pytest.mark.parametrize("strategy", [EAGER, FOLDING, "masking(window=3)"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nothing_is_introduced(shape: str, strategy: str) -> None:
+    """At every call the request breaks no rule that the client's own did not break."""
+    context = ContextManager(strategy, dialect=NAMES.get(shape, shape))  # type: ignore[arg-type]
+    for steps in range(20):
+        messages = history(shape, steps)
+        view = context.prepare(messages)
+        field = "input" if shape == "openai-responses" else "messages"
+        before = {"model": "m", "max_tokens": 100, field: messages}
+        assert not introduced(NAMES.get(shape, shape), before, body(view))
+    assert view.diagnostics.epoch > 1 or strategy.startswith("masking(window=3)")
+
+
+@pytest.mark.parametrize("taken", range(5))
+def test_breakpoints_stay_within_four(taken: int) -> None:
+    """The client's own breakpoints stay where they are; ours take what is left of four, the end of the prompt first."""
+    context = ContextManager(EAGER, dialect="anthropic")
+    for steps in range(12):
+        messages = copy.deepcopy(history("anthropic", steps))
+        for message in messages[2 : 2 + taken * 2 : 2]:
+            message["content"][0]["cache_control"] = {"type": "ephemeral"}
+        own = len(breakpoints({"messages": messages}))
+        view = context.prepare(messages)
+        marks = breakpoints(body(view))
+        assert len(marks) <= 4
+        assert not violations("anthropic", body(view))
+        if own < 4:
+            assert "cache_control" in view.messages[-1]["content"][-1]
+
+
+def test_automatic_caching_counts() -> None:
+    """A client that lets the provider mark the end itself has one breakpoint less to give."""
+    context = ContextManager(EAGER, dialect="anthropic")
+    automatic = {"cache_control": {"type": "ephemeral"}}
+    for steps in range(8):
+        view = context.prepare(history("anthropic", steps), request=automatic)
+        assert not violations("anthropic", {**body(view), **automatic})
+
+
+def thinking(step: int) -> list[Message]:
+    said, answer = SHAPES["anthropic"](step)
+    thought = {"type": "thinking", "thinking": f"thought {step}", "signature": "c2lnbmF0dXJl"}
+    return [{**said, "content": [thought, *said["content"]]}, answer]
+
+
+def thoughtful(steps: int) -> list[Message]:
+    return [*history("anthropic", 0), *(message for step in range(1, steps + 1) for message in thinking(step))]
+
+
+def test_bound_thinking_is_left_to_the_server() -> None:
+    """Messages stay the very objects, and the server is told to clear up to our frontier, which only moves on."""
+    context = ContextManager(EAGER, model=BOUND)
+    cleared = []
+    for steps in range(9):
+        messages = thoughtful(steps)
+        view = context.prepare(messages)
+        assert all(one is other for one, other in zip(view.messages, messages, strict=True))
+        edits = view.extra.get("context_management", {}).get("edits", [])
+        cleared.append(steps - edits[0]["keep"]["value"] if edits else 0)
+        assert view.betas == ((BETA,) if edits else ())
+    assert cleared == [0, 0, 0, 1, 2, 3, 4, 5, 6]
+    assert view.diagnostics.notes
+
+
+def test_a_client_s_own_clearing_stays() -> None:
+    """Where the client manages the context itself, nothing is added, and the notes say so."""
+    own = {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}
+    context = ContextManager(EAGER, model=BOUND)
+    for steps in range(6):
+        view = context.prepare(thoughtful(steps), request=own)
+    assert view.extra == {}
+    assert "client" in view.diagnostics.notes[0]
+
+
+def test_bound_thinking_may_be_waited_for() -> None:
+    """`defer` edits nothing in front of thinking, says why, and goes on once the agent thinks no more."""
+    context = ContextManager(EAGER, model=BOUND, thinking="defer", cache_control="client")
+    for steps in range(6):
+        messages = thoughtful(steps)
+        view = context.prepare(messages)
+        assert view.messages == messages
+    assert view.diagnostics.reason.startswith("deferred: thinking in turn 5")
+    for step in range(6, 10):
+        messages += SHAPES["anthropic"](step)
+        view = context.prepare(messages)
+    assert [each.handle for each in view.diagnostics.masked] == ["t7.1"]
+
+
+def test_thinking_may_be_dropped_by_option() -> None:
+    """`drop_block` edits, and asks in every request from then on; the client's own settings of thinking stay."""
+    context = ContextManager(EAGER, model=BOUND, thinking="drop_block")
+    asked = {"thinking": {"type": "adaptive", "display": "omitted"}}
+    for steps in range(6):
+        view = context.prepare(thoughtful(steps), request=asked)
+        hidden = steps > 2
+        assert view.betas == ((DROP_BETA,) if hidden else ())
+        if hidden:
+            assert view.extra["thinking"]["display"] == "omitted"
+            assert view.extra["thinking"]["block_binding"]["prefix_mismatch_behavior"] == "drop_block"
+
+
+def test_models_that_bind_nothing_are_edited_as_usual() -> None:
+    """An older model's thinking passes with its message; old results in front of it are hidden."""
+    context = ContextManager(EAGER, model="claude-sonnet-4-5", cache_control="client")
+    for steps in range(6):
+        view = context.prepare(thoughtful(steps))
+    assert view.diagnostics.masked
+    assert view.extra == {}
+    assert view.messages[1]["content"][0]["thinking"] == "thought 1"
