@@ -40,9 +40,9 @@ class Place:
         return self.folder / "lock"
 
     def make(self) -> None:
-        """Make folder (0700) and files (0600) that are not there. Raises StoreError."""
+        """Make folder (0700) and files (0600) that are not there; the folder's own must be. Raises StoreError."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             for path in (self.lock, self.log, self.pages):
                 if not path.exists():
                     OsFile(path, writable=True).close()

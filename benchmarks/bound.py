@@ -1,0 +1,72 @@
+"""What no durable, exact context manager can do without: counting, appending and hashing what is new, and nothing else.
+
+Each is measured bare: no compression, no index, no objects of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.session import Chat, texts
+from lacuna.stores.sqlite_file import _SETTINGS as SETTINGS
+from lacuna.trajectory.tokens import Vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Seconds of a whole session."""
+
+    counting: float
+    appending: float
+    hashing: float
+
+    @property
+    def sum(self) -> float:
+        return self.counting + self.appending + self.hashing
+
+
+def bound(chat: Chat, folder: Path) -> Bound:
+    """Measured here and now. chat: in OpenAI's shape."""
+    return Bound(counting=counting(chat), appending=appending(chat, folder), hashing=hashing(chat))
+
+
+def counting(chat: Chat) -> float:
+    """Exact counts of every text once, by a counter that has seen none of them."""
+    fresh = Vocabulary("o200k")
+    fresh.count("load the vocabulary")
+    new = [text for turn in [chat.head, *chat.turns] for text in texts(turn)]
+    start = perf_counter()
+    for text in new:
+        fresh.count(text)
+    return perf_counter() - start
+
+
+def appending(chat: Chat, folder: Path) -> float:
+    """Each turn's messages as JSON, one row, one transaction and one sync a turn, with our store's own settings."""
+    rows = [json.dumps(turn).encode() for turn in [chat.head, *chat.turns]]
+    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    for setting in SETTINGS:
+        connection.execute(setting).fetchall()
+    connection.execute("CREATE TABLE log (number INTEGER PRIMARY KEY, body BLOB)")
+    start = perf_counter()
+    for row in rows:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO log (body) VALUES (?)", (row,))
+        connection.execute("COMMIT")
+    seconds = perf_counter() - start
+    connection.close()
+    return seconds
+
+
+def hashing(chat: Chat) -> float:
+    """SHA-256 of every text once."""
+    new = [text.encode() for turn in [chat.head, *chat.turns] for text in texts(turn)]
+    start = perf_counter()
+    for data in new:
+        hashlib.sha256(data).digest()
+    return perf_counter() - start
