@@ -37,6 +37,7 @@ STRATEGIES = {
     "two-tier": (
         f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_SUMMARY}, {RULES})"
     ),
+    "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
     "supersede": "supersede(gist=12)",
     "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
