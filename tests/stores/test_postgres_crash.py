@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,6 +25,8 @@ SOAK = os.environ.get("LACUNA_SOAK") == "1"
 CRASHES = 60 if SOAK else 3
 #: Processes that want to write the same session, and how often each is to win.
 WRITERS, WINS = 8, 60 if SOAK else 6
+#: Lives and deaths of sessions, for each of several threads.
+ROUNDS = 400 if SOAK else 20
 
 
 @pytest.fixture
@@ -89,6 +92,33 @@ def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) ->
         print(
             f"\n  postgresql: {WRITERS} writers, {len(won)} appends acknowledged and there, {lost} told of a conflict"
         )
+
+
+def test_texts_that_come_and_go_at_once_are_not_lost() -> None:
+    """Sessions that share large texts are written, deleted, swept and compacted side by side."""
+    url = fresh_url()
+    store = open_store(url)
+    texts = [f"text {number} " * 200 for number in range(6)]
+
+    def live(number: int) -> None:
+        for step in range(ROUNDS):
+            key = f"{number}.{step}"
+            results = texts[step % 3 :] if number % 2 else texts[::-1]
+            store.create(new(key))
+            store.append(key, (added(1, *results),), after=0, at=1.0)
+            assert [each.text for each in store.turns(key)[0].observations] == results
+            if step % 5:
+                store.delete(key)
+            if step == ROUNDS // 2:
+                store.compact()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(live, range(4)))
+    assert store.check() == []
+    assert len(store.sessions()) == 4 * len(range(0, ROUNDS, 5))
+    store.purge(max_bytes=0)
+    assert store.footprint().texts == 0
+    store.close()
 
 
 def _writer(event: object) -> int:
