@@ -16,7 +16,7 @@ _INTRODUCTION = """\
 # Command line
 
 Written by `docs/update_cli.py` out of `lacuna --help`; a test compares. How to use the commands: [replay](replay.md),
-[view](view.md), [calibrate](calibrate.md), [prices](prices.md), [settings](settings.md).
+[view](view.md), [calibrate](calibrate.md), [prices](prices.md), [settings](settings.md), [stores](stores.md).
 
 Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
 and with 130 if it was interrupted. What could not be read of a file that holds more is reported, and is no failure.
@@ -26,15 +26,21 @@ and with 130 if it was interrupted. What could not be read of a file that holds 
 def reference() -> str:
     """The whole page."""
     group: Any = typer.main.get_command(app)
-    parts = [_INTRODUCTION, *(_command(name, command) for name, command in group.commands.items())]
-    return "\n".join(parts)
+    return "\n".join([_INTRODUCTION, *_commands("lacuna", group)])
+
+
+def _commands(front: str, group: Any) -> Iterator[str]:
+    """The sections of a group's commands; those of a group within it have two names."""
+    for name, command in group.commands.items():
+        inner = hasattr(command, "commands")
+        yield from _commands(f"{front} {name}", command) if inner else (_command(f"{front} {name}", command),)
 
 
 def _command(name: str, command: Any) -> str:
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     options = [item for item in command.params if item.param_type_name == "option" and item.name != "help"]
-    usage = " ".join(["lacuna", name, "[OPTIONS]", *map(_usage, arguments)])
-    lines = [f"## lacuna {name}", "", *_paragraphs(command.help or ""), "```text", usage, "```", ""]
+    usage = " ".join([name, "[OPTIONS]", *map(_usage, arguments)])
+    lines = [f"## {name}", "", *_paragraphs(command.help or ""), "```text", usage, "```", ""]
     lines += ["| | meaning | default |", "|---|---|---|", *map(_row, [*arguments, *options])]
     return "\n".join(lines) + "\n"
 
@@ -46,7 +52,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _usage(argument: Any) -> str:
-    name = argument.name.upper() + ("…" if argument.nargs != 1 else "")
+    name = (argument.metavar or argument.name.upper()) + ("…" if argument.nargs != 1 else "")
     return name if argument.required else f"[{name}]"
 
 

@@ -12,6 +12,7 @@ from lacuna.cli.config import config
 from lacuna.cli.prices import prices
 from lacuna.cli.replay import replay
 from lacuna.cli.rules import rules
+from lacuna.cli.store import store
 from lacuna.cli.view import view
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.command("calibrate")(calibrate)
 app.command("prices")(prices)
 app.command("rules")(rules)
 app.command("config")(config)
+app.add_typer(store, name="store")
 
 
 def _version(asked: bool) -> None:

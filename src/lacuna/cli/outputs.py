@@ -13,6 +13,7 @@ OURS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "json": (b'"format": "lacuna.',),
     "html": (b"<!doctype html>",),
     "png": (b"\x89PNG",),
+    "out": (b'"format":"lacuna.',),
 }
 
 

@@ -19,11 +19,9 @@ def words_in(query: str) -> list[str]:
 
 
 def excerpt(text: str, words: Sequence[str], width: int = WIDTH) -> str:
-    """One line of `text` around the first of `words` that stands in it, at most `width` characters."""
-    folded = text.casefold()
+    """One line of `text` around the longest of `words`, which tells most, at most `width` characters."""
     # Folding may change lengths; a place that is a little off only moves the excerpt.
-    places = [place for word in words if (place := folded.find(word)) >= 0]
-    middle = min(places, default=0)
+    middle = max(0, text.casefold().find(max(words, key=len, default="")))
     first = max(0, middle - width // 3)
     cut = " ".join(text[first : first + width].split())
     return f"{'…' if first else ''}{cut}{'…' if first + width < len(text) else ''}"

@@ -41,8 +41,9 @@ def _read(place: str, found: Iterator[Finding]) -> Iterator[Finding]:
 
 def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     for (said,) in connection.execute(f"PRAGMA integrity_check({_LISTED})"):
-        if said != "ok":
-            yield Finding(place=str(path), what=said.replace("\n", "; "), lost=True)
+        for line in said.splitlines():
+            if line != "ok" and not line.startswith("***"):
+                yield Finding(place=str(path), what=line, lost=True)
 
 
 def _sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
@@ -77,6 +78,7 @@ class _Session:
     def findings(self, records: int) -> Iterator[Finding]:
         log = (rows.number(self._session, 1), rows.number(self._session + 1, 0))
         turns: dict[int, int] = {}
+        unread: set[int] = set()
         expected = 0
         for record, body, texts in self._connection.execute(_RECORDS, log):
             expected, position = expected + 1, record % rows.SPAN
@@ -84,17 +86,18 @@ class _Session:
             try:
                 event = self._packer.unpack(body, self._fetch)
             except CorruptError as error:
+                unread.add(position)
                 yield self._finding(position, str(error), lost=True)
                 continue
             if isinstance(event, TurnAdded | Amended):
                 turns[position] = event.turn.index
         if expected != records:
             yield self._finding(0, f"has {expected} records, not {records}", lost=expected < records)
-        yield from self._unlisted(turns)
+        yield from self._unlisted(turns, unread)
 
-    def _unlisted(self, turns: dict[int, int]) -> Iterator[Finding]:
+    def _unlisted(self, turns: dict[int, int], unread: set[int]) -> Iterator[Finding]:
         listed = dict(self._connection.execute(_TURNS, (self._session,)).fetchall())
-        for position in sorted(turns.keys() | listed.keys()):
+        for position in sorted((turns.keys() | listed.keys()) - unread):
             if turns.get(position) != listed.get(position):
                 yield self._finding(
                     position, f"is listed as turn {listed.get(position)}, and holds {turns.get(position)}"

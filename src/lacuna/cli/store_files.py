@@ -1,0 +1,51 @@
+"""Stored sessions as lines of a file, and writing such a file: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lacuna.cli.outputs import check
+from lacuna.formats.lacuna_export import export
+from lacuna.formats.stored_session import stored_session
+from lacuna.stores.log_file import log_lines
+from lacuna.stores.store import SessionInfo, Store
+from lacuna.trajectory.redact import Redaction
+
+
+def run_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
+    """`session` as a recorded run (`lacuna.trajectory/1`). redaction: None leaves secrets in."""
+    for line in export(stored_session(store, session.key)):
+        yield json.dumps(redaction.tree(json.loads(line)), separators=(",", ":")) if redaction else line
+
+
+def log_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
+    """`session` as a log (`lacuna.log/1`)."""
+    return log_lines(session, store.events(session.key), redaction)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file that is there when all of it is, readable by its owner alone; "-" is standard output.
+
+    Raises OutputError before anything is read if it cannot or must not be written.
+    """
+    if str(path) == "-":
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        return
+    check({"out": path})
+    # In the same folder, so that taking its place is one step; mkstemp makes it 0600.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.writelines(line + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

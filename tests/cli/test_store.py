@@ -1,0 +1,287 @@
+"""`lacuna store` at the terminal."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import stat
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lacuna.cli.store import store
+from lacuna.errors import CorruptError, FormatError, OutputError, SettingError, StoreError, UnknownHandle
+from lacuna.formats.registry import read
+from lacuna.stores.store import SessionInfo
+from lacuna.stores.urls import open_store
+from lacuna.trajectory.events import Event
+from lacuna.trajectory.trajectory import Trajectory
+from stores.logs import added, begun, every_event, new
+
+SECRET = "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE"
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store with three sessions and a fork, the oldest 100 days old; the working folder is its own."""
+    monkeypatch.chdir(tmp_path)
+    now = time.time()
+    with closing(open_store("sqlite:///lacuna.db")) as opened:
+        begun(opened, "old", added(1, "x" * 4_000), at=now - 100 * 86_400)
+        begun(opened, "run", added(1, SECRET, said="look"), added(2, "y" * 9_000), at=now - 86_400 * 2)
+        begun(opened, "odd\x1b[31m\nkey", at=now - 7_200)
+        opened.create(new("fork", parent="run", shared=1, at=now - 60))
+    return "sqlite:///lacuna.db"
+
+
+def run(*arguments: str, width: int = 100) -> Result:
+    return CliRunner().invoke(store, list(arguments), env={"COLUMNS": str(width)})
+
+
+def printed(*arguments: str, width: int = 100) -> str:
+    result = run(*arguments, width=width)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def failed(kind: type[Exception], *arguments: str) -> str:
+    """The sentence of the error that the command ends with."""
+    result = run(*arguments)
+    assert isinstance(result.exception, kind), (result.output, result.exception)
+    return str(result.exception)
+
+
+def infos(address: str) -> list[SessionInfo]:
+    with closing(open_store(address)) as opened:
+        return opened.sessions()
+
+
+def keys(address: str) -> list[str]:
+    return sorted(info.key for info in infos(address))
+
+
+def logs(address: str) -> dict[str, list[Event]]:
+    with closing(open_store(address)) as opened:
+        return {info.key: list(opened.events(info.key)) for info in opened.sessions()}
+
+
+# --- du ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_du_is_read_at_a_glance(url: str, width: int) -> None:
+    """The whole first, then the largest; numbers are never cut, and no key reaches the terminal as it is."""
+    text = printed("du", width=width)
+    lines = text.splitlines()
+    assert "4 sessions, 4 turns, 4 records" in lines[1]
+    assert [line.split()[0] for line in lines[5:8]] == ["run", "old", "fork"]
+    assert lines[8].startswith("'odd\\x1b[31m")
+    assert lines[5].split()[-3:] == ["2", "d", "ago"]
+    assert "\x1b" not in text
+    assert max(map(len, lines)) <= width
+    assert "kB" in lines[5]
+
+
+def test_du_lists_twenty(url: str) -> None:
+    """The rest is counted, and listed with --all."""
+    with closing(open_store(url)) as opened:
+        for number in range(30):
+            begun(opened, f"more{number}", added(1, "z" * 20_000))
+    assert "and 14 more sessions; --all lists them" in printed("du")
+    assert sum("more" in line for line in printed("du", "--all").splitlines()) == 30
+
+
+def test_du_of_an_empty_store(tmp_path: Path) -> None:
+    """Two lines."""
+    address = f"sqlite:///{tmp_path}/empty.db"
+    open_store(address).close()
+    assert "0 sessions, 0 turns, 0 records" in printed("du", "--store", address)
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """A misspelt address is said; memory is never there."""
+    for address in (f"sqlite:///{tmp_path}/none.db", f"linear-hash:///{tmp_path}/none"):
+        assert "there is no store" in failed(StoreError, "du", "--store", address)
+    assert list(tmp_path.iterdir()) == []
+    assert "memory:" in failed(StoreError, "du", "--store", "memory:")
+
+
+def test_the_settings_name_the_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AGENT_CONTEXT_STORE, unless --store does."""
+    Path("lacuna.db").rename("other.db")
+    monkeypatch.setenv("AGENT_CONTEXT_STORE", "sqlite:///other.db")
+    assert "4 sessions" in printed("du")
+    assert "no store" in failed(StoreError, "du", "--store", url)
+
+
+# --- gc ----------------------------------------------------------------------------------------------------------
+
+
+def test_gc_deletes_what_is_old(url: str) -> None:
+    """And says how much; what is younger stays."""
+    assert printed("gc", "--older-than", "30d").startswith("1 session deleted, ")
+    assert keys(url) == ["fork", "odd\x1b[31m\nkey", "run"]
+
+
+def test_gc_deletes_what_is_too_much(url: str) -> None:
+    """Down to nothing, if nothing may be left."""
+    printed("gc", "--max-bytes", "0")
+    assert keys(url) == []
+
+
+def test_gc_without_a_limit_deletes_nothing(url: str) -> None:
+    """It gives back space only."""
+    assert printed("gc").startswith("0 sessions deleted")
+    assert len(keys(url)) == 4
+
+
+def test_a_dry_run_lists(url: str) -> None:
+    """Which, how large and why; and deletes nothing."""
+    text = printed("gc", "--older-than", "30d", "--dry-run")
+    assert [line.split()[0] for line in text.splitlines()[2:3]] == ["old"]
+    assert "too old" in text
+    assert "1 session would be deleted, about " in text
+    text = printed("gc", "--max-bytes", "1", "--dry-run")
+    assert text.count("too much") == 4
+    assert printed("gc", "--dry-run") == "nothing would be deleted\n"
+    assert len(keys(url)) == 4
+
+
+@pytest.mark.parametrize("arguments", [("--older-than", "30"), ("--max-bytes", "much"), ("--older-than", "-1d")])
+def test_wrong_limits_are_said(url: str, arguments: tuple[str, str]) -> None:
+    """Before anything is deleted."""
+    assert arguments[0] in failed(SettingError, "gc", *arguments)
+    assert len(keys(url)) == 4
+
+
+# --- fsck --------------------------------------------------------------------------------------------------------
+
+
+def test_fsck_of_a_store_in_order(url: str) -> None:
+    """One line."""
+    assert printed("fsck") == "in order: 4 sessions, 4 turns, 4 records\n"
+
+
+def test_fsck_lists_what_is_wrong(url: str) -> None:
+    """What is lost first, and the command fails."""
+    with closing(sqlite3.connect("lacuna.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE texts SET uses = uses + 1")
+        connection.execute("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2")
+    assert "3 findings, 1 with losses" in failed(CorruptError, "fsck")
+    lines = run("fsck").output.splitlines()
+    assert lines[0].startswith("lost  session 'run', record 2: ")
+    assert all(line.startswith("kept  ") for line in lines[1:3])
+
+
+# --- migrate -----------------------------------------------------------------------------------------------------
+
+
+def test_migrate_copies_everything(url: str) -> None:
+    """Into another kind of store, and a second time finds it there."""
+    target = "linear-hash:///copy"
+    assert "4 sessions copied and verified (4 records)" in printed("migrate", url, target)
+    assert keys(target) == keys(url)
+    assert logs(target) == logs(url)
+    assert printed("migrate", url, target) == "4 sessions there already\n"
+
+
+def test_migrate_names_a_conflict(url: str) -> None:
+    """Copies the rest, and fails."""
+    target = "sqlite:///copy.db"
+    with closing(open_store(target)) as opened:
+        begun(opened, "run", added(1, "mine"))
+    said = failed(StoreError, "migrate", url, target)
+    assert said == "1 session not copied: session 'run' is there already and is another one"
+    assert keys(target) == keys(url)
+    assert logs(target)["run"] == [added(1, "mine")]
+
+
+def test_migrate_onto_itself_is_refused(url: str) -> None:
+    """There is nothing to copy."""
+    assert "same" in failed(SettingError, "migrate", url, url)
+
+
+# --- export and import -------------------------------------------------------------------------------------------
+
+
+def test_an_export_is_a_run(url: str) -> None:
+    """`lacuna replay` and every other reader of runs reads it."""
+    printed("export", "run", "--out", "run.jsonl")
+    (found,) = [each for each in read(Path("run.jsonl")) if isinstance(each, Trajectory)]
+    assert (found.id, len(found.turns)) == ("run", 2)
+    printed("export", "--all", "--out", "all.jsonl")
+    assert [each.id for each in read(Path("all.jsonl")) if isinstance(each, Trajectory)] == [
+        "old",
+        "run",
+        "odd\x1b[31m\nkey",
+        "fork",
+    ]
+
+
+@pytest.mark.parametrize("form", [(), ("--log",)])
+def test_secrets_do_not_leave_unasked(url: str, form: tuple[str, ...]) -> None:
+    """Whatever the form; --raw keeps them."""
+    printed("export", "--all", "--out", "clean.jsonl", *form)
+    assert "AKIA" not in Path("clean.jsonl").read_text("ascii")
+    assert "[redacted: " in Path("clean.jsonl").read_text("ascii")
+    printed("export", "--all", "--out", "raw.jsonl", "--raw", *form)
+    assert "AKIA" in Path("raw.jsonl").read_text("ascii")
+
+
+def test_an_export_is_for_its_owner_alone(url: str) -> None:
+    """It holds what the store holds."""
+    printed("export", "run", "--out", "run.jsonl")
+    assert stat.S_IMODE(Path("run.jsonl").stat().st_mode) == 0o600
+
+
+def test_an_export_is_whole_or_not_there(url: str) -> None:
+    """A failure in the middle leaves the old file, and nothing beside it."""
+    printed("export", "run", "--out", "run.jsonl")
+    before = Path("run.jsonl").read_bytes()
+    with closing(sqlite3.connect("lacuna.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2")
+    failed(CorruptError, "export", "run", "--out", "run.jsonl", "--log")
+    assert Path("run.jsonl").read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["lacuna.db", "run.jsonl"]
+
+
+def test_other_peoples_files_are_left_alone(url: str) -> None:
+    """A file that is none of our exports is not overwritten; a missing folder is said."""
+    Path("notes.txt").write_text("mine", "utf-8")
+    assert "none of our" in failed(OutputError, "export", "run", "--out", "notes.txt")
+    assert Path("notes.txt").read_text("utf-8") == "mine"
+    assert "no folder" in failed(OutputError, "export", "run", "--out", "none/run.jsonl")
+
+
+def test_an_export_to_standard_output(url: str) -> None:
+    """Nothing but the lines."""
+    lines = printed("export", "run", "--out", "-").splitlines()
+    assert json.loads(lines[0])["id"] == "run"
+    assert len(lines) == 3
+
+
+def test_what_to_export_is_said_once(url: str) -> None:
+    """A session or all of them; an unknown one is named."""
+    assert "--all" in failed(SettingError, "export", "--out", "x.jsonl")
+    assert "--all" in failed(SettingError, "export", "run", "--all", "--out", "x.jsonl")
+    assert "'none'" in failed(UnknownHandle, "export", "none", "--out", "x.jsonl")
+    assert not Path("x.jsonl").exists()
+
+
+def test_an_import_is_a_copy(url: str) -> None:
+    """Logs go out and come in elsewhere, event for event."""
+    with closing(open_store(url)) as opened:
+        begun(opened, "every", *every_event())
+    printed("export", "--all", "--log", "--raw", "--out", "logs.jsonl")
+    assert "5 sessions copied and verified" in printed("import", "logs.jsonl", "--store", "sqlite:///copy.db")
+    assert logs("sqlite:///copy.db") == logs(url)
+    assert infos("sqlite:///copy.db") == infos(url)
+
+
+def test_a_run_is_no_log(url: str) -> None:
+    """Importing the other form says which one it is."""
+    printed("export", "run", "--out", "run.jsonl")
+    assert "lacuna replay" in failed(FormatError, "import", "run.jsonl")

@@ -1,0 +1,84 @@
+"""A stored session becomes a run to replay."""
+
+from __future__ import annotations
+
+import pytest
+
+from lacuna.errors import FormatError, UnknownHandle
+from lacuna.formats.stored_session import stored_session
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import NewSession
+from lacuna.trajectory.content import content
+from lacuna.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
+from lacuna.trajectory.plan import Summary
+from lacuna.trajectory.trajectory import Compaction, Trajectory
+from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from lacuna.trajectory.usage import Usage
+
+
+def stored(*events: Event, parent: str = "") -> Trajectory:
+    store = MemoryStore()
+    store.create(NewSession(key="s", family="f", at=0.0, parent=parent))
+    store.append("s", events, after=0, at=0.0)
+    return stored_session(store, "s")
+
+
+def turn(index: int, said: str = "", model: str = "") -> Turn:
+    return Turn(index=index, content=content(said), model=model)
+
+
+def head(text: str) -> HeadSet:
+    return HeadSet(Head(messages=(Message(role="user", content=content(text)),)))
+
+
+def test_turns_stand_as_they_are_now() -> None:
+    """Under the newest head; an amended turn once."""
+    run = stored(head("old"), TurnAdded(turn(1)), TurnAdded(turn(2, "a")), Amended(turn(2, "b")), head("new"))
+    assert run.id == "s"
+    assert run.head.messages[0].text == "new"
+    assert run.turns == (turn(1), turn(2, "b"))
+    assert run.parent is None
+
+
+def test_calls_fill_what_turns_leave_open() -> None:
+    """Usage, time and model of the call that a turn answers; what the turn says itself stays."""
+    usage = Usage(input=5, output=2)
+    known = Turn(index=2, usage=Usage(input=9), at=7.0, model="own")
+    run = stored(
+        Called(call=1, at=3.0, model="m", tokens=5),
+        Answered(call=1, usage=usage),
+        TurnAdded(turn(1)),
+        Called(call=2, at=4.0, model="m", tokens=5),
+        TurnAdded(known),
+        TurnAdded(turn(3, model="m")),
+    )
+    first, second, third = run.turns
+    assert (first.usage, first.at, first.model) == (usage, 3.0, "m")
+    assert second == known
+    assert (third.usage, third.at) == (None, None)
+    assert run.model == "m"
+
+
+def test_summaries_are_compactions() -> None:
+    """The run was recorded with them; decisions that only mask are not."""
+    summary = Summary(covers=1, text="all well", block="[summary] all well")
+    run = stored(TurnAdded(turn(1)), Decided(2, "due"), Decided(3, "due", summary=summary), parent="p")
+    assert run.compactions == (Compaction(before=3, summary="all well"),)
+    assert run.parent == "p"
+
+
+def test_a_text_protocol_is_told_by_its_results() -> None:
+    """Where all results came as user messages."""
+    action = Action(id="", name="bash", implicit=True)
+    result = Observation(action_id="", tool="bash", content=content("ok"), role="user")
+    whole = Turn(index=1, actions=(action,), observations=(result,))
+    assert stored(TurnAdded(whole)).observations == "user"
+    assert stored(TurnAdded(turn(1))).observations == "tools"
+
+
+def test_a_session_with_gaps_is_no_run() -> None:
+    """The error names it; an unknown one likewise."""
+    with pytest.raises(FormatError, match="'s' is no whole run"):
+        stored(TurnAdded(turn(2)))
+    with pytest.raises(UnknownHandle):
+        stored_session(MemoryStore(), "none")

@@ -1,0 +1,181 @@
+"""Copies between stores, and out of files of logs: whole, resumable, never over something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lacuna.errors import ConflictError, CorruptError, FormatError, StoreError, UnknownHandle
+from lacuna.stores.copying import Copied, copy_all, copy_session
+from lacuna.stores.log_file import LogFile, log_lines
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+from lacuna.trajectory.events import Event
+from lacuna.trajectory.redact import DEFAULT
+
+from .logs import ODD_KEYS, added, begun, every_event, log, new
+
+
+@pytest.fixture
+def source() -> Store:
+    """Two sessions, a fork and an empty one."""
+    store = MemoryStore()
+    begun(store, "a", *every_event(), at=1.0)
+    begun(store, "long", *(added(index, f"text {index} " * 99, node=f"n{index}") for index in range(1, 600)), at=2.0)
+    store.create(new("fork", parent="long", shared=300, at=3.0))
+    store.append("fork", (added(301, "other"),), after=300, at=5.0)
+    store.create(new("empty", at=4.0))
+    return store
+
+
+def same(one: Store, two: Store) -> bool:
+    return one.sessions() == two.sessions() and all(
+        list(one.events(info.key)) == list(two.events(info.key)) for info in one.sessions()
+    )
+
+
+def test_everything_is_copied(source: Store, store: Store) -> None:
+    """Sessions, their times and parents, and every event; then a second time nothing is left to do."""
+    done = list(copy_all(source, store))
+    assert done == [
+        Copied(key="a", new=True, found=0, added=9),
+        Copied(key="long", new=True, found=0, added=599),
+        Copied(key="empty", new=True, found=0, added=0),
+        Copied(key="fork", new=True, found=0, added=301),
+    ]
+    assert same(source, store)
+    assert all(isinstance(each, Copied) and not each.new and not each.added for each in copy_all(source, store))
+    assert store.locate("f", ["n1", "n300"]) == source.locate("f", ["n1", "n300"])
+
+
+class Breaking(MemoryStore):
+    """Fails in the middle of a log."""
+
+    def events(self, session: str, after: int = 0) -> Iterator[Event]:
+        for number, event in enumerate(super().events(session, after), start=after + 1):
+            if session == "long" and number > 400:
+                raise CorruptError("record 401 is damaged")
+            yield event
+
+
+def test_a_copy_goes_on_where_it_stopped(source: Store) -> None:
+    """What was copied in front of a failure is kept, and not copied again."""
+    target, breaking = MemoryStore(), Breaking()
+    assert len(list(copy_all(source, breaking))) == 4
+    done = list(copy_all(breaking, target))
+    assert [type(each) for each in done] == [Copied, CorruptError, Copied, Copied]
+    assert target.length("long") == 256
+    assert copy_session(source, source.info("long"), target) == Copied(key="long", new=False, found=256, added=343)
+    assert same(source, target)
+
+
+def test_a_copy_of_what_grew_is_brought_up_to_date(source: Store) -> None:
+    """Only what is new is written; a target that went on by itself is left as it is."""
+    target = MemoryStore()
+    list(copy_all(source, target))
+    source.append("long", (added(600),), after=599, at=9.0)
+    target.append("a", (added(2),), after=9, at=9.0)
+    assert [each.added for each in copy_all(source, target) if isinstance(each, Copied)] == [0, 0, 0, 1]
+    assert target.length("a") == 10
+
+
+def test_nothing_is_overwritten(source: Store) -> None:
+    """Another session of the same name, or one that goes on otherwise, is named; the others are copied."""
+    target = MemoryStore()
+    begun(target, "a", added(1), family="other", at=1.0)
+    begun(target, "long", added(1, "not the same"), at=2.0)
+    done = list(copy_all(source, target))
+    assert [str(each) for each in done if isinstance(each, StoreError)] == [
+        "session 'a' is there already and is another one",
+        "session 'long' is there already and is another one from record 1 on",
+    ]
+    assert log(target, "a") == [added(1)]
+    assert target.length("fork") == 301
+
+
+def test_only_what_is_named_is_copied(source: Store) -> None:
+    """By its name."""
+    target = MemoryStore()
+    list(copy_all(source, target, ["fork"]))
+    assert [info.key for info in target.sessions()] == ["fork"]
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def written(store: Store, path: Path) -> LogFile:
+    lines = [line for info in store.sessions() for line in log_lines(info, store.events(info.key))]
+    path.write_text("".join(f"{line}\n" for line in lines), "ascii")
+    return LogFile(path)
+
+
+def test_a_file_of_logs_is_a_copy(source: Store, store: Store, tmp_path: Path) -> None:
+    """Out of one store and into another: nothing changes, whatever keys and texts there are."""
+    for key in ODD_KEYS:
+        begun(source, key, added(1, f"lone \ud800 in {key}"), family=key, at=6.0)
+    file = written(source, tmp_path / "logs.jsonl")
+    assert file.sessions() == source.sessions()
+    assert all(isinstance(each, Copied) for each in copy_all(file, store))
+    assert same(source, store)
+
+
+def test_a_file_of_logs_is_read_from_anywhere(source: Store, tmp_path: Path) -> None:
+    """Behind a record, to the end of a session and no further; an unknown session is named."""
+    file = written(source, tmp_path / "logs.jsonl")
+    assert list(file.events("a", after=7)) == list(every_event()[7:])
+    assert list(file.events("empty")) == []
+    with pytest.raises(UnknownHandle, match="'none'"):
+        file.events("none")
+
+
+def broken(line: int, change: dict[str, object]) -> list[str]:
+    """The lines of a session, one of them changed."""
+    store = MemoryStore()
+    begun(store, "s", *every_event())
+    lines = list(log_lines(store.info("s"), store.events("s")))
+    lines[line] = json.dumps({**json.loads(lines[line]), **change})
+    return lines
+
+
+BROKEN = {
+    "cut off": (broken(0, {})[:-1], r"logs\.jsonl:1: this session has no end; the file was cut off"),
+    "half a line": ([*broken(0, {})[:-1], '{"e": "tu'], r"logs\.jsonl:11: no JSON"),
+    "a record less": ([*broken(0, {})[:4], broken(0, {})[-1]], r"logs\.jsonl:5: 9 records are announced, 3 are there"),
+    "newer": (broken(0, {"format": "lacuna.log/9"}), r"logs\.jsonl:1: .*newer than this Lacuna reads; update"),
+    "a run": (['{"format":"lacuna.trajectory/1"}'], r"logs\.jsonl:1: .*`lacuna replay`"),
+    "a wrong relation": (broken(0, {"session": {"relation": "x"}}), r"logs\.jsonl:1: unreadable session \(`relation`"),
+    "no times": (broken(0, {"session": {"key": "s"}}), r"logs\.jsonl:1: unreadable session \('begun'\)"),
+    "no session": (broken(0, {"session": 1}), r"logs\.jsonl:1: `session` is no object"),
+    "an unknown event": (broken(2, {"e": "later"}), r"logs\.jsonl:3: unreadable record .*'later'"),
+    "no object": (["[1]"], r"logs\.jsonl:1: no JSON object"),
+}
+
+
+@pytest.mark.parametrize(("lines", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_refused_whole(tmp_path: Path, lines: list[str], said: str) -> None:
+    """Before anything is copied, with file, line and mend."""
+    path = tmp_path / "logs.jsonl"
+    path.write_text("\n".join(lines) + "\n", "ascii")
+    with pytest.raises(FormatError, match=said):
+        LogFile(path)
+
+
+def test_secrets_are_replaced_if_asked(tmp_path: Path) -> None:
+    """And the log says that it is no copy any more."""
+    store = MemoryStore()
+    begun(store, "s", added(1, "export AWS_KEY=AKIAIOSFODNN7EXAMPLE"))
+    lines = list(log_lines(store.info("s"), store.events("s"), DEFAULT))
+    assert "AKIA" not in "".join(lines)
+    assert json.loads(lines[0])["redacted"] is True
+    assert "AKIA" in "".join(log_lines(store.info("s"), store.events("s")))
+
+
+def test_a_conflict_is_an_error_of_one_session(source: Store) -> None:
+    """`copy_session` raises it."""
+    target = MemoryStore()
+    begun(target, "a", family="other")
+    with pytest.raises(ConflictError, match="'a'"):
+        copy_session(source, source.info("a"), target)
