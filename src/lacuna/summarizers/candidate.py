@@ -55,12 +55,16 @@ def used(state: State, situation: Situation, covers: int, answer: str | Written 
         return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
     if told is None or isinstance(told, str) or not told.input:
         text = answer.text if isinstance(answer, Written) else answer
-        call = billed(state, situation, covers, state.sizer.count(text) if isinstance(text, str) else 0)
+        call = billed(state, situation, covers, _size(state, text) if isinstance(text, str) else 0)
         # A summary that says it was written without a model cost nothing.
         return MODEL_FREE if isinstance(answer, Written) and answer.route == MODEL_FREE.route else call
     usd = told.usd if told.usd is not None else situation.prices.bill(told.input, told.cached, told.output).usd
     route = answer.route if isinstance(answer, Written) else "fresh"
     return SummaryCall(route=route, input=told.input, cached=told.cached, output=told.output, usd=usd)
+
+
+def _size(state: State, text: str) -> int:
+    return state.sizer.count(text) if len(text) <= LARGEST else len(text) // 4
 
 
 def accepted(
@@ -77,6 +81,8 @@ def accepted(
     answer = redaction.text(answer.text if isinstance(answer, Written) else answer)
     if not answer.strip():
         raise SummaryError("it is empty", cause="empty")
+    if len(answer) > LARGEST:
+        raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
     if covers <= state.covered:
         raise SummaryError("what it covers is covered already")
     if call.route != MODEL_FREE.route:
