@@ -21,6 +21,9 @@ from lacuna.trajectory.turn import Observation
 #: What a summary costs that no model was asked for.
 MODEL_FREE = SummaryCall(route="model-free", input=0, cached=0, output=0, usd=0.0)
 
+#: Characters from which on an answer is no summary, whatever it says; counting its tokens would take seconds.
+LARGEST = 200_000
+
 
 def request(state: State, covers: int, max_tokens: int, route: Literal["fresh", "extend"] = "fresh") -> SummaryRequest:
     """What is asked for: turns up to `covers`, unmasked, behind the previous summary or the task."""
