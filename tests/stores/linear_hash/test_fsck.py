@@ -183,6 +183,7 @@ def test_a_lost_meta_page_is_no_loss_of_records(tmp_path: Path) -> None:
     store = LinearHashStore(tmp_path)
     with pytest.raises(CorruptError, match="page 0"):
         store.sessions()
+    assert any("page 0" in each.what and each.lost for each in store.check())
     store.close()
     repair(tmp_path)
     assert everything(tmp_path) == whole

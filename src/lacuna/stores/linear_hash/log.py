@@ -61,7 +61,7 @@ def read_header(file: File) -> tuple[int, int] | None:
         raise CorruptError(f"the log is of version {version} with pages of {page} bytes; this is version {VERSION}")
     if file.size() <= START:
         return None
-    raise CorruptError("the log's header is damaged, and frames may stand behind it; run `lacuna store fsck --repair`")
+    raise CorruptError("the log's header is damaged, and frames may stand behind it; `repair` keeps the pages")
 
 
 def write_header(file: File, file_id: int, salt: int, lsn: int) -> Place:

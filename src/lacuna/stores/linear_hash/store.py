@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -215,12 +215,13 @@ class LinearHashStore:
         self.flush()
         with self._mutex:
             self._open()
-            reader = Reader(self._place.reading)
-            try:
-                with reader.snapshot() as state:
-                    return self._findings(state)
-            finally:
-                reader.close()
+            with closing(Reader(self._place.reading)) as reader:
+                try:
+                    with reader.snapshot() as state:
+                        return self._pages() + list(audit(state, self._packer))
+                except CorruptError:
+                    # Not even the meta page or the log can be read; the pages say why.
+                    return self._pages()
 
     def statistics(self) -> Statistics:
         """Sizes of the table and work of lookups in this process."""
@@ -229,13 +230,9 @@ class LinearHashStore:
 
     # Inside
 
-    def _findings(self, state: Snapshot) -> list[Finding]:
-        files = self._place.reading()
-        try:
-            found = check_pages(files.pages, files.log).findings
-        finally:
-            files.close()
-        return found + list(audit(state, self._packer))
+    def _pages(self) -> list[Finding]:
+        with closing(self._place.reading()) as files:
+            return check_pages(files.pages, files.log).findings
 
     @contextmanager
     def _state(self) -> Iterator[Writer | Snapshot]:
