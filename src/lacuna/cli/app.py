@@ -9,9 +9,11 @@ import typer
 
 from lacuna.cli.calibrate import calibrate
 from lacuna.cli.config import config
+from lacuna.cli.playback import playback
 from lacuna.cli.prices import prices
 from lacuna.cli.replay import replay
 from lacuna.cli.rules import rules
+from lacuna.cli.run import run as run_command
 from lacuna.cli.store import store
 from lacuna.cli.view import view
 
@@ -29,6 +31,8 @@ app.command("view")(view)
 app.command("calibrate")(calibrate)
 app.command("prices")(prices)
 app.command("rules")(rules)
+app.command("run")(run_command)
+app.command("playback")(playback)
 app.command("config")(config)
 app.add_typer(store, name="store")
 

@@ -79,6 +79,8 @@ class Provider:
         self.terms = terms or Terms()
         self.requests: list[Received] = []
         self.faults: deque[Fault | None] = deque()
+        #: Told of every request once it is decided how it is answered.
+        self.watch: Callable[[Received], None] = lambda received: None
         self._meter = Meter()
         self._counter = counter()
         self._prices: dict[tuple[Api, str], Prices] = {}
@@ -94,6 +96,7 @@ class Provider:
         if isinstance(outcome, Refusal):
             outcome = Answer(status=outcome.status, body=outcome.body(api, self._id()), headers=outcome.headers)
         received.status = outcome.status
+        self.watch(received)
         return received, outcome
 
     def count(self, headers: Mapping[str, str], raw: bytes) -> Answer:
