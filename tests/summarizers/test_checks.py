@@ -112,6 +112,7 @@ def test_a_summary_passes() -> None:
         *(("task-continued", text) for text in (*GOES_ON, *ORDERS)),
         *(("garbage", text) for text in NOISE),
         ("too-long", GOOD + "".join(f" word{n * n}" for n in range(1_500))),
+        ("too-long", f"{GOOD} " * 100_000),
         ("facts-lost", "The agent looked around and made good progress."),
         ("facts-lost", "The conversation so far is too long to be shown."),
     ],

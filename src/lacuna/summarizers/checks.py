@@ -37,6 +37,8 @@ class Problem:
 
 #: Longer than its limit by this factor: providers count tokens differently, by up to a third.
 SLACK = 1.5
+#: Characters from which on an answer is no summary, whatever it says; counting its tokens would take seconds.
+LONGEST = 200_000
 _BEGINNING = 200
 
 
@@ -55,6 +57,10 @@ def check(text: str, request: SummaryRequest, count: Count) -> None:
 def _problems(text: str, request: SummaryRequest, count: Count) -> Iterator[Problem]:
     if not text:
         yield Problem(cause="empty", reason="it is empty", mend="Write the summary as plain text.")
+        return
+    if len(text) > LONGEST:
+        mend = f"Write at most {request.max_tokens} tokens."
+        yield Problem(cause="too-long", reason=f"it has {len(text):,} characters", mend=mend)
         return
     yield from _form(text)
     yield from _length(text, request, count)

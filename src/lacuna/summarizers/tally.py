@@ -10,6 +10,9 @@ from lacuna.summarizers.written import Written
 from lacuna.trajectory.prices import Prices
 from lacuna.trajectory.usage import Usage
 
+#: Characters of an answer that are counted where its server does not; what is longer is no summary anyway.
+_COUNTED = 200_000
+
 
 class Tally:
     """Adds up. calls: requests sent, also those that were never answered; those cost nothing that we know of."""
@@ -22,7 +25,7 @@ class Tally:
 
     def add(self, answer: Answer, question: Question, count: Callable[[str], int]) -> None:
         """An answer came. Where its server reports no usage it is counted, as if nothing had been read from cache."""
-        usage = answer.usage or Usage(input=_sent(question, count), output=count(answer.text))
+        usage = answer.usage or Usage(input=_sent(question, count), output=count(answer.text[:_COUNTED]))
         self._input += usage.prompt
         self._cached += usage.cache_read
         self._output += usage.output
