@@ -81,11 +81,12 @@ def accepted(
     """`answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them."""
     if isinstance(answer, SummaryError):
         raise answer
-    answer = redaction.text(answer.text if isinstance(answer, Written) else answer)
-    if not answer.strip():
-        raise SummaryError("it is empty", cause="empty")
+    answer = answer.text if isinstance(answer, Written) else answer
     if len(answer) > LARGEST:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
+    answer = redaction.text(answer)
+    if not answer.strip():
+        raise SummaryError("it is empty", cause="empty")
     if covers <= state.covered:
         raise SummaryError("what it covers is covered already")
     if call.route != MODEL_FREE.route:
