@@ -216,11 +216,12 @@ class SqliteStore:
             return
         while indexed < records:
             covered = min(indexed + _INDEXED_AT_ONCE, records)
-            events = self._chunk(session, rows.number(identity, indexed + 1), rows.number(identity, covered))
+            chunk = self._chunk(session, rows.number(identity, indexed + 1), rows.number(identity, covered))
+            entries = sqlite_search.entries(chunk)
             with self._file.writing() as connection:
                 if rows.find(connection, session)[::2] != (identity, indexed):
                     return
-                sqlite_search.add(connection, identity, events, covered)
+                sqlite_search.add(connection, identity, entries, covered)
             indexed = covered
 
     def _purged(self, older_than: float | None, max_bytes: int | None) -> Iterator[str]:

@@ -33,12 +33,18 @@ def can_index(connection: sqlite3.Connection) -> bool:
     return ("ENABLE_FTS5",) in options
 
 
-def add(connection: sqlite3.Connection, session: int, events: Iterable[tuple[int, Event]], covered: int) -> None:
-    """Index `events` (with their records' ids) of session `session`, whose leading `covered` records that makes."""
+def entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
+    """What the index is to hold of `events` (with their records' ids); long work that needs no lock."""
+    runs = (
+        (number, _runs(word for _, _, text in words_of(event) for word in words_in(text))) for number, event in events
+    )
+    return [(number, " ".join(letters)) for number, letters in runs if letters]
+
+
+def add(connection: sqlite3.Connection, session: int, found: Iterable[tuple[int, str]], covered: int) -> None:
+    """Put `entries` of session `session` into the index, whose leading `covered` records that makes."""
     run(connection, script("sqlite_search.sql"))
-    for number, event in events:
-        if letters := _runs(word for _, _, text in words_of(event) for word in words_in(text)):
-            connection.execute(_INSERT, (number, " ".join(letters)))
+    connection.executemany(_INSERT, found)
     connection.execute(_COVERED, (covered, session))
 
 
