@@ -39,7 +39,18 @@ ALLOWED: dict[str, set[str]] = {
 }
 #: The core: what an agent needs that never prints a report.
 CORE = ("errors", "config", "trajectory", "strategies", "dialects", "telemetry", "formats", "summarizers", "engine")
-EXTRAS = ("typer", "rich", "numpy", "genai_prices", "altair", "vl_convert", "prometheus_client", "opentelemetry")
+EXTRAS = (
+    "typer",
+    "rich",
+    "numpy",
+    "genai_prices",
+    "altair",
+    "vl_convert",
+    "prometheus_client",
+    "opentelemetry",
+    "urllib3",
+    "litellm",
+)
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

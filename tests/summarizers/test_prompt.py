@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from lacuna.summarizers.prompt import INSTRUCTIONS, LEAST, prompt
+from lacuna.summarizers.prompt import INSTRUCTIONS, LEAST, fitted, prompt
+from lacuna.trajectory.tokens import counter
 from summarizers.runs import request, turn
 
 
@@ -49,3 +50,18 @@ def test_a_window_that_fits_cuts_nothing() -> None:
     """Turns that fit are told word for word."""
     body = "line\n" * 4_000
     assert body.strip() in prompt(request(turn(1, command="ls", result=body)), window=30_000)
+
+
+def test_fitted_to_a_limit_in_tokens() -> None:
+    """What fits is told whole, however long; what does not is cut until it does."""
+    body = "".join(f"line {n} of the log\n" for n in range(40_000))
+    asked = request(turn(1, command="cat log", result=body), turn(2, "Done.", command="ls", result="a.py"))
+    count = counter().count
+    assert body.strip() in fitted(asked, 900_000, count)
+    for limit in (100_000, 20_000, 5_000):
+        assert limit // 2 < count(fitted(asked, limit, count)) <= limit
+
+
+def test_a_note_stands_at_the_end() -> None:
+    """What was wrong with an earlier answer is the last thing said."""
+    assert prompt(request(turn(1, "Hi.")), note="[It was empty.]").endswith("[It was empty.]")

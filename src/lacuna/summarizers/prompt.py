@@ -41,6 +41,8 @@ nothing; where something is unknown, leave it out.
 
 #: Characters of a rendered text that fit a summarizer with a window of 128,000 tokens, answer included.
 WINDOW = 360_000
+#: Characters a token has at most, taken over a prompt: what is cut to that many is counted, and cut again if need be.
+_CHARACTERS = 5
 #: Characters that every result, message or argument keeps at least, however small the window: a text cut to its first
 #: words has lost what it was kept for.
 LEAST = 1_000
@@ -66,7 +68,7 @@ def fitted(request: SummaryRequest, limit: int, count: Callable[[str], int], not
 
     Long texts are cut to head and tail; where even their ends are too much, turns in the middle go, and that is said.
     """
-    window = WINDOW
+    window = _CHARACTERS * max(limit, 1)
     text = prompt(request, window, note)
     while (size := count(text)) > limit:
         if window <= LEAST:
