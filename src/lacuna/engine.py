@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from lacuna.errors import SummaryError
 from lacuna.strategies.books import Books
+from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
 from lacuna.strategies.pressure import fits, relieve
 from lacuna.strategies.situation import Situation
@@ -42,6 +43,7 @@ from lacuna.trajectory.events import (
 )
 from lacuna.trajectory.plan import Plan, Summary, SummaryRequest
 from lacuna.trajectory.prices import Bill, Prices
+from lacuna.trajectory.redact import DEFAULT
 from lacuna.trajectory.state import State
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.turn import Head, Turn
@@ -76,7 +78,8 @@ def output_tokens(turn: Turn, sizer: Sizer) -> int:
 class Pending:
     """What the newest pass did: its decision, its view, and both prompt-side bills.
 
-    before: tokens of the view had this pass hidden nothing. summarizer: bill of this pass alone.
+    before: tokens of the view had this pass hidden nothing. covered: the newest turn that was covered before it.
+    summarizer: bill of this pass alone.
     """
 
     decided: Decided
@@ -84,6 +87,7 @@ class Pending:
     bill: Bill
     raw: Bill
     before: int
+    covered: int
     summarizer: Bill
 
 
@@ -116,6 +120,8 @@ class Session:
         self.anchor = 0
         #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
         self.editable_from = 1
+        #: Which secrets are kept out of summaries.
+        self.redaction = DEFAULT
         self._usable = usable
 
     @classmethod
@@ -151,8 +157,10 @@ class Session:
     def amended(self, turn: Turn, node: str = "") -> Session:
         """The session in which the newest turn came with another ending. Work O(events): what was learned of it is
         learned anew."""
-        events = [*self.events, Amended(turn, node)]
-        return Session.resumed(events, self.strategy, self.prices, self.sizer, self.extractors)
+        session = Session(self.strategy, self.prices, self.sizer, self.extractors)
+        session.redaction = self.redaction
+        session.take_up([*self.events, Amended(turn, node)])
+        return session
 
     def answered(self, usage: Usage) -> None:
         """What the provider reported for the newest call; its total corrects our count from now on."""
@@ -168,7 +176,7 @@ class Session:
                 self._learn(event.window)
 
     def _learn(self, window: int) -> None:
-        self.prices = replace(self.prices, window=window)
+        self.prices = learned(self.prices, window)
         self._usable = self.strategy.usable(self.prices)
 
     def _record(self, event: Event) -> None:
@@ -213,13 +221,16 @@ class Session:
         return self._send(decided, now, model, self.state.track.tokens, Bill())
 
     def _send(self, decided: Decided, now: float | None, model: str, before: int, cost: Bill) -> View:
+        covered = self.state.covered
         self._record(decided)
         self.policy.decided(self.state, decided)
         view = self.state.view(self.policy.frontier(self.state))
         raw = self.books.send_raw(self.state.raw_view(), now, model)
         bill = self.books.send(view, now, model)
         self._record(Called(call=decided.call, at=now, model=model, tokens=view.tokens))
-        self.newest = Pending(decided=decided, view=view, bill=bill, raw=raw, before=before, summarizer=cost)
+        self.newest = Pending(
+            decided=decided, view=view, bill=bill, raw=raw, before=before, covered=covered, summarizer=cost
+        )
         return view
 
     def _situation(self, now: float | None, model: str) -> Situation:
@@ -249,7 +260,7 @@ class Session:
         call = used(self.state, situation, covers, answer)
         cost = self._bill(call.input, call.cached, call.output, call.usd)
         try:
-            summary = accepted(self.state, self.policy, covers, answer, call)
+            summary = accepted(self.state, self.policy, covers, answer, call, self.redaction)
         except SummaryError as error:
             retry = self.breaker.failed(situation.call)
             self._attempted(
@@ -292,7 +303,7 @@ class Session:
         if wanted.summarize:
             written = digest(request(self.state, wanted.summarize, self.strategy.summary_max_tokens), self.sizer.count)
             try:
-                return accepted(self.state, self.policy, wanted.summarize, written, MODEL_FREE), wanted
+                return accepted(self.state, self.policy, wanted.summarize, written, MODEL_FREE, self.redaction), wanted
             except SummaryError:
                 # Nothing can be said in fewer words; what is left is cutting the newest results.
                 wanted = relieve(self.policy, self.state, situation, Plan(reason=plan.reason), summaries=False)

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from lacuna.config.in_force import Entry, Settings, settings
+from lacuna.config.keys import KEYS
 
-__all__ = ["Entry", "Settings", "settings"]
+__all__ = ["KEYS", "Entry", "Settings", "settings"]

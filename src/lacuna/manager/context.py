@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 import uuid
@@ -49,7 +50,10 @@ from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.trajectory.events import Answered, Learned, Recalled
 from lacuna.trajectory.turn import Head, Turn
 
-_log: Final = logging.getLogger("lacuna.context")
+#: What a setting may be; any other option is a value of the library's own.
+_SETTING: Final = (str, int, float, bool)
+
+_log: Final = logging.getLogger("lacuna.manager")
 
 
 class ContextManager:
@@ -78,12 +82,25 @@ class ContextManager:
         self._closed = False
 
     @classmethod
-    def from_env(cls, environment: Mapping[str, str] | None = None, **options: Unpack[Given]) -> ContextManager:
-        """With the settings of the environment and lacuna.toml; `options` go before them. Raises SettingError."""
-        from lacuna.config import settings  # the only reader of either, and nothing that other callers need
+    def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:
+        """With the settings of the environment and lacuna.toml; `options`, of both kinds, go before them.
 
-        found: dict[str, Any] = {**settings(environment).options(), **options}
-        return cls(found.pop("strategy", "masking"), **found)
+        Raises SettingError, which names the place and the mend.
+        """
+        from lacuna.config import KEYS, settings  # the only reader of either, and nothing that other callers need
+
+        surroundings = os.environ if environment is None else environment
+        known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING)}
+        found = settings(surroundings, None, **known)
+        writer = summarizer(
+            found.summarizer,
+            base_url=found.summarizer_base_url or "",
+            environment=surroundings,
+            redaction=found.redaction,
+        )
+        rest = {name: value for name, value in options.items() if name not in known}
+        told: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **rest}
+        return cls(told.pop("strategy"), **told)
 
     def __enter__(self) -> ContextManager:
         return self

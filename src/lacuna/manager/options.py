@@ -9,14 +9,13 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from lacuna.dialects.bound_thinking import AUTO, WAYS
 from lacuna.errors import PriceError, SettingError
-from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import Store
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.extractors.outcome import Extractor
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
 from lacuna.strategies.guards import Guards
 from lacuna.strategies.rules import Rule
-from lacuna.strategies.spec import parse
+from lacuna.strategies.spec import PRESET_GUARDS, parse, preset_of
 from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.written import Written
 from lacuna.telemetry.diagnostics import Diagnostics
@@ -24,6 +23,7 @@ from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.price_lookup import for_model
 from lacuna.trajectory.price_sets import named
 from lacuna.trajectory.prices import Prices
+from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.text_protocol import Observations
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
@@ -40,6 +40,8 @@ RECALL_TOOL = "lacuna_recall"
 SEARCH_TOOL = "lacuna_search"
 FRESH = 10
 
+#: Where sessions are kept unless the caller says where: `lacuna sessions` looks there too.
+STORE = "sqlite:///lacuna.db"
 #: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
 _USUAL = "anthropic"
 
@@ -69,6 +71,7 @@ class Given(TypedDict, total=False):
     thinking: str
     cache_control: CacheControl
     tokens: str
+    redaction: Redaction
     clock: Callable[[], float]
 
 
@@ -78,12 +81,12 @@ class Options:
 
     strategy:   a text (`hybrid(window=10)`, a preset) or a Strategy.
     model:      whose prices, window and rules count. prices: a set's name or Prices, instead of the model's.
-    store:      a URL or a Store; sessions in memory are gone with the process. session: its name; made up if "".
+    store:      a URL (`memory:` keeps nothing) or a Store. session: its name; made up if "".
     parent:     the session that started this one, for a sub-agent.
     dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
     summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
     background: whether the agent goes on while a summary is written. summary_seconds: it may take.
-    guards:     when the diagnostics say stop.
+    guards:     when the diagnostics say stop; a preset's own if None.
     token_budget, reserved_for_response: tokens. max_context_pct: share. They refine the strategy's own budget.
     on_event:   told of every pass; what it raises is logged and counted, never passed on.
     extractors: glob on the tool's name -> what placeholders say of its observations. rules: refine the strategy.
@@ -92,12 +95,13 @@ class Options:
     thinking:   how bound thinking is treated: auto, defer, native, drop_block or ignore.
     cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "client" leaves them to the client.
     tokens:     the counter. clock: seconds since the epoch.
+    redaction:  which secrets are kept out of summaries.
     """
 
     strategy: str | Strategy = "masking"
     model: str = ""
     prices: str | Prices | None = None
-    store: str | Store = field(default_factory=MemoryStore)
+    store: str | Store = STORE
     session: str = ""
     parent: str = ""
     dialect: DialectName = "auto"
@@ -117,6 +121,7 @@ class Options:
     thinking: str = AUTO
     cache_control: CacheControl = "auto"
     tokens: str = "o200k"
+    redaction: Redaction = DEFAULT
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -134,6 +139,14 @@ class Options:
     @property
     def listeners(self) -> tuple[Listener, ...]:
         return (self.on_event,) if callable(self.on_event) else tuple(self.on_event)
+
+    @property
+    def watched(self) -> Guards:
+        """The guards: as told, else the preset's own, else none."""
+        if self.guards is not None:
+            return self.guards
+        named = preset_of(self.strategy) if isinstance(self.strategy, str) else ""
+        return PRESET_GUARDS.get(named, Guards())
 
     @property
     def table(self) -> Extractors:

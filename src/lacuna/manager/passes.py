@@ -25,7 +25,6 @@ from lacuna.manager.options import Options
 from lacuna.manager.reading import absorb
 from lacuna.manager.sending import Given, live_prefix
 from lacuna.stores.store import Store
-from lacuna.strategies.guards import Guards
 from lacuna.strategies.spec import describe
 from lacuna.telemetry.diagnostics import Fault, FaultKind
 from lacuna.trajectory.events import Attempted, Event, Opened
@@ -33,7 +32,7 @@ from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.view import View
 
-_log: Final = logging.getLogger("lacuna.context")
+_log: Final = logging.getLogger("lacuna.manager")
 
 #: Makes the pass's `SummaryRequest` complete just before it is asked.
 _Enrich = Callable[[SummaryRequest], SummaryRequest]
@@ -57,7 +56,7 @@ class Passes:
             parent=options.parent,
             make=self.make,
             opened=self._opened,
-            guards=options.guards or Guards(),
+            guards=options.watched,
             clock=options.clock,
         )
 
@@ -66,7 +65,10 @@ class Passes:
         opened = next((event for event in events if isinstance(event, Opened)), None)
         # Whether placeholders name handles was fixed when the session began.
         strategy = self.strategy if opened is None else replace(self.strategy, handles=opened.handles)
-        return Session.resumed(events, strategy, self.prices, self.sizer, self.options.table)
+        session = Session(strategy, self.prices, self.sizer, self.options.table)
+        session.redaction = self.options.redaction
+        session.take_up(events)
+        return session
 
     def _opened(self) -> Opened:
         return Opened(strategy=describe(self.strategy), dialect=self.options.dialect, handles=self.strategy.handles)

@@ -90,14 +90,16 @@ def _summarized(state: State, newest: Pending) -> Summarized | None:
     summary = newest.decided.summary
     if summary is None:
         return None
-    left = state.sizer.text(summary.block)
     return Summarized(
-        first=1,
+        first=newest.covered + 1,
         last=summary.covers,
-        tokens=state.raw_start(summary.covers + 1) - state.raw_start(1),
-        left=left,
+        tokens=state.raw_start(summary.covers + 1) - state.raw_start(newest.covered + 1),
+        left=state.sizer.text(summary.block),
         usd=newest.summarizer.usd,
         route=summary.route,
+        input=summary.input_tokens,
+        cached=summary.cached_tokens,
+        output=summary.output_tokens,
     )
 
 

@@ -1,0 +1,158 @@
+"""What was hidden is read again: by handle, in part, by search, by the agent's own calls; across restarts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.errors import UnknownHandle
+from lacuna.manager import ContextManager
+from lacuna.manager.options import FRESH, RECALL_TOOL, SEARCH_TOOL
+
+from .agents import LONG, history, openai
+
+EAGER = "masking(window=2, schedule=every-turn)"
+
+
+def walked(steps: int = 8, **options: Any) -> ContextManager:
+    context = ContextManager(EAGER, session="s", **options)
+    for step in range(steps + 1):
+        context.prepare(history("openai", step))
+    return context
+
+
+def test_a_handle_gives_the_very_text() -> None:
+    """Word for word, whatever stands in the view by now."""
+    assert walked().recall("t3.1") == f"3\n{LONG}"
+    assert walked().recall("t3") == f"3\n{LONG}"
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"lines": "2-3"}, "2: line 0: value 0\n3: line 1: value 977"),
+        ({"lines": "121-"}, "121: line 119: value 116263"),
+        ({"lines": "7"}, "7: line 5: value 4885"),
+        ({"lines": "500-600"}, "[no line matches; there are 121 lines]"),
+        ({"head": 1}, "1: 3"),
+        (
+            {"pattern": r"value 977$"},
+            "1: 3\n2: line 0: value 0\n3: line 1: value 977\n4: line 2: value 1954\n5: line 3: value 2931",
+        ),
+        ({"pattern": "no such"}, "[no line matches; there are 121 lines]"),
+    ],
+)
+def test_a_part_of_it(part: dict[str, Any], expected: str) -> None:
+    """Lines, the first lines, or what matches with the lines around it; numbered."""
+    assert walked().recall("t3.1", **part) == expected
+
+
+def test_matches_far_apart_are_marked() -> None:
+    """A gap between two matches shows."""
+    assert "\n[...]\n" in walked().recall("t3.1", pattern="^line (5|90):")
+
+
+@pytest.mark.parametrize(
+    ("handle", "part"),
+    [
+        ("t99.1", {}),
+        ("t1.9", {}),
+        ("banana", {}),
+        ("", {}),
+        ("other:t1.1", {}),
+        ("t3.1", {"lines": "x"}),
+        ("t3.1", {"lines": "-"}),
+        ("t3.1", {"pattern": "("}),
+    ],
+)
+def test_what_is_not_there_is_told(handle: str, part: dict[str, Any]) -> None:
+    """An error that says what is wrong; to the agent, in words."""
+    context = walked()
+    with pytest.raises(UnknownHandle):
+        context.recall(handle, **part)
+    answer = context.handle_tool_call(RECALL_TOOL, json.dumps({"handle": handle, **part}))
+    assert answer is not None
+    assert answer.startswith("[not found: ")
+
+
+def test_a_pattern_that_never_ends_is_stopped() -> None:
+    """The pattern is the model's text: it gets a second, not an hour."""
+    context = ContextManager(EAGER, session="s")
+    context.prepare(history("openai", 1, "") + openai(2, "a" * 40 + "!"))
+    with pytest.raises(UnknownHandle, match="takes too long"):
+        context.recall("t2.1", pattern="(a|aa|a.)+$" * 3)
+
+
+def test_long_results_are_cut_in_the_middle() -> None:
+    """One recall hands out a few thousand tokens, and says how to get the rest."""
+    context = ContextManager(EAGER, session="s")
+    context.prepare([*history("openai", 0), *openai(1, "word " * 50_000)])
+    text = context.recall("t1.1")
+    assert len(text) < 17_000
+    assert "characters left out; ask for lines or a pattern" in text
+
+
+def test_search_finds_what_is_hidden() -> None:
+    """All words, whatever their case, with a handle to read on."""
+    hits = walked().search("VALUE 116263")
+    assert [hit.handle for hit in hits] == [f"t{turn}.1" for turn in range(8, 0, -1)]
+    assert [hit.handle for hit in walked().search("f5.py")][-1] == "t5"
+
+
+def test_the_agent_s_own_calls_are_answered() -> None:
+    """Recall and search by tool call, arguments as text or object; anybody else's call is left alone."""
+    context = walked()
+    given = {"handle": "t3.1", "lines": "2-2"}
+    assert context.handle_tool_call(RECALL_TOOL, json.dumps(given)) == "2: line 0: value 0"
+    assert context.handle_tool_call(RECALL_TOOL, given) == "2: line 0: value 0"
+    assert "t8.1 bash: " in (context.handle_tool_call(SEARCH_TOOL, {"query": "value 977"}) or "")
+    assert context.handle_tool_call("bash", "{}") is None
+    for junk in ("", "null", "[]", '{"handle": 7}', "{", '{"handle": "t3.1", "head": "x", "lines": []}'):
+        assert isinstance(context.handle_tool_call(RECALL_TOOL, junk), str)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])
+def test_definitions_are_the_same_bytes(dialect: str) -> None:
+    """Tools stand at the front of the prompt: a byte that changes there rewrites everything."""
+    one, other = (json.dumps(ContextManager().tool_definitions(dialect)) for _ in range(2))
+    assert one == other
+    assert RECALL_TOOL in one
+
+
+def test_what_was_recalled_stays_while_it_is_fresh() -> None:
+    """What was recalled is not hidden again for some turns, whatever the window; then its placeholder says whose."""
+    context = walked(6)
+    recalled = context.recall("t1.1", by="tool")
+    call = {"id": "r", "type": "function", "function": {"name": RECALL_TOOL, "arguments": '{"handle": "t1.1"}'}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    messages = [*history("openai", 6), asked, {"role": "tool", "tool_call_id": "r", "content": recalled}]
+    for step in range(7, 7 + FRESH):
+        assert context.prepare(messages).messages[14]["content"] == recalled
+        messages += openai(step)
+    view = context.prepare(messages)
+    assert view.messages[14]["content"].startswith(f"[t7.1 {RECALL_TOOL}: ")
+    assert view.diagnostics.recalls == 1
+    assert view.diagnostics.costs.recalls > 0
+
+
+def test_handles_live_as_long_as_the_store_keeps_the_turn(tmp_path: Path) -> None:
+    """In another process, before anything is prepared; gone with the session."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    walked(store=url).close()
+    with ContextManager(EAGER, session="s", store=url) as context:
+        assert context.recall("t2.1").startswith("2\n")
+        assert context.search("value 977")
+    with ContextManager(EAGER, session="other", store=url) as context, pytest.raises(UnknownHandle):
+        context.recall("t2.1")
+
+
+def test_where_recall_is_not_served_placeholders_name_no_handle() -> None:
+    """Fixed when the session begins, also for a process that goes on with other settings."""
+    context = walked(recall=False)
+    assert "[bash: f1.py" in json.dumps(context.prepare(history("openai", 8)).messages)
+    store = context._store
+    again = ContextManager(EAGER, session="s", store=store, recall=True)
+    assert "[bash: f7.py" in json.dumps(again.prepare(history("openai", 9)).messages)
