@@ -11,9 +11,12 @@ from lacuna.cli.calibrate import calibrate
 from lacuna.cli.config import config
 from lacuna.cli.playback import playback
 from lacuna.cli.prices import prices
+from lacuna.cli.recall import recall
 from lacuna.cli.replay import replay
 from lacuna.cli.rules import rules
 from lacuna.cli.run import run as run_command
+from lacuna.cli.sessions import sessions
+from lacuna.cli.show import show
 from lacuna.cli.store import store
 from lacuna.cli.view import view
 
@@ -34,6 +37,9 @@ app.command("rules")(rules)
 app.command("run")(run_command)
 app.command("playback")(playback)
 app.command("config")(config)
+app.command("sessions")(sessions)
+app.command("show")(show)
+app.command("recall")(recall)
 app.add_typer(store, name="store")
 
 

@@ -31,6 +31,11 @@ Dialect = Annotated[
     str, typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses or anthropic.")
 ]
 
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `lacuna config` says."),
+]
+
 
 def prices_of(model: str | None, price: str | None, price_set: str | None) -> Prices:
     """The price list that the three options ask for, `anthropic` if none does. Raises PriceError."""

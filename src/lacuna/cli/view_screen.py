@@ -73,11 +73,11 @@ class Screen:
     def __init__(self, console: Console, trajectory: Trajectory, label: str, sizer: Sizer, *, full: bool) -> None:
         self.console, self.trajectory, self.label, self.sizer, self.full = console, trajectory, label, sizer, full
 
-    def show(self, shown: ViewAt) -> None:
-        """The whole view."""
-        self._title(f"call {shown.call} of {len(self.trajectory.turns)}")
+    def show(self, shown: ViewAt, *, title: str = "", more: Iterable[tuple[str, Line]] = ()) -> None:
+        """The whole view. more: lines for the foot of the page."""
+        self._title(title or f"call {shown.call} of {len(self.trajectory.turns)}")
         self._entries(shown.view.segments, shown)
-        self._totals(shown)
+        self._totals(shown, more)
 
     def difference(self, shown: ViewAt) -> None:
         """What is not as it was at the call before."""
@@ -99,12 +99,12 @@ class Screen:
         self._print(Line(printable(self.label), style="bold"))
         self._print(Line(printable(" · ".join(filter(None, (run.file, run.id, run.format, run.model)))), style=QUIET))
 
-    def _totals(self, shown: ViewAt) -> None:
+    def _totals(self, shown: ViewAt, more: Iterable[tuple[str, Line]] = ()) -> None:
         self._print(Rule(style=QUIET))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style=QUIET, no_wrap=True)
         grid.add_column()
-        for name, fact in facts(shown):
+        for name, fact in (*facts(shown), *more):
             grid.add_row(name, fact)
         self._print(grid)
 

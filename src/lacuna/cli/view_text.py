@@ -21,6 +21,19 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("", clean).encode("utf-8", "replace").decode("utf-8").expandtabs(4)
 
 
+def visible(text: str) -> str:
+    """`text` with a sign for everything that a terminal would act on, and newlines and tabs as they are."""
+    clean = _CONTROLS.sub(lambda found: _sign(ord(found[0])), text.replace("\r\n", "\n"))
+    return clean.encode("utf-8", "replace").decode("utf-8")
+
+
+def _sign(code: int) -> str:
+    """Unicode's picture of a control character; others by their number."""
+    if code < 0x20 or code == 0x7F:
+        return chr(0x2421 if code == 0x7F else 0x2400 + code)
+    return f"<U+{code:04X}>"
+
+
 @dataclass(frozen=True, slots=True)
 class Folded:
     """A text as it is shown: its beginning and end; between them `rows` rows, `letters` letters, are left out."""
