@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.errors import CorruptError
-from lacuna.stores.packing import LARGE, Packed, Packer
+from lacuna.stores.packing import LARGE, Packed, Packer, blobs_in
 from lacuna.trajectory.content import Opaque, Text
 from lacuna.trajectory.events import Event, HeadSet, TurnAdded
 from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -83,3 +85,22 @@ def read(packer: Packer, packed: bytes) -> bytes | None:
         return packer.stretch(packed)
     except CorruptError:
         return None
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"name": "f"},
+        {"name": "f", "description": "x" * LARGE},
+        {"blob": "00" * 32, "of": "tool"},
+        {"name": "f", "text": "y" * LARGE, "data": {"blob": "z" * LARGE}},
+    ],
+)
+def test_large_tools_are_kept_once(tool: dict[str, object]) -> None:
+    """Every session of an agent has the same; whatever keys a definition has, it comes back equal."""
+    packer = Packer()
+    event = HeadSet(Head(tools=(tool, tool)))
+    packed = packer.pack(event)
+    assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
+    assert len(packed.blobs) == (len(str(tool)) > LARGE or "blob" in tool)
+    assert set(blobs_in(json.loads(packer.stretch(packed.body)))) == set(blobs(packed))

@@ -71,6 +71,8 @@ class Packer:
         texts: dict[str, str] = {}
         for parts in _contents(value):
             parts[:] = [_taken_out(part, texts) for part in parts]
+        if "tools" in value:
+            value["tools"] = [_tool_out(tool, texts) for tool in value["tools"]]
         body = _bytes(value)
         blobs = tuple(self._blob(address, text) for address, text in texts.items())
         turn = event.turn.index if isinstance(event, TurnAdded | Amended) else 0
@@ -87,6 +89,8 @@ class Packer:
             value = json.loads(self.stretch(body))
             for parts in _contents(value):
                 parts[:] = [self._put_back(part, fetch) for part in parts]
+            if "tools" in value:
+                value["tools"] = [self._put_back(tool, fetch) for tool in value["tools"]]
             return event_in(value)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
@@ -120,6 +124,9 @@ class Packer:
         if address_of(data).hex() != address:
             raise CorruptError(f"the text stored under {address} is another one")
         text = data.decode("utf-8", "surrogatepass")
+        if part.get("of") == "tool":
+            tool: Mapping[str, Any] = json.loads(text)
+            return tool
         rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
         return {**rest, "data": json.loads(text)} if part.get("of") == "data" else {**rest, "text": text}
 
@@ -132,9 +139,8 @@ def address_of(data: bytes) -> bytes:
 def blobs_in(value: Mapping[str, Any]) -> Iterator[bytes]:
     """Addresses of the large texts that a record's JSON refers to."""
     for parts in _contents(value):
-        for part in parts:
-            if "blob" in part:
-                yield bytes.fromhex(part["blob"])
+        yield from (bytes.fromhex(part["blob"]) for part in parts if "blob" in part)
+    yield from (bytes.fromhex(tool["blob"]) for tool in value.get("tools", ()) if "blob" in tool)
 
 
 def words_of(event: Event) -> Iterator[tuple[int, str, str]]:
@@ -180,6 +186,15 @@ def _taken_out(part: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
         return part
     rest = {name: value for name, value in part.items() if name != "data"}
     return {**rest, "of": "data", "blob": _keep(data, texts)}
+
+
+def _tool_out(tool: Mapping[str, Any], texts: dict[str, str]) -> Mapping[str, Any]:
+    """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
+    an address."""
+    data = json.dumps(tool, separators=(",", ":"), default=dict)
+    if len(data) < LARGE and "blob" not in tool:
+        return tool
+    return {"of": "tool", "blob": _keep(data, texts)}
 
 
 def _keep(text: str, texts: dict[str, str]) -> str:
