@@ -147,14 +147,16 @@ def test_a_failed_sync_refuses_and_loses_nothing() -> None:
         disk = Disk(rng)
         writer = Writer(disk.open("pages"), disk.open("log"), limits=Limits(group=1, **SMALL))  # type: ignore[arg-type]
         states: list[State] = [{}]
+        unsure: list[State] = []
         for _ in range(40):
             disk.failing_syncs = rng.choice([0, 0, 0, 0, 1, 2])
-            unsure: list[State] = []
             try:
                 work(writer, rng, states, 1)
             except StoreError as error:
                 refused = states.pop()
-                unsure = [refused] if "may be" in str(error) else []
+                unsure = [*unsure, refused] if "may be" in str(error) else []
+            else:
+                unsure = []
         disk.crash()
         writer = opened(disk, rng)
         assert content(writer) in [states[-1], *unsure]
