@@ -1,20 +1,37 @@
-"""Small turns and runs, written by hand; shared by the tests of the core."""
+"""Small turns and runs, written by hand, and sessions made of them; shared by the tests of the core."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from lacuna.engine import Session, Summarizer, drive
 from lacuna.strategies.spec import parse
 from lacuna.strategies.strategy import Strategy
-from lacuna.trajectory.content import Content, content
+from lacuna.testing.builders import call, head, long_text, result, step, steps, turn, user
 from lacuna.trajectory.events import Decided
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
 from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from lacuna.trajectory.turn import Head, Turn
+
+__all__ = [
+    "CACHED",
+    "PLAIN",
+    "SIZER",
+    "begun",
+    "brief",
+    "call",
+    "head",
+    "long_text",
+    "masked_at",
+    "result",
+    "run",
+    "step",
+    "steps",
+    "summaries",
+    "turn",
+    "user",
+]
 
 #: A provider with a cache that is worth having from the first tokens on.
 CACHED = Prices(
@@ -26,52 +43,6 @@ CACHED = Prices(
 PLAIN = Prices(name="plain", tiers=((0, Rates(input=1.0, output=5.0)),), cache=CacheRules(kind="none"))
 
 SIZER = Sizer(counter())
-
-
-def user(text: str, *, pinned: bool = False) -> Message:
-    return Message(role="user", content=content(text), pinned=pinned)
-
-
-def head(task: str = "Mend the parser.", **options: Any) -> Head:
-    return Head(messages=(Message(role="system", content=content("You are an agent.")), user(task)), **options)
-
-
-def call(name: str = "bash", *, id: str = "a", **arguments: Any) -> Action:
-    return Action(id=id, name=name, arguments=json.dumps(arguments))
-
-
-def result(text: str | Content, name: str = "bash", *, id: str = "a", **options: Any) -> Observation:
-    return Observation(action_id=id, tool=name, content=content(text) if isinstance(text, str) else text, **options)
-
-
-def turn(
-    index: int, *pairs: tuple[Action, Observation], text: str = "", said: Iterable[Message] = (), **options: Any
-) -> Turn:
-    """A turn that makes the calls of `pairs`, each with its result."""
-    return Turn(
-        index=index,
-        content=content(text),
-        actions=tuple(action for action, _ in pairs),
-        observations=tuple(observation for _, observation in pairs),
-        interjections=tuple(said),
-        **options,
-    )
-
-
-def step(index: int, text: str = "", *, tool: str = "bash", **options: Any) -> Turn:
-    """A turn with one call, whose arguments are its own, and one result: `text`, or about 100 tokens."""
-    observation = {key: options.pop(key) for key in ("tags", "pinned", "error") if key in options}
-    pair = (call(tool, command=f"make step-{index}"), result(text or long_text(index), tool, **observation))
-    return turn(index, pair, **options)
-
-
-def long_text(number: int, lines: int = 8) -> str:
-    """About 12 tokens a line, different for each `number`."""
-    return "\n".join(f"line {line}: value_{number}_{line} in src/part_{number}.py" for line in range(lines))
-
-
-def steps(count: int, **options: Any) -> tuple[Turn, ...]:
-    return tuple(step(index, **options) for index in range(1, count + 1))
 
 
 def brief(request: SummaryRequest) -> str:

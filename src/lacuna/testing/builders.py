@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from lacuna.dialects import render_anthropic, render_openai_chat
+from lacuna.dialects import render_anthropic, render_openai_chat, render_openai_responses
 from lacuna.trajectory.content import Content, content
 from lacuna.trajectory.events import HeadSet, TurnAdded
 from lacuna.trajectory.state import State
@@ -98,17 +98,7 @@ def anthropic_messages(run: Trajectory) -> tuple[list[Json], list[Json]]:
 
 def responses_items(run: Trajectory) -> list[Json]:
     """The whole run as the input of OpenAI Responses, nothing hidden."""
-    return [item for message in openai_messages(run) for item in _items(message)]
-
-
-def _items(message: Json) -> Iterator[Json]:
-    if message["role"] == "tool":
-        yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}
-        return
-    if message["content"]:
-        yield {"role": message["role"], "content": message["content"]}
-    for made in message.get("tool_calls", ()):
-        yield {"type": "function_call", "call_id": made["id"], **made["function"]}
+    return render_openai_responses.Renderer().messages(_state(run).raw_view())
 
 
 def _state(run: Trajectory) -> State:

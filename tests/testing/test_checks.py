@@ -1,0 +1,68 @@
+"""What is wrong with a request, with and without the providers' packages."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.testing import checks
+from lacuna.testing.builders import anthropic_messages, openai_messages, responses_items, steps, trajectory
+from lacuna.testing.checks import problems
+from lacuna.testing.request import Api
+
+APIS: tuple[Api, ...] = get_args(Api)
+RUN = trajectory(*steps(3))
+
+
+def sound(api: Api) -> dict[str, Any]:
+    if api == "openai":
+        return {"model": "m", "messages": openai_messages(RUN)}
+    if api == "openai-responses":
+        return {"model": "m", "input": responses_items(RUN)}
+    system, messages = anthropic_messages(RUN)
+    return {"model": "m", "max_tokens": 9, "system": system, "messages": messages}
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_what_our_renderers_say_is_sound(api: Api) -> None:
+    """The builders' messages pass the types and the rules of their provider."""
+    assert problems(api, sound(api)) == []
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_without_the_packages_the_outline_is_checked(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no package is installed, needed fields and the rules still are."""
+
+    def absent(name: str) -> Any:
+        raise ImportError(name)
+
+    checks._validator.cache_clear()
+    monkeypatch.setattr(importlib, "import_module", absent)
+    try:
+        assert problems(api, sound(api)) == []
+        assert problems(api, {"model": "m"})
+        field = "input" if api == "openai-responses" else "messages"
+        history = sound(api)[field]
+        assert problems(api, {**sound(api), field: [*history[:-1]]})
+    finally:
+        checks._validator.cache_clear()
+
+
+@given(
+    st.sampled_from(APIS),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(("role", "content", "type", "text", "id")), inner)
+        ),
+    ),
+)
+def test_no_json_breaks_the_check(api: Api, value: Any) -> None:
+    """Whatever stands where the history belongs, the answer is a list of sentences."""
+    field = "input" if api == "openai-responses" else "messages"
+    for body in ({"model": "m", "max_tokens": 9, field: value}, {"model": "m", "max_tokens": 9, field: [value]}):
+        assert all(isinstance(each, str) for each in problems(api, body))
