@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lacuna.cli import store_tables as tables
 from lacuna.cli.amounts import size_in, size_out, span_in
+from lacuna.cli.options import StoreUrl
 from lacuna.cli.store_files import log_of, run_of, write_lines
 from lacuna.config import settings
 from lacuna.errors import CorruptError, SettingError, StoreError
@@ -29,15 +30,11 @@ store = typer.Typer(
 )
 #: Refusals that are named.
 _NAMED: Final = 3
-Url = Annotated[
-    str | None,
-    typer.Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `lacuna config` says."),
-]
 
 
 @store.command("du")
 def du(
-    url: Url = None,
+    url: StoreUrl = None,
     everything: Annotated[bool, typer.Option("--all", help="Every session, not the largest twenty.")] = False,
 ) -> None:
     """Show what a store takes up, and which sessions most of it is."""
@@ -53,7 +50,7 @@ def du(
 
 @store.command("gc")
 def gc(
-    url: Url = None,
+    url: StoreUrl = None,
     older_than: Annotated[
         str | None, typer.Option("--older-than", help="Delete sessions not changed for so long: 30d, 12h, 2w.")
     ] = None,
@@ -85,7 +82,7 @@ def gc(
 
 
 @store.command("fsck")
-def fsck(url: Url = None) -> None:
+def fsck(url: StoreUrl = None) -> None:
     """Read everything in a store and list what is wrong; nothing is changed."""
     opened = _opened(url)
     try:
@@ -134,7 +131,7 @@ def export(
         bool, typer.Option("--log", help="Everything that is kept, for `lacuna store import`; not for replay.")
     ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Leave secrets in; otherwise they are replaced.")] = False,
-    url: Url = None,
+    url: StoreUrl = None,
 ) -> None:
     """Write stored sessions to a file: as runs that `lacuna replay` reads, or as logs that `import` reads."""
     if (session is None) != everything:
@@ -158,7 +155,7 @@ def export(
 @store.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="What `lacuna store export --log` wrote.")],
-    url: Url = None,
+    url: StoreUrl = None,
 ) -> None:
     """Read logs into a store, and hold both against each other; nothing is overwritten."""
     logs = LogFile(file)
