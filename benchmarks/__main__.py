@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import per_call, replay_time, schedules, stores
+from benchmarks import load_limits, per_call, replay_time, schedules, stores
 
-BENCHMARKS = {"per-call": per_call, "replay-time": replay_time, "schedules": schedules, "stores": stores}
+BENCHMARKS = {
+    "per-call": per_call,
+    "replay-time": replay_time,
+    "schedules": schedules,
+    "stores": stores,
+    "load-limits": load_limits,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

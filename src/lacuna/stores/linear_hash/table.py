@@ -59,10 +59,11 @@ def bucket_of(hashed: int, level: int, split: int) -> int:
 
 
 class Table:
-    """Records by key, in the pages of one pager."""
+    """Records by key, in the pages of one pager. split_above: the load limit."""
 
-    def __init__(self, pager: Pager) -> None:
+    def __init__(self, pager: Pager, split_above: float = SPLIT_ABOVE) -> None:
         self._pager = pager
+        self._split_above = split_above
         self.meta = pager.meta
         self._directory = Directory(pager)
         self._values = Values(pager)
@@ -154,7 +155,7 @@ class Table:
         tail = self._values.write(change.value).packed() if spilled else change.value
         self._add(chain, Entry(hashed, change.key, change.head, tail, spilled))
         self.meta.records += 1
-        if self.load > SPLIT_ABOVE and self.meta.buckets < CAPACITY:
+        if self.load > self._split_above and self.meta.buckets < CAPACITY:
             self._split()
 
     def _take_out(self, chain: list[tuple[int, bytearray]], hashed: int, key: bytes) -> bool:
