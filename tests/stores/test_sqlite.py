@@ -17,6 +17,7 @@ import pytest
 
 from lacuna.errors import ConflictError, CorruptError, StoreError
 from lacuna.stores import sqlite_file, sqlite_search
+from lacuna.stores import sqlite_rows as rows
 from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
 from lacuna.stores.urls import open_store
@@ -268,6 +269,25 @@ def test_a_locked_file_is_said_and_goes_on(store: SqliteStore, path: Path) -> No
         assert len(store.search("s", "word")) == 20
         other.execute("ROLLBACK")
     assert store.append("s", (added(700),), after=699, at=2.0) == 700
+
+
+def test_an_interrupted_write_did_not_happen(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of an append, or of a read, leaves the store as it was and in working order."""
+    begun(store, "s", added(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.append("s", (added(2),), after=1, at=2.0)
+        patch.setattr(rows, "find", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.length("s")
+    assert log(store) == [added(1)]
+    assert store.info("s").changed == 1.0
+    assert store.append("s", (added(2),), after=1, at=2.0) == 2
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager

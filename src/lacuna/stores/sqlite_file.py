@@ -107,12 +107,12 @@ class SqliteFile:
     def _transaction(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
         with self._lock, self._said():
             connection = self._ready()
-            connection.execute(begin)
             try:
+                connection.execute(begin)
                 yield connection
                 connection.execute(end)
             except BaseException:
-                # After some errors SQLite has rolled back already.
+                # Ctrl-C may come at any moment; and after some errors SQLite has rolled back already.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
