@@ -45,14 +45,20 @@ def trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:
         if key in roots:
             yield "", roots[key]
             yield from _below(key, children, "")
+        else:
+            # Parents that go round in a circle: nothing stands above anything.
+            yield "", next(info for info in sessions if info.key == key)
 
 
 def _root(key: str, parent: dict[str, str], roots: dict[str, SessionInfo]) -> str:
-    seen = {key}
-    while key not in roots and parent.get(key, "") not in ("", *seen):
-        key = parent[key]
-        seen.add(key)
-    return key
+    """The root that `key` stands below; itself if there is none."""
+    seen, above = {key}, key
+    while above not in roots:
+        above = parent[above]
+        if above in seen:
+            return key
+        seen.add(above)
+    return above
 
 
 def _below(key: str, children: dict[str, list[SessionInfo]], front: str) -> Iterator[tuple[str, SessionInfo]]:

@@ -13,6 +13,8 @@ from lacuna.lab.report import figures
 HEIGHT: Final = 6
 #: Cells of the scale in front of it.
 SCALE: Final = 7
+#: Cells of a call at most.
+WIDE: Final = 4
 #: Raw contexts that are larger by more than this leave the chart at its top, so that what was sent can be seen.
 TALLEST: Final = 4.0
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
@@ -20,12 +22,14 @@ _RAW: Final = "░"
 
 
 def chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Text]:
-    """`HEIGHT` rows of at most `width` cells; a cell is a call, or the largest of several.
+    """`HEIGHT` rows of at most `width` cells; a call takes a cell or more; where there
+    are too many, a cell is the largest of several.
 
     sent, raw: tokens, call by call, equally many.
     """
-    columns = max(1, min(len(sent), width - SCALE))
-    ours, everything = _columns(sent, columns), _columns(raw, columns)
+    room = max(1, width - SCALE)
+    columns = max(1, min(len(sent), room))
+    ours, everything = (_wide(_columns(values, columns), room) for values in (sent, raw))
     highest = min(max(everything, default=0), int(max(ours, default=0) * TALLEST)) or 1
     return [_row(row, ours, everything, highest) for row in reversed(range(HEIGHT))]
 
@@ -35,6 +39,12 @@ def _columns(values: Sequence[int], columns: int) -> list[int]:
     ends = [len(values) * (column + 1) // columns for column in range(columns)]
     starts = [0, *ends[:-1]]
     return [max(values[start:end], default=0) for start, end in zip(starts, ends, strict=True)]
+
+
+def _wide(values: Sequence[int], room: int) -> list[int]:
+    """Each of few values in several cells, so that a short session is more than a sliver."""
+    cells = max(1, min(WIDE, room // len(values)))
+    return [value for value in values for _ in range(cells)]
 
 
 def _row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Text:

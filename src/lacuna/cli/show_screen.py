@@ -27,6 +27,8 @@ from lacuna.trajectory.plan import handle
 
 #: Observations that are named for one pass unless all are asked for: the largest.
 NAMED: Final = 4
+#: Hours from which on time is told in days.
+_DAYS: Final = 48
 #: Cells of a chart at most.
 _WIDEST: Final = 160
 
@@ -154,10 +156,14 @@ def _nothing(account: Account) -> str:
 
 
 def _moment(at: float | None, first: float | None) -> str:
-    """Since the session's first call."""
+    """Since the session's first call: +2:30, +1:04:10, +3 d."""
     if at is None or first is None:
         return figures.NOTHING
-    return f"+{span_out(at - first)}"
+    minutes, seconds = divmod(max(0, round(at - first)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= _DAYS:
+        return f"+{hours // 24} d"
+    return f"+{hours}:{minutes:02}:{seconds:02}" if hours else f"+{minutes}:{seconds:02}"
 
 
 # -- what happened ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,252 @@
+"""`lacuna sessions` at the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from lacuna.cli.session_names import chosen, trees
+from lacuna.cli.sessions import sessions
+from lacuna.errors import LacunaError, StoreError, UnknownHandle
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.store import NewSession, SessionInfo
+from lacuna.trajectory.events import Called
+
+from . import stored
+
+APP = typer.Typer(add_completion=False)
+APP.command()(sessions)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ContextView]]:
+    at = tmp_path_factory.mktemp("kept")
+    views = stored.everything(at)
+    return stored.url(at), views
+
+
+def run(*arguments: str, width: int = 100) -> Result:
+    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width)})
+
+
+def printed(*arguments: str, width: int = 100) -> str:
+    result = run(*arguments, width=width)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def rows(text: str) -> dict[str, dict[str, Any]]:
+    return {row["session"]: row for row in map(json.loads, text.splitlines())}
+
+
+def test_newest_first_with_branches_below(kept: tuple[str, list[ContextView]]) -> None:
+    """Families stand by their newest change; forks and sub-agents below the session they came from."""
+    names = [line.split("  ")[0].strip() for line in printed("--store", kept[0]).splitlines()[2:8]]
+    assert names == [
+        "odd[red]name[/red]",
+        "burning",
+        "digested",
+        "main",
+        "├─ main~2 (fork)",
+        "└─ main/scout (sub-agent)",
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160, 220])
+def test_fits(kept: tuple[str, list[ContextView]], width: int) -> None:
+    """No line is wider than the terminal, no number is cut, and what was saved is there at every width."""
+    text = printed("--store", kept[0], width=width)
+    table = text.splitlines()[:8]
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "saved" in table[0]
+    assert not any("…" in line for line in table)
+
+
+def test_long_names_give_way(tmp_path: Path) -> None:
+    """A name that takes all the room is cut at its end; the numbers stay."""
+    stored.played(tmp_path, "x" * 300, 1)
+    line = printed("--store", stored.url(tmp_path), width=80).splitlines()[2]
+    assert len(line) <= 80
+    assert "xxx…" in line
+    assert line.rstrip().endswith(" ago")
+
+
+def test_names_are_only_text(kept: tuple[str, list[ContextView]]) -> None:
+    """Nothing in a name reaches the terminal as more than letters."""
+    text = printed("--store", kept[0])
+    assert "\x1b" not in text
+    assert "[red]name[/red]" in text
+
+
+def test_what_the_live_passes_told(kept: tuple[str, list[ContextView]]) -> None:
+    """Tokens, epochs and dollars are those of the diagnostics that the agent was given."""
+    url, views = kept
+    row = rows(printed("--store", url, "--json"))["main"]
+    newest = views[-1].diagnostics
+    assert row["calls"] == len(views)
+    assert row["sent_tokens"] == sum(view.diagnostics.after for view in views)
+    assert row["raw_tokens"] == sum(view.diagnostics.raw for view in views)
+    assert row["epochs"] == newest.epoch
+    assert row["rewrites"] == newest.rewrites
+    assert row["recalls"] == 1
+    assert row["costs"]["ours"] == pytest.approx(newest.costs.ours)
+    assert row["costs"]["saved"] == pytest.approx(newest.costs.saved)
+    assert row["model"] == stored.MODEL
+    assert row["strategy"] == "masking(schedule=every-turn, window=2)"
+
+
+def test_failed_summaries_are_told(kept: tuple[str, list[ContextView]]) -> None:
+    """Summaries that were asked for and not taken stand beside those that were."""
+    assert "0 +1 failed" in printed("--store", kept[0], width=160)
+    assert rows(printed("--store", kept[0], "--json"))["burning"]["failed_summaries"] == 1
+
+
+def test_an_unknown_model_is_said(kept: tuple[str, list[ContextView]]) -> None:
+    """Where no model is named the usual prices count, and the page says so; a model that is named prices all."""
+    said = "Sessions without a known model are priced as anthropic"
+    assert said in " ".join(printed("--store", kept[0]).split())
+    assert said not in " ".join(printed("--store", kept[0], "--model", "claude-haiku-4-5").split())
+    assert rows(printed("--store", kept[0], "--json"))["burning"]["prices"] == "anthropic (no model named)"
+
+
+def test_standing_still(tmp_path: Path) -> None:
+    """A session whose turns repeat themselves is marked, without any guard being set."""
+    messages = stored.opening()
+    with ContextManager("raw", store=stored.url(tmp_path), session="stuck") as context:
+        for _ in range(7):
+            messages += stored.looked(1, "no such file")
+        context.prepare(messages)
+    assert "no progress: 7 turns" in printed("--store", stored.url(tmp_path), width=80)
+
+
+def test_guards_of_the_settings(kept: tuple[str, list[ContextView]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that the settings name is held against every session."""
+    monkeypatch.setenv("AGENT_CONTEXT_MAX_TURNS", "8")
+    lines = printed("--store", kept[0], width=100).splitlines()
+    assert [line.split()[0] for line in lines if "turn limit" in line] == ["digested"]
+
+
+def test_fast_reads_no_log(kept: tuple[str, list[ContextView]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """--fast asks the store for its list alone."""
+    monkeypatch.setattr(SqliteStore, "events", None)
+    text = printed("--store", kept[0], "--fast")
+    assert "main~2 (fork)" in text
+    assert "saved" not in text
+    assert rows(printed("--store", kept[0], "--fast", "--json"))["main"]["turns"] == 7
+
+
+def test_the_newest_twenty(tmp_path: Path) -> None:
+    """Twenty sessions unless all are asked for; logs of the others are not read."""
+    url = stored.url(tmp_path)
+    store = SqliteStore(tmp_path / "agent.db")
+    for number in range(25):
+        store.create(NewSession(key=f"s{number:02}", family=f"s{number:02}", at=float(number)))
+    store.close()
+    text = printed("--store", url)
+    assert "s24" in text
+    assert "s04" not in text
+    assert "5 more sessions; --all lists them" in text
+    assert "s00" in printed("--store", url, "--all")
+    assert len(rows(printed("--store", url, "--json"))) == 25
+
+
+def test_a_log_that_is_none(tmp_path: Path) -> None:
+    """A session that cannot be read is said to be so, and the others are shown."""
+    stored.played(tmp_path, "good", 1)
+    store = SqliteStore(tmp_path / "agent.db")
+    store.create(NewSession(key="bad", family="bad", at=2e9))
+    store.append("bad", [Called(call=1, at=None, model="", tokens=3)], after=0, at=2e9)
+    store.close()
+    text = printed("--store", stored.url(tmp_path))
+    assert "bad cannot be read: session 'bad': its log is no session's" in text
+    assert "good" in text
+    assert "no session's" in rows(printed("--store", stored.url(tmp_path), "--json"))["bad"]["fault"]
+
+
+def test_no_sessions(tmp_path: Path) -> None:
+    """An empty store is told in a sentence; one that is not there is an error."""
+    SqliteStore(tmp_path / "agent.db").close()
+    assert printed("--store", stored.url(tmp_path)) == "the store keeps no sessions yet\n"
+    with pytest.raises(StoreError, match="there is no store"):
+        printed("--store", stored.url(tmp_path / "elsewhere"))
+
+
+def test_the_store_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --store the one of the settings is read."""
+    stored.played(tmp_path, "from-settings", 1)
+    monkeypatch.setenv("AGENT_CONTEXT_STORE", stored.url(tmp_path))
+    assert "from-settings" in printed()
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def info(key: str, parent: str = "", changed: float = 0.0) -> SessionInfo:
+    return SessionInfo(
+        key=key,
+        family=key,
+        parent=parent,
+        relation="fork" if parent else "",
+        begun=0.0,
+        changed=changed,
+        records=0,
+        turns=0,
+    )
+
+
+KNOWN = [info("task-42"), info("task-7"), info("task-42~2", "task-42"), info("review")]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("task-42", "task-42"),
+        ("task-42~2", "task-42~2"),
+        ("rev", "review"),
+        ("task-4", "task-42"),
+        ("task-42~", "task-42~2"),
+    ],
+)
+def test_a_name_or_its_beginning(name: str, key: str) -> None:
+    """The whole name, or a beginning that only one session and its branches have."""
+    assert chosen(KNOWN, name).key == key
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("task", "'task' begins the names of 2 sessions: task-42, task-7"),
+        ("taks-42", "no session 'taks-42'; the nearest: task-42, task-42~2, task-7"),
+        ("VIEW", "no session 'VIEW'; the nearest: review"),
+        ("zzz", "no session 'zzz'; the newest: task-42, task-7, task-42~2, review"),
+        ("", "no session '?'; the nearest: task-42"),
+    ],
+)
+def test_the_nearest_names(name: str, said: str) -> None:
+    """A name that is none is answered with those there are."""
+    with pytest.raises(UnknownHandle) as raised:
+        chosen(KNOWN, name)
+    assert str(raised.value).startswith(said)
+
+
+def test_a_store_without_sessions() -> None:
+    """Where there are none the error says that."""
+    with pytest.raises(LacunaError, match="the store keeps none yet"):
+        chosen([], "x")
+
+
+@given(st.lists(st.integers(-1, 12), max_size=12))
+def test_every_session_stands_once(parents: list[int]) -> None:
+    """Whatever the parents, one that is gone or a circle of them: no session is left out, none stands twice."""
+    every = [info(str(number), "" if parent < 0 else str(parent)) for number, parent in enumerate(parents)]
+    listed = [each.key for _, each in trees(every)]
+    assert sorted(listed) == sorted(each.key for each in every)

@@ -1,0 +1,292 @@
+"""`lacuna show` at the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from lacuna.cli.session_log import Log
+from lacuna.cli.show import show
+from lacuna.cli.show_chart import SCALE, chart
+from lacuna.engine import Session
+from lacuna.errors import LacunaError, SpecError, UnknownHandle
+from lacuna.formats.registry import read
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.strategies.guards import Guards
+from lacuna.strategies.spec import parse
+from lacuna.trajectory.events import Opened
+from lacuna.trajectory.price_lookup import for_model
+from lacuna.trajectory.tokens import Sizer, counter
+from lacuna.trajectory.trajectory import Trajectory
+
+from . import stored
+
+APP = typer.Typer(add_completion=False)
+APP.command()(show)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ContextView]]:
+    at = tmp_path_factory.mktemp("kept")
+    views = stored.everything(at)
+    return stored.url(at), views
+
+
+def run(*arguments: str, width: int = 100) -> Result:
+    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width)})
+
+
+def printed(*arguments: str, width: int = 100) -> str:
+    result = run(*arguments, width=width)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def refused(error: type[LacunaError], *arguments: str) -> str:
+    with pytest.raises(error) as raised:
+        printed(*arguments)
+    return str(raised.value)
+
+
+# -- a session --------------------------------------------------------------------------------------------------------
+
+
+def test_totals(kept: tuple[str, list[ContextView]]) -> None:
+    """What was sent and what it cost, against sending everything, and how much is hidden now."""
+    url, views = kept
+    text = words(printed("main", "--store", url))
+    newest = views[-1].diagnostics
+    assert "tokens in 8 calls over 7 turns" in text
+    assert f"${newest.costs.ours:.4f} instead of ${newest.costs.raw:.4f}" in text
+    assert "5 of 7 results masked, 2 as they came" in text
+    assert "5 × mask · 6 epochs" in text
+    assert "main~2 · fork · 4 turns" in text
+    assert "main/scout · sub-agent · 2 turns" in text
+
+
+def test_every_pass_that_did_something(kept: tuple[str, list[ContextView]]) -> None:
+    """Each with its call, its sizes, its handles and its reason; what was read again stands at its call."""
+    text = words(printed("main", "--store", kept[0]))
+    for turn in range(1, 6):
+        assert f"t{turn}.1 look 1.1k why: eligible" in text
+    assert text.count("why: ") == 5
+    assert "read again: t1.1 (104, by the agent)" in text
+
+
+def test_summaries_and_those_that_failed(kept: tuple[str, list[ContextView]]) -> None:
+    """A summary says which turns and how it came; one that was not taken says why and when the next may come."""
+    assert "summarized turns 1-3, 3.5k → 156, without a model why: summary due" in words(
+        printed("digested", "--store", kept[0])
+    )
+    burning = words(printed("burning", "--store", kept[0]))
+    assert "no summary (server): the server is on fire" in burning
+    assert "not again before call 11" in burning
+    assert "1 summary not taken" in burning
+
+
+def test_a_changed_head(tmp_path: Path) -> None:
+    """A new system prompt sends everything anew, and the time line says so."""
+    messages = stored.opening()[1:]
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s") as context:
+        context.prepare(messages, system="You are careful.")
+        messages += stored.looked(1)
+        context.prepare(messages, system="You are bold.")
+    assert "system prompt, tools or task changed" in printed("s", "--store", stored.url(tmp_path))
+
+
+def test_a_learned_window(tmp_path: Path) -> None:
+    """What the provider said of its window when it refused a call stands at that call."""
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s") as context:
+        context.prepare(stored.opening())
+        assert context.overflowed("prompt is too long: 210000 tokens > 200000 maximum")
+        context.prepare(stored.opening())
+    text = printed("s", "--store", stored.url(tmp_path))
+    assert "refused: the model's window is 200k tokens" in text
+    assert "made 2 times" in printed("s", "--call", "1", "--store", stored.url(tmp_path))
+
+
+def test_savings_of_the_passes_add_up(kept: tuple[str, list[ContextView]]) -> None:
+    """What stands beside the passes is what the whole session saved, as nothing is saved before the first of them."""
+    told = json.loads(printed("main", "--json", "--store", kept[0]))
+    saved = [
+        float(_money(line))
+        for line in printed("main", "--store", kept[0]).splitlines()
+        if " → " in line and "+" in line
+    ]
+    assert sum(saved) == pytest.approx(told["costs"]["saved"], abs=0.0005)
+
+
+def _money(line: str) -> str:
+    (found,) = [word for word in line.split() if "$" in word]
+    return found.replace("−", "-").replace("$", "")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("session", ["main", "burning", "digested", "odd"])
+def test_fits(kept: tuple[str, list[ContextView]], session: str, width: int) -> None:
+    """No line is wider than the terminal."""
+    assert all(len(line) <= width for line in printed(session, "--store", kept[0], width=width).splitlines())
+
+
+def test_nothing_acts_on_the_terminal(kept: tuple[str, list[ContextView]]) -> None:
+    """Names of sessions and tools come as letters, markup and all."""
+    for more in ([], ["--call", "last"]):
+        text = printed("odd", *more, "--store", kept[0])
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(text)
+    assert "[red]name[/red]" in printed("odd", "--store", kept[0])
+
+
+def test_full_names_every_result(tmp_path: Path) -> None:
+    """The four largest results of a pass by name, and all of them with --full."""
+    stored.played(tmp_path, "s", 8, "masking(window=2, schedule=batched(6))")
+    url = stored.url(tmp_path)
+    assert "and 2 more" in printed("s", "--store", url)
+    assert "t6.1 look" in printed("s", "--full", "--store", url)
+    assert "and 2 more" not in printed("s", "--full", "--store", url)
+
+
+def test_no_call_yet(tmp_path: Path) -> None:
+    """A session that was only begun is shown as that."""
+    from lacuna.stores.store import NewSession
+
+    store = SqliteStore(tmp_path / "agent.db")
+    store.create(NewSession(key="new", family="new", at=1.0))
+    store.append("new", [Opened(strategy="masking")], after=0, at=1.0)
+    store.close()
+    assert "no call yet, 0 turns kept" in printed("new", "--store", stored.url(tmp_path))
+    assert "no call was made yet" in refused(SpecError, "new", "--call", "1", "--store", stored.url(tmp_path))
+
+
+def test_nothing_hidden(tmp_path: Path) -> None:
+    """Where no pass acted, the reason of the last one is told."""
+    stored.played(tmp_path, "s", 1)
+    assert "Nothing was hidden in 2 calls; at the last one: nothing eligible." in printed(
+        "s", "--store", stored.url(tmp_path)
+    )
+
+
+def test_json_has_every_pass(kept: tuple[str, list[ContextView]]) -> None:
+    """As JSON each pass says what the agent's diagnostics said."""
+    url, views = kept
+    passes = json.loads(printed("main", "--json", "--store", url))["passes"]
+    assert len(passes) == len(views)
+    for told, view in zip(passes, views, strict=True):
+        live = view.diagnostics
+        assert told["tokens"] == {"before": live.before, "after": live.after, "raw": live.raw}
+        assert [each["handle"] for each in told["masked"]] == [each.handle for each in live.masked]
+        assert (told["reason"], told["epoch"]) == (live.reason, live.epoch)
+        assert told["costs"]["ours"] == pytest.approx(live.costs.ours)
+        assert told["costs"]["raw"] == pytest.approx(live.costs.raw)
+    assert passes[4]["recalled"] == [{"handle": "t1.1", "tokens": 104, "by": "tool"}]
+
+
+def test_an_unknown_session(kept: tuple[str, list[ContextView]]) -> None:
+    """A wrong name is answered with the nearest."""
+    assert refused(UnknownHandle, "mian", "--store", kept[0]).startswith("no session 'mian'; the nearest: main")
+
+
+# -- one call ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_as_it_was_sent(kept: tuple[str, list[ContextView]]) -> None:
+    """The messages of a call are those that the agent's client was given."""
+    url, views = kept
+    for number, view in enumerate(views, start=1):
+        assert json.loads(printed("main", "--call", str(number), "--json", "--store", url))["messages"] == view.messages
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "openai-responses"])
+def test_turns_by_hand_as_they_were_sent(tmp_path: Path, dialect: Any) -> None:
+    """Of turns that were added by hand every call is the same bytes, cache markers included."""
+    views = []
+    with ContextManager(stored.HYBRID, store=stored.url(tmp_path), session="s", dialect=dialect) as context:
+        context.begin("Look around.", system="Be brief.")
+        for number in range(1, 8):
+            views.append(context.view())
+            context.add_turn("Hm.", {"name": "look", "arguments": {"at": number}}, stored.report(number))
+        views.append(context.view())
+    for number, view in enumerate(views, start=1):
+        shown = json.loads(printed("s", "--call", str(number), "--json", "--store", stored.url(tmp_path)))
+        assert json.dumps(shown["messages"]) == json.dumps(view.messages)
+        assert (shown["system"] or None) == view.system
+
+
+def test_the_page_of_a_call(kept: tuple[str, list[ContextView]]) -> None:
+    """The view, what its pass did, what it cost, what the provider reported and what was read again behind it."""
+    text = words(printed("main", "--call", "5", "--store", kept[0]))
+    assert "call 5 of 8" in text
+    assert "t2.1 look masked now, was" in text
+    assert "for the prompt · so far" in text
+    assert f"reported {kept[1][4].diagnostics.after:,} tokens" in text
+    assert "recalled t1.1 behind this call" in text
+    assert "no summary (server)" in printed("burning", "--call", "6", "--store", kept[0])
+
+
+@pytest.mark.parametrize("call", ["0", "9", "-1", "first", "\x1b[31m"])
+def test_a_call_that_was_not_made(kept: tuple[str, list[ContextView]], call: str) -> None:
+    """The error says which there are."""
+    assert refused(SpecError, "main", f"--call={call}", "--store", kept[0]).endswith(
+        "give a number from 1 to 8, or last"
+    )
+
+
+# -- how it is worked out ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["masking(window=10)", "hybrid(window=10, summarize_at=20)", "supersede"])
+@pytest.mark.parametrize("name", ["openhands-pylint.tar.gz", "swe-agent-sympy-20801.traj.gz"])
+def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> None:
+    """Without writing placeholders again a bill is within a per cent of that of the session taken up whole."""
+    (run,) = (each for each in read(ROOT / "examples" / "runs" / name) if isinstance(each, Trajectory))
+    with ContextManager(
+        strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", clock=stored.Clock()
+    ) as context:
+        context.begin_with(run.head)
+        for turn in run.turns[:60]:
+            context.view()
+            context.add(turn)
+        context.view()
+    store = SqliteStore(tmp_path / "agent.db")
+    events, info, sizer = list(store.events("s")), store.info("s"), Sizer(counter())
+    store.close()
+    whole = Session.resumed(events, parse(strategy), for_model(stored.MODEL), sizer)
+    account = Log(info=info, events=events, sizer=sizer, guards=Guards()).account()
+    assert account.end is not None
+    assert account.end.costs.ours == pytest.approx(whole.books.spent, rel=0.01)
+    assert account.end.costs.raw == pytest.approx(whole.books.raw_spent)
+
+
+def test_the_chart() -> None:
+    """What was sent is drawn to scale, raw is shaded above it, and the scale names the top."""
+    rows = [row.plain for row in chart([60, 30, 60], [60, 90, 120], SCALE + 3)]
+    assert rows[0].strip().startswith("120")
+    assert rows[3][SCALE:].rstrip() == "█░█"
+    assert rows[0][SCALE:].rstrip() == "  ░"
+
+
+def test_many_calls_in_few_cells() -> None:
+    """Of several calls in one cell the largest shows, and no row is too wide."""
+    sent = [10] * 500
+    sent[250] = 100
+    rows = [row.plain for row in chart(sent, sent, 40)]
+    assert all(len(row) <= 40 for row in rows)
+    assert rows[0].count("█") == 1
+
+
+def test_raw_leaves_the_chart() -> None:
+    """A raw context many times as large does not press what was sent to the ground."""
+    rows = [row.plain for row in chart([100, 100], [100, 100_000], SCALE + 2)]
+    assert rows[0].strip().startswith("400")
+    assert rows[-1][SCALE:] == "██"
