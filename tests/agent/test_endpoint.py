@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from lacuna.agent import AnthropicModel, ModelError, OpenAIModel, Outcome, Patience, Prompt, Shell, Tool, run_agent
 from lacuna.agent.model import Model, Shape
+from lacuna.errors import MissingExtra
 from lacuna.testing.builders import commands, step, trajectory, turn
 from lacuna.testing.faults import Cut, Garbled, Refused, Slow
 from lacuna.testing.playback import Playback
@@ -113,6 +115,22 @@ def test_the_numbers_of_a_prompt_that_is_too_long_are_read(shape: Shape) -> None
     assert error.value.room == 3
     assert error.value.sent is not None
     assert error.value.sent > 3
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package that sends requests, the extra that brings it is told at once."""
+    monkeypatch.setitem(sys.modules, "urllib3", None)
+    with pytest.raises(MissingExtra, match=r"a model behind HTTP needs an extra: .*\[llm\]"):
+        OpenAIModel("m", base_url="http://127.0.0.1:9/v1")
+
+
+def test_special_headers_are_sent(server: Playback) -> None:
+    """Betas of a prompt go out as the header that Anthropic reads; a prompt without any sends none."""
+    llm = AnthropicModel("m", key="a-test-key", base_url=f"{server.url}/v1")
+    llm.answer(replace(HI, betas=("context-management-2025-06-27", "other-1")))
+    llm.answer(HI)
+    assert server.requests[0].headers["anthropic-beta"] == "context-management-2025-06-27,other-1"
+    assert "anthropic-beta" not in server.requests[1].headers
 
 
 @pytest.mark.parametrize("shape", SHAPES)

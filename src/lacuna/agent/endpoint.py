@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from lacuna.agent.model import Answer, Finish, Json, ModelError, Prompt, Shape
 from lacuna.dialects import anthropic, mapping_in, mappings_in, openai_chat, text_in
+from lacuna.errors import MissingExtra
 from lacuna.summarizers.endpoint import Fault
 from lacuna.summarizers.transport import Transport
 from lacuna.trajectory.content import text_of
@@ -45,15 +46,21 @@ class _Endpoint:
         self._fields = dict(fields)
         self._seconds = seconds
         #: By the headers that a request adds; they seldom change.
-        self._ways: dict[tuple[tuple[str, str], ...], Transport] = {}
+        self._ways: dict[tuple[tuple[str, str], ...], Transport] = {(): self._way({})}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.url!r})"
 
+    def _way(self, more: Mapping[str, str]) -> Transport:
+        try:
+            return Transport(self.url, {**self._headers, **more}, largest=LARGEST)
+        except MissingExtra as error:
+            raise MissingExtra("a model behind HTTP", error.extra) from error
+
     def _post(self, body: dict[str, Any], more: Mapping[str, str] | None = None) -> Json:
         added = tuple((more or {}).items())
         if added not in self._ways:
-            self._ways[added] = Transport(self.url, {**self._headers, **dict(added)}, largest=LARGEST)
+            self._ways[added] = self._way(dict(added))
         answer = self._ways[added].post(body, self._seconds)
         if isinstance(answer, Fault):
             raise ModelError(

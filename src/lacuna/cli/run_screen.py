@@ -59,6 +59,7 @@ class Screen:
             table.add_row(name, value)
         self._console.print()
         self._console.print(table)
+        self._console.print()
         self._console.print(Text(_afterwards(session), style="dim"), soft_wrap=True)
 
     def _print(self, line: Text) -> None:
@@ -111,6 +112,8 @@ def _span(first: int, last: int) -> str:
 
 
 def _all_hidden(report: Report) -> str:
+    if not report.masked and not report.summaries:
+        return "nothing"
     every = report.turns_per_summary
     often = _counted(len(report.summaries), "summary", "summaries")
     often += "" if every is None else f" (one in {every:.0f} turns)"
@@ -141,6 +144,6 @@ def _cost(newest: Diagnostics) -> str:
 def _afterwards(session: str) -> str:
     name = printable(session)
     return (
-        f"Go on: lacuna run --session {name} …    Hindsight: lacuna store export {name} --out run.jsonl, then "
-        "lacuna replay run.jsonl"
+        f"To go on:      lacuna run --session {name}\n"
+        f"For hindsight: lacuna store export {name} --out run.jsonl, then lacuna replay run.jsonl"
     )
