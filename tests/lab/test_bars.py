@@ -56,11 +56,18 @@ def _total(found: Study, label: str) -> Row:
     return total(found.of(label))
 
 
+def _yardstick(found: Study, label: str) -> Row:
+    """The total of the runs that have a cheapest plan: all but one, in which two models take turns."""
+    rows = [row for row in found.of(label) if row.to_hindsight is not None]
+    assert len(rows) >= len(found.of(label)) - 1
+    return total(rows)
+
+
 @pytest.mark.parametrize("prices", SETS)
 def test_masking_is_near_hindsight(prices: str) -> None:
     """Cache-aware masking: at most 1.05 x hindsight in total, 1.20 x on the worst run."""
     found = masking_study(prices)
-    assert (_total(found, "masking").to_hindsight or 9) <= 1.05
+    assert (_yardstick(found, "masking").to_hindsight or 9) <= 1.05
     assert max(row.to_hindsight or 0 for row in found.of("masking")) <= 1.20
 
 
@@ -83,7 +90,7 @@ def test_uncached_masking_is_every_turn() -> None:
 def test_hybrid_is_near_hindsight(prices: str) -> None:
     """Cache-aware hybrid: at most 1.12 x hindsight in total, 1.25 x on the worst run."""
     found = whole_study(prices)
-    assert (_total(found, "hybrid").to_hindsight or 9) <= 1.12
+    assert (_yardstick(found, "hybrid").to_hindsight or 9) <= 1.12
     assert max(row.to_hindsight or 0 for row in found.of("hybrid")) <= 1.25
 
 

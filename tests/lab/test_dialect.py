@@ -61,5 +61,5 @@ def test_anthropic_does_not_count_reasoning() -> None:
 
 def test_an_unknown_dialect_lists_what_exists() -> None:
     """As every unknown name does."""
-    with pytest.raises(SpecError, match="openai, anthropic"):
+    with pytest.raises(SpecError, match="openai, openai-responses, anthropic"):
         known("gemini")
