@@ -14,7 +14,7 @@ from lacuna.stores.linear_hash.fsck import check_pages
 from lacuna.stores.linear_hash.writer import Limits, Writer
 
 SOAK = os.environ.get("LACUNA_SOAK") == "1"
-TRIALS = 2_000 if SOAK else 100
+TRIALS = 2_000 if SOAK else 60
 SMALL = {"log_bytes": 6_000, "dirty_pages": 12, "cache": 6}
 
 State = dict[bytes, tuple[bytes, bytes]]

@@ -41,6 +41,8 @@ _BATCH: Final = 256
 #: Bytes by which the log grows, and how many must be left for it not to.
 _GROWTH: Final = 1 << 20
 _AHEAD: Final = 32 << 10
+#: Share of the limits that must come together before a checkpoint that failed is tried again.
+_AGAIN: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class Writer:
         self.last_failure: OSError | None = None
         self._pending: list[list[Change]] = []
         self._broken = ""
+        self._due = 1.0
         self._file_id = file_id or int.from_bytes(os.urandom(8), "little")
         try:
             self._recover()
@@ -267,8 +270,10 @@ class Writer:
 
     def _maybe_checkpoint(self) -> None:
         size = max(self._durable.offset / self.limits.log_bytes, len(self._pager.dirty) / self.limits.dirty_pages)
-        if size >= 1:
-            self.checkpoint(patience=self.limits.patience if size >= 2 else 0)
+        if size >= self._due:
+            done = self.checkpoint(patience=self.limits.patience if size >= 2 else 0)
+            # Who could not have the files now does not wait for them at every commit.
+            self._due = 1.0 if done else size + _AGAIN
 
     def _checkpoint(self) -> None:
         meta, dirty = self.meta, self._pager.dirty
