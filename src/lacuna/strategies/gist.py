@@ -9,7 +9,7 @@ from lacuna.trajectory.items import items
 from lacuna.trajectory.tokens import Counter
 
 #: A line that says what went wrong names what is looked up next.
-_ALARM = re.compile(r"error|exception|traceback|fail|warning|assert|undefined|not found", re.IGNORECASE)
+_ALARMS = ("error", "exception", "traceback", "fail", "warning", "assert", "undefined", "not found")
 _DEFINES = re.compile(
     r"^\W*(?:\d+\W+)?(?:(?:export|pub|async|public|private|static) )*"
     r"(?:def|class|func|fn|function|interface|type|const|struct)\s"
@@ -50,15 +50,15 @@ def gist(text: str, lexicon: Lexicon, budget: int, counter: Counter, told: str =
 def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> list[str]:
     """The unwritten items of `text`, most telling first; ties in order of appearance."""
     scores: dict[str, float] = {}
+    alarms = _alarms_in(text)
     for number, line in enumerate(text.split("\n")):
         found = items(line)
-        if not found:
+        unknown = [item for item in found if _is_telling(item, lexicon, told)]
+        if not unknown:
             continue
-        base = _weight(line, found, lexicon) + (0.3 if number < 3 else 0.0)
+        base = _weight(line, found, lexicon, alarms) + (0.3 if number < 3 else 0.0)
         own = _NUMBERED.match(line)
-        for item in found:
-            if item in lexicon.written or item in told or lexicon.seen[item] >= FURNITURE:
-                continue
+        for item in unknown:
             # A line's number matters where the line does; in a plain file view it is a margin.
             margin = 1.0 if own and own[1] == item else 0.0
             scores[item] = max(scores.get(item, -9.0), base + worth(item, lexicon) - margin)
@@ -70,10 +70,23 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
 LEAST = -0.7
 
 
-def _weight(line: str, found: tuple[str, ...], lexicon: Lexicon) -> float:
+def _is_telling(item: str, lexicon: Lexicon, told: frozenset[str]) -> bool:
+    """Whether the agent has not written `item` itself, is not told it anyway, and does not see it all the time."""
+    return item not in lexicon.written and item not in told and lexicon.seen.get(item, 0) < FURNITURE
+
+
+def _alarms_in(text: str) -> tuple[str, ...]:
+    """The words of alarm that are anywhere in `text`; a line need not be searched for any other."""
+    lower = text.lower()
+    return tuple(word for word in _ALARMS if word in lower)
+
+
+def _weight(line: str, found: tuple[str, ...], lexicon: Lexicon, alarms: tuple[str, ...]) -> float:
     """How telling a line is: it names something the agent wrote, something wrong, or a definition."""
-    known = any(item in lexicon.written for item in found)
-    return 1.0 * known + 0.7 * bool(_ALARM.search(line)) + 0.7 * bool(_DEFINES.match(line))
+    known = not lexicon.written.isdisjoint(found)
+    lower = line.lower() if alarms else ""
+    alarm = any(word in lower for word in alarms)
+    return 1.0 * known + 0.7 * alarm + 0.7 * bool(_DEFINES.match(line))
 
 
 def worth(item: str, lexicon: Lexicon) -> float:
@@ -87,7 +100,7 @@ def worth(item: str, lexicon: Lexicon) -> float:
         score -= 1.0
     if len(item) > 40:
         score -= 0.5
-    return score + 0.25 * min(lexicon.seen[item] - 1, 3)
+    return score + 0.25 * min(lexicon.seen.get(item, 0) - 1, 3)
 
 
 def _without_parts(scores: dict[str, float]) -> list[str]:

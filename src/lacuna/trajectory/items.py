@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import chain
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST = 80
 
 _WORD = re.compile(r"[A-Za-z0-9_./~@:#$%+\-\\]{3,}")
-_QUOTED = re.compile(r"\"([^\s\"'`<>]{3,60})\"|'([^\s\"'`<>]{3,60})'|`([^\s\"'`<>]{3,60})`")
+_QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?$")
 _TRIM = "./:-\\#@%+$~"
 _SHAPE = re.compile(
@@ -35,28 +36,30 @@ def _is_item(word: str) -> bool:
     return len(word) <= LONGEST and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 13)
 def items(text: str) -> tuple[str, ...]:
     """The code-like items of `text`, each once, in order of first appearance.
 
     A path counts as itself and as its last component; a dotted or `::` name as itself and as its last part, since that
     is how agents refer to them.
     """
-    found: dict[str, None] = {}
-    for match in _WORD.finditer(text):
-        word = _trimmed(match[0])
-        if len(word) < 3:
-            continue
-        if word.endswith("()"):
-            word = word[:-2]
-        for part in _parts(word):
-            if _is_item(part):
-                found[part] = None
-    for match in _QUOTED.finditer(text):
-        word = next(group for group in match.groups() if group)
-        if any(letter.isalpha() for letter in word):
+    words = _WORD.findall(text)
+    # A blob comes once and would only take room among what is known.
+    of = _known if max(map(len, words), default=0) <= 4 * LONGEST else _found
+    found = dict.fromkeys(chain.from_iterable(map(of, words)))
+    for _, word in _QUOTED.findall(text):
+        if any(map(str.isalpha, word)):
             found[word] = None
     return tuple(found)
+
+
+def _found(word: str) -> tuple[str, ...]:
+    word = _trimmed(word)
+    return tuple(filter(_is_item, _parts(word))) if len(word) >= 3 else ()
+
+
+#: Texts of one run use the same words over and over: nearly all of the work is looked up.
+_known = lru_cache(maxsize=1 << 16)(_found)
 
 
 def _trimmed(word: str) -> str:
