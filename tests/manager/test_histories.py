@@ -246,3 +246,21 @@ def test_sub_agents_have_sessions_of_their_own() -> None:
     assert child.recall("t2.1").startswith("2\n")
     assert child.recall("t4.1").startswith("4\n")
     assert child.recall("main:t1.1").startswith("1\n")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_last_words_are_kept(shape: str) -> None:
+    """A run's final answer is stored without a pass, and the session goes on behind it."""
+    store = MemoryStore()
+    context = manager(store)
+    walk(context, shape, 0, 3)
+    last = {"role": "assistant", "content": "All done."}
+    calls = context.prepare(history(shape, 3)).diagnostics.call
+    context.keep([*history(shape, 3), last])
+    assert store.turns("s")[-1].text == "All done."
+    further = [*history(shape, 3), last, {"role": "user", "content": "And now?"}]
+    view = context.prepare(further)
+    assert (view.diagnostics.branch, view.diagnostics.turns, view.diagnostics.call) == ("s", 4, calls + 1)
+    assert view.messages[-1] is further[-1]
+    again = manager(store).prepare(further)
+    assert dumped(again) == dumped(view)

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lacuna.dialects import capabilities, signals
 from lacuna.dialects.bound_thinking import editable_from, way
@@ -29,7 +29,7 @@ from lacuna.dialects.live.plain import plain
 from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, UnknownHandle
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch
-from lacuna.manager.drivers import Steps, run, run_async
+from lacuna.manager.drivers import Io, Steps, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
 from lacuna.manager.ledger import Ledger
@@ -49,6 +49,9 @@ from lacuna.summarizers.factory import summarizer
 from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.trajectory.events import Answered, Learned, Recalled
 from lacuna.trajectory.turn import Head, Turn
+
+if TYPE_CHECKING:
+    from lacuna.config import Settings
 
 #: What a setting may be; any other option is a value of the library's own.
 _SETTING: Final = (str, int, float, bool)
@@ -91,15 +94,24 @@ class ContextManager:
 
         surroundings = os.environ if environment is None else environment
         known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING)}
-        found = settings(surroundings, None, **known)
+        rest = {name: value for name, value in options.items() if name not in known}
+        return cls.from_settings(settings(surroundings, None, **known), surroundings, **rest)
+
+    @classmethod
+    def from_settings(
+        cls, found: Settings, environment: Mapping[str, str] | None = None, **options: Any
+    ) -> ContextManager:
+        """With settings that were read already; `options` go before them.
+
+        environment: where the summarizer's key is looked up, the process's own if None.
+        """
         writer = summarizer(
             found.summarizer,
             base_url=found.summarizer_base_url or "",
-            environment=surroundings,
+            environment=os.environ if environment is None else environment,
             redaction=found.redaction,
         )
-        rest = {name: value for name, value in options.items() if name not in known}
-        told: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **rest}
+        told: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
         return cls(told.pop("strategy"), **told)
 
     def __enter__(self) -> ContextManager:
@@ -167,6 +179,15 @@ class ContextManager:
         """`prepare`, with store and summarizer off the event loop."""
         async with self._turn:
             return await run_async(self._pass(_given(messages, tools, system, request), model), self._scribe)
+
+    def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> None:
+        """Store a conversation to its very end, a last answer without results included; nothing is hidden or sent.
+
+        For the end of a run: `prepare` takes trailing messages of the assistant for the beginning of an answer. Raises
+        ConflictError, DialectError, StoreError.
+        """
+        with self._lock:
+            run(self._kept(_given(messages, tools, system, None)), self._scribe)
 
     def record(self, usage: Any) -> None:
         """What the provider reported for the newest call: its `usage`, or a response that has one.
@@ -311,6 +332,10 @@ class ContextManager:
         marks = self.options.cache_control == "auto"
         sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
         return self._view(branch, sent, how, model, started, dialect.name)
+
+    def _kept(self, given: Sent) -> Steps[None]:
+        branch, _, _ = yield from self._passes.follow(given, self._passes.dialect(given, self.options.model))
+        yield Io(lambda: branch.save(self._store, self.options.clock()))
 
     def _by_hand(self, model: str) -> Steps[ContextView]:
         started, self._passes.faults = time.perf_counter(), []
