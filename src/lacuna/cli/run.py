@@ -100,7 +100,7 @@ def _worked(llm: Model, environment: Shell, task: str, found: Settings, store: S
     before = _before(store, session, llm, task)
     screen, report = Screen(Console(stderr=True)), Report(model=llm.name)
     screen.begins(llm, environment.folder, session, before is not None)
-    with _context(found, store, session) as context:
+    with ContextManager.from_settings(found, store=store, session=session) as context:
         try:
             ended = run_agent(
                 llm,
@@ -124,21 +124,6 @@ def _before(store: Store, session: str, llm: Model, task: str) -> Before | None:
     if before is None and not task:
         raise SettingError(f"no session {printable(session)!r} to go on with; say what is to be done")
     return before
-
-
-def _context(found: Settings, store: Store, session: str) -> ContextManager:
-    return ContextManager(
-        found.strategy,
-        model=found.model or "",
-        store=store,
-        session=session,
-        guards=found.guards,
-        **_summaries(found),
-    )
-
-
-def _summaries(found: Settings) -> Any:
-    return {"summarizer": found.summarizer, "background": found.background, "thinking": found.thinking}
 
 
 def _model(name: str, api: str, base_url: str | None) -> Model:
