@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lacuna.dialects import breakpoints, native
+from lacuna.dialects import Json, breakpoints, native
 from lacuna.dialects.bound_thinking import DROP_BETA, Way, dropping
 from lacuna.dialects.capabilities import Capabilities
 from lacuna.dialects.live.plain import plain
-from lacuna.dialects.live.splice import own
+from lacuna.dialects.live.splice import as_json, own
 from lacuna.engine import Session
 from lacuna.manager.history import History
 from lacuna.trajectory.plan import LivePrefix
@@ -58,16 +58,19 @@ def outgoing(
     entries = history.splice.entries(view)
     messages = [own(entry, given.messages) for entry in entries] + given.tail
     if mark and history.dialect.in_blocks:
-        messages = _marked(messages, given, history, view)
+        messages = _marked(messages, [as_json(entry, history.read) for entry in entries], given, history, view)
     sent = Outgoing(messages=messages, system=given.system, tools=given.tools)
     edited = bool(session.state.hidden or session.state.covered)
     return _dropping(sent, given, model) if way == "drop_block" and edited else sent
 
 
-def _marked(messages: list[Any], given: Given, history: History, view: View) -> list[Any]:
-    """With cache breakpoints where the sticky prefix ends, as far as the client left any of the four."""
+def _marked(messages: list[Any], read: list[Json], given: Given, history: History, view: View) -> list[Any]:
+    """With cache breakpoints where the sticky prefix ends, as far as the client left any of the four.
+
+    read: the same messages as JSON, but for a beginning of the answer at their end.
+    """
     request = {
-        "messages": [plain(message) for message in messages],
+        "messages": [*read, *map(plain, given.tail)],
         "system": plain(given.system),
         "tools": plain(given.tools) if given.tools else [],
         "cache_control": plain(given.request.get("cache_control")),
