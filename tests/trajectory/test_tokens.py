@@ -125,3 +125,22 @@ def test_sizes_of_messages() -> None:
     assert sizer.text("hello world") == PER_MESSAGE + 2
     assert sizer.tools(Head()) == 0
     assert sizer.tools(Head(tools=({"name": "bash"},))) > 3
+
+
+def test_the_default_counter_is_the_named_one() -> None:
+    """However it is asked for there is one vocabulary, so that no text is counted twice and none loaded twice."""
+    assert counter() is counter("o200k") is counter(name="o200k")
+
+
+def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that lives for long keeps the newer counts alone; what was forgotten is counted again, the same."""
+    monkeypatch.setattr(tokens, "KEPT", 100)
+    fresh = Vocabulary("o200k")
+    texts = [f"text number {number} of many" for number in range(1_000)]
+    first = [fresh.count(text) for text in texts]
+    assert fresh.cached <= 100
+    asked: list[str] = []
+    monkeypatch.setattr(fresh, "_count", lambda text: asked.append(text) or 7)
+    assert fresh.count(texts[-1]) == first[-1]
+    assert fresh.count(texts[0]) == 7
+    assert asked == [texts[0]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Literal
 
 DATED: Final = "2026-11-21"
@@ -172,6 +173,7 @@ _FRAME = re.compile(r"(?:[a-z-]+\.)?(?:anthropic|openai)\.")
 _TAGS = re.compile(r"(?:\[1m\]|:[\w.:]+|@[\w-]+)$")
 
 
+@lru_cache(maxsize=256)
 def of(model: str) -> Capabilities:
     """What is known of `model`, whatever hosts, regions and tags stand around its name; `UNKNOWN` for any other."""
     name = bare(model)

@@ -77,8 +77,12 @@ def _load(name: str) -> tiktoken.Encoding:
     return tiktoken.Encoding(name=name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
 
 
+#: Texts whose counts are kept, some 30 MB of them; the half that was counted first goes when there are more.
+KEPT = 200_000
+
+
 class Vocabulary:
-    """Exact counts, cached by content: a text that was counted once is looked up ever after."""
+    """Exact counts, cached by content: a text that was counted once is looked up as long as it is among the newest."""
 
     exact = True
 
@@ -92,8 +96,15 @@ class Vocabulary:
         key = data if len(data) <= 32 else hashlib.blake2b(data, digest_size=16).digest()
         known = self._seen.get(key)
         if known is None:
+            if len(self._seen) >= KEPT:
+                self._forget()
             known = self._seen[key] = self._count(text)
         return known
+
+    def _forget(self) -> None:
+        """Only the newer half stays. Another thread may count meanwhile: it finds the old table or the new one."""
+        seen = list(self._seen.items())
+        self._seen = dict(seen[len(seen) // 2 :])
 
     def _count(self, text: str) -> int:
         if self._encoding is None:
@@ -103,7 +114,7 @@ class Vocabulary:
 
     @property
     def cached(self) -> int:
-        """How many different texts were counted so far."""
+        """How many texts' counts are kept."""
         return len(self._seen)
 
 
@@ -133,11 +144,16 @@ _COUNTERS: dict[str, Callable[[], Counter]] = {
 }
 
 
-@cache
 def counter(name: str = "o200k") -> Counter:
     """The process's counter of that name: o200k, cl100k (both exact) or estimate. Raises SpecError."""
     if name not in _COUNTERS:
         raise SpecError(f"no token counter {name!r}; there are: {', '.join(_COUNTERS)}")
+    return _made(name)
+
+
+@cache
+def _made(name: str) -> Counter:
+    # Behind the default: `counter()` and `counter("o200k")` must be one, or every text is counted twice.
     return _COUNTERS[name]()
 
 

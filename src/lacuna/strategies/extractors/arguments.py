@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
@@ -27,11 +27,12 @@ _SECONDARY = frozenset(
 )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=128)
 def arguments_of(action: Action | None) -> Mapping[str, Any]:
     """The decoded arguments; {} where there are none, or they are no JSON object.
 
-    The small cache serves extractors that look at the same call in turn; nobody changes the mapping.
+    The small cache serves extractors that look at the same call in turn, and the digest, which looks at it again;
+    nobody changes the mapping.
     """
     if action is None or action.arguments.lstrip()[:1] != "{":
         return {}
@@ -46,7 +47,8 @@ def tool_of(action: Action | None, observation: Observation) -> str:
     return observation.tool or (action.name if action else "")
 
 
-def named(tool: str, globs: Iterable[str]) -> bool:
+@lru_cache(maxsize=1_024)
+def named(tool: str, globs: tuple[str, ...]) -> bool:
     """Whether the name of `tool` fits one of `globs`, in any case."""
     return any(fnmatchcase(tool.lower(), pattern.lower()) for pattern in globs)
 

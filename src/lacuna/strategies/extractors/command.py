@@ -163,9 +163,9 @@ def _joined(key: str, words: list[str]) -> str:
     return " ".join(words)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=128)
 def parsed(text: str) -> Command:
-    """`text` as pipelines of stages. The small cache serves extractors that look at the same call in turn."""
+    """`text` as pipelines of stages. The small cache serves those who look at the same call in turn, or again."""
     pipelines = [tuple(_stages(pieces)) for pieces in _split(_without_heredocs(text))]
     pipelines = [pipeline for pipeline in pipelines if pipeline]
     telling = [pipeline for pipeline in pipelines if pipeline[0].program not in _TRIVIAL or len(pipeline) > 1]

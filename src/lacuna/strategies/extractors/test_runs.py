@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from lacuna.strategies.extractors.arguments import words_of
@@ -51,14 +52,24 @@ def tested(action: Action | None, observation: Observation, text: str) -> Outcom
     if command is not None and command.stages and command.stages[0].program in _QUOTERS:
         return None
     envelope = output_of(action, observation)
-    lines = [line[:LINE].rstrip() for line in envelope.ends.split("\n")]
-    found = next((summary for read in SUMMARIES if (summary := read(lines)) is not None), None)
+    found = summary_in(envelope.ends)
     if found is None:
         return None
     totals, first = found
     parts = ([f"exit {envelope.exit}"] if envelope.exit is not None else []) + [totals]
     result = ", ".join(parts) + (f", first: {one_line(first, 60)}" if first else "")
     return Outcome(command.label if command else words_of(action), result)
+
+
+@lru_cache(maxsize=128)
+def summary_in(text: str) -> tuple[str, str] | None:
+    """Totals and first failing test of the run that `text` ends with; None if it does with none.
+
+    The small cache serves the digest, which looks again at what placeholders were written for.
+    """
+    lines = [line[:LINE].rstrip() for line in text.split("\n")]
+    asked = (read for read, hints in SUMMARIES.items() if any(hint in text for hint in hints))
+    return next((summary for read in asked if (summary := read(lines)) is not None), None)
 
 
 def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
@@ -159,4 +170,15 @@ def ctest(lines: list[str]) -> tuple[str, str] | None:
     return (f"{found[2]} of {found[3]} failed", _first(_LIBTEST_FIRST, lines)) if found else None
 
 
-SUMMARIES: tuple[Summary, ...] = (pytest, unittest, cargo, jest, go, mocha, rspec, tap, ctest)
+#: Readers in the order they are asked, each with words of which one stands in any output that it can read.
+SUMMARIES: Mapping[Summary, tuple[str, ...]] = {
+    pytest: (" in ", "no tests ran"),
+    unittest: ("Ran ",),
+    cargo: ("test result: ",),
+    jest: ("Tests",),
+    go: ("ok ", "ok\t", "FAIL"),
+    mocha: ("passing",),
+    rspec: ("example",),
+    tap: ("pass ",),
+    ctest: ("tests passed",),
+}
