@@ -70,7 +70,7 @@ def _names(item: Any) -> str:
 def _default(item: Any) -> str:
     if item.required:
         return "needed"
-    return "" if item.default is None or item.default is False else f"`{item.default}`"
+    return "" if item.default is None or item.default is False or item.default == "" else f"`{item.default}`"
 
 
 def _cell(text: str) -> str:

@@ -18,6 +18,7 @@ from lacuna.errors import LacunaError, SpecError, UnknownHandle
 from lacuna.formats.registry import read
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.store import NewSession
 from lacuna.strategies.guards import Guards
 from lacuna.strategies.spec import parse
 from lacuna.trajectory.events import Opened
@@ -159,8 +160,6 @@ def test_full_names_every_result(tmp_path: Path) -> None:
 
 def test_no_call_yet(tmp_path: Path) -> None:
     """A session that was only begun is shown as that."""
-    from lacuna.stores.store import NewSession
-
     store = SqliteStore(tmp_path / "agent.db")
     store.create(NewSession(key="new", family="new", at=1.0))
     store.append("new", [Opened(strategy="masking")], after=0, at=1.0)

@@ -74,8 +74,7 @@ def _named(row: Row, room: int) -> Text:
     name = _name(row)
     if cell_len(name) > room:
         return Text(f"{set_cell_size(name, room - 1)}…")
-    text = Text(row.front, style="dim")
-    text.append(shown(row.info.key), style="bold" if not row.front else "not dim")
+    text = Text.assemble((row.front, "dim"), (shown(row.info.key), "" if row.front else "bold"))
     text.append(_relation(row), style="dim")
     return text
 
