@@ -217,7 +217,8 @@ def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
     yield "hidden", _hidden_now(end)
     yield "rewrites", _rewrites(account, end)
     if end.recalls:
-        yield "recalls", Text(f"{end.recalls}, {figures.usd(end.costs.recalls)}")
+        cost = f", {figures.usd(end.costs.recalls)}" if end.costs.recalls else ""
+        yield "recalls", Text(f"{end.recalls}{cost}")
     if end.stop is not None:
         yield "stop", Text(str(end.stop), style="yellow")
     if end.hint is not None:

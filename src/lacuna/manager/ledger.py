@@ -36,11 +36,7 @@ class Ledger:
             case Attempted():
                 self.attempts += 1
             case Recalled():
-                self.recalls += 1
-                # Written once to the cache, and read by every call from then on.
-                rates = self.prices.rates(event.tokens)
-                self.recall_usd += event.tokens * (rates.cache_write or rates.input) / 1e6
-                self._recalled += event.tokens
+                self._recall(event)
             case Called():
                 rates = self.prices.rates(event.tokens)
                 self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
@@ -48,6 +44,15 @@ class Ledger:
                 self._answered(event)
             case _:
                 pass
+
+    def _recall(self, event: Recalled) -> None:
+        self.recalls += 1
+        if event.by == "tool":
+            # Written once to the cache, and read by every call from then on. What the caller read for himself is in no
+            # prompt.
+            rates = self.prices.rates(event.tokens)
+            self.recall_usd += event.tokens * (rates.cache_write or rates.input) / 1e6
+            self._recalled += event.tokens
 
     def _decided(self, event: Decided) -> None:
         cause = "summary" if event.summary else "clip" if event.clips else "mask" if event.masks else ""
