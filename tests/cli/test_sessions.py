@@ -172,6 +172,18 @@ def test_a_log_that_is_none(tmp_path: Path) -> None:
     assert "no session's" in rows(printed("--store", stored.url(tmp_path), "--json"))["bad"]["fault"]
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])
+def test_beside_an_agent_that_writes(tmp_path: Path, scheme: str) -> None:
+    """A store is read while an agent has it open, and shows what the agent was given so far."""
+    url = f"{scheme}:////{str(tmp_path / 'store').lstrip('/')}"
+    messages = stored.opening()
+    with ContextManager(stored.EAGER, store=url, session="live") as context:
+        for turn in range(1, 4):
+            context.prepare(messages)
+            assert rows(printed("--store", url, "--json"))["live"]["calls"] == turn
+            messages += stored.looked(turn)
+
+
 def test_no_sessions(tmp_path: Path) -> None:
     """An empty store is told in a sentence; one that is not there is an error."""
     SqliteStore(tmp_path / "agent.db").close()
