@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from lacuna.cli.session_log import Log
 from lacuna.cli.show import show
 from lacuna.cli.show_chart import SCALE, chart
+from lacuna.cli.show_screen import FIRST, LAST
 from lacuna.engine import Session
 from lacuna.errors import LacunaError, SpecError, UnknownHandle
 from lacuna.formats.registry import read
@@ -156,6 +157,21 @@ def test_full_names_every_result(tmp_path: Path) -> None:
     assert "and 2 more" in printed("s", "--store", url)
     assert "t6.1 look" in printed("s", "--full", "--store", url)
     assert "and 2 more" not in printed("s", "--full", "--store", url)
+
+
+def test_many_passes(tmp_path: Path) -> None:
+    """Of very many passes the first and the newest are listed, with what those between saved; --full lists all."""
+    stored.played(tmp_path, "s", 40)
+    url = stored.url(tmp_path)
+    text = printed("s", "--store", url)
+    assert "14 passes between; --full lists them" in text
+    assert "t8.1 look" in text
+    assert "t9.1 look" not in text
+    assert "t38.1 look" in text
+    assert text.count("why: ") == FIRST + LAST
+    whole = printed("s", "--full", "--store", url)
+    assert whole.count("why: ") == 38
+    assert "between" not in whole
 
 
 def test_no_call_yet(tmp_path: Path) -> None:

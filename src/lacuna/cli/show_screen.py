@@ -27,6 +27,8 @@ from lacuna.trajectory.plan import handle
 
 #: Observations that are named for one pass unless all are asked for: the largest.
 NAMED: Final = 4
+#: Passes that are listed where there are more: the first ones, and the newest.
+FIRST, LAST = 8, 16
 #: Hours from which on time is told in days.
 _DAYS: Final = 48
 #: Cells of a chart at most.
@@ -88,8 +90,14 @@ class SessionScreen:
             table.add_column(justify="right", no_wrap=True)
         table.add_column(ratio=1)
         table.add_row(*(Text(title, style="bold") for title in ("call", "at", "context", "saved", "what and why")))
-        for made, saved in zip(told, _savings(account, told), strict=True):
+        rows = list(zip(told, _savings(account, told), strict=True))
+        between = [] if self.full else rows[FIRST:-LAST]
+        for made, saved in rows[: FIRST if between else None]:
             table.add_row(*self._cells(made, account, saved), Text("\n").join(self._lines(made)))
+        if between:
+            table.add_row("⋮", "", "", money(sum(saved for _, saved in between)), _between(len(between)), style=QUIET)
+            for made, saved in rows[-LAST:]:
+                table.add_row(*self._cells(made, account, saved), Text("\n").join(self._lines(made)))
         self._print(table)
         self._print(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
 
@@ -130,6 +138,10 @@ _READ: Final = (
     "saved: net USD from this call to the next one listed, against sending everything. Read what was hidden: "
     "lacuna recall SESSION HANDLE; a call as it was sent: lacuna show SESSION --call N."
 )
+
+
+def _between(number: int) -> Text:
+    return Text(f"{figures.plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}")
 
 
 def tells(made: Pass) -> bool:
