@@ -264,3 +264,27 @@ def test_the_last_words_are_kept(shape: str) -> None:
     assert view.messages[-1] is further[-1]
     again = manager(store).prepare(further)
     assert dumped(again) == dumped(view)
+
+
+def test_a_system_prompt_among_the_messages_may_change() -> None:
+    """It is no part of a history's name; what is sent and counted is the new one, in a new epoch."""
+    context = manager(MemoryStore())
+    rest = history("openai", 3)
+    context.prepare([{"role": "system", "content": "short"}, *rest])
+    long = {"role": "system", "content": "word " * 3_000}
+    view = context.prepare([long, *rest])
+    assert view.diagnostics.raw > 3_000
+    assert view.diagnostics.epoch == 2
+    assert view.messages[0] is long
+
+
+def test_savings_are_of_observations() -> None:
+    """Behind a summary too, what is still visible is not counted as saved."""
+    context = manager(MemoryStore(), strategy=FOLDING)
+    view = walk(context, "openai", 0, 16)
+    savings = view.diagnostics.savings
+    assert view.diagnostics.summaries
+    assert savings.masked + savings.visible + savings.covered == 16
+    shown = sum(LONG in str(message.get("content")) for message in view.messages)
+    assert savings.visible == shown
+    assert savings.reduction_pct == pytest.approx(100 * (1 - shown / 16), abs=4)

@@ -27,7 +27,7 @@ def walked(steps: int = 8, **options: Any) -> ContextManager:
 def test_a_handle_gives_the_very_text() -> None:
     """Word for word, whatever stands in the view by now."""
     assert walked().recall("t3.1") == f"3\n{LONG}"
-    assert walked().recall("t3") == f"3\n{LONG}"
+    assert walked().recall("t3") == f"step 3\ncat f3.py\n\n[t3.1 bash]\n3\n{LONG}"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,9 @@ def test_search_finds_what_is_hidden() -> None:
     """All words, whatever their case, with a handle to read on."""
     hits = walked().search("VALUE 116263")
     assert [hit.handle for hit in hits] == [f"t{turn}.1" for turn in range(8, 0, -1)]
-    assert [hit.handle for hit in walked().search("f5.py")][-1] == "t5"
+    (said,) = walked().search("step 5")
+    assert said.handle == "t5"
+    assert walked().recall(said.handle).startswith("step 5\ncat f5.py\n\n[t5.1 bash]\n5\n")
 
 
 def test_the_agent_s_own_calls_are_answered() -> None:
@@ -147,6 +149,16 @@ def test_handles_live_as_long_as_the_store_keeps_the_turn(tmp_path: Path) -> Non
         assert context.search("value 977")
     with ContextManager(EAGER, session="other", store=url) as context, pytest.raises(UnknownHandle):
         context.recall("t2.1")
+
+
+def test_before_anything_is_prepared_the_newest_branch_is_read() -> None:
+    """A restarted agent's first call may be a recall: it is about the history that it was in."""
+    context = walked(6)
+    fork = [*history("openai", 4), *openai(50)]
+    context.prepare(fork)
+    again = ContextManager(EAGER, session="s", store=context._store)
+    assert again.recall("t5.1").startswith("50\n")
+    assert [hit.handle for hit in again.search("step 50")] == ["t5"]
 
 
 def test_where_recall_is_not_served_placeholders_name_no_handle() -> None:

@@ -15,11 +15,11 @@ from lacuna.cli.session_names import ancestors, chosen, shown
 from lacuna.cli.view_text import visible
 from lacuna.config import settings
 from lacuna.errors import SettingError, UnknownHandle
-from lacuna.manager.recall import Part, parsed, taken
+from lacuna.manager.recall import Part, named, parsed, taken, text_under
 from lacuna.stores.store import Hit, SessionInfo, Store
 from lacuna.stores.urls import open_existing
+from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.plan import Key, handle
-from lacuna.trajectory.turn import Observation
 
 #: Hits of a search.
 HITS: Final = 50
@@ -59,10 +59,10 @@ def recall(
         if search:
             _list(opened.search(info.key, search, HITS), info, search)
             return
-        found = _observation(opened, sessions, info, name)
+        text, others = _found(opened, sessions, info, name)
     finally:
         opened.close()
-    _print(found, part, raw=raw)
+    _print(text, others, part, raw=raw)
 
 
 def _check(name: str, part: Part, search: str, *, raw: bool) -> None:
@@ -85,8 +85,8 @@ def _check(name: str, part: Part, search: str, *, raw: bool) -> None:
 # -- one result -------------------------------------------------------------------------------------------------------
 
 
-def _observation(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str) -> Observation:
-    """What stands under a handle, as the agent's own recall finds it: in the session, or in those it came from."""
+def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str) -> tuple[str, list[str]]:
+    """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
     owner, key = parsed(name)
     family = [info, *ancestors(sessions, info)]
     if owner:
@@ -94,16 +94,16 @@ def _observation(store: Store, sessions: Sequence[SessionInfo], info: SessionInf
         if not family:
             raise UnknownHandle(f"session {shown(info.key)!r} did not come from {shown(owner)!r}")
     for each in family:
-        try:
-            return store.observation(each.key, key)
-        except UnknownHandle:
-            continue
+        for turn in store.turns(each.key, key[0], key[0]):
+            if (text := text_under(turn, key)) is not None:
+                seen = turn.observations[key[1] - 1 : key[1]] if key[1] else turn.observations
+                return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
     raise UnknownHandle(_missing(store, info, key))
 
 
 def _missing(store: Store, info: SessionInfo, key: Key) -> str:
     """What there is instead."""
-    where = f"session {shown(info.key)!r} keeps nothing under {handle(key)}"
+    where = f"session {shown(info.key)!r} keeps nothing under {named(key)}"
     if not 1 <= key[0] <= info.turns:
         return f"{where}: its turns are 1 to {info.turns}" if info.turns else f"{where}: it has no turns yet"
     (turn,) = store.turns(info.key, key[0], key[0])
@@ -112,14 +112,12 @@ def _missing(store: Store, info: SessionInfo, key: Key) -> str:
     return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
 
 
-def _print(found: Observation, part: Part, *, raw: bool) -> None:
+def _print(text: str, others: list[str], part: Part, *, raw: bool) -> None:
     if raw:
         sys.stdout.flush()
-        sys.stdout.buffer.write(taken(found.text, part, _ALL).encode("utf-8", "surrogatepass"))
+        sys.stdout.buffer.write(taken(text, part, _ALL).encode("utf-8", "surrogatepass"))
         return
-    text = visible(taken(found.text, part, _ALL))
-    typer.echo(text.removesuffix("\n"))
-    others = [each.kind for each in found.content if not hasattr(each, "text")]
+    typer.echo(visible(taken(text, part, _ALL)).removesuffix("\n"))
     if others:
         typer.echo(f"lacuna: beside the text there is {', '.join(map(shown, others))}, which is not shown", err=True)
 

@@ -21,13 +21,13 @@ class Tally:
     """Running totals that the diagnostics tell; a fold over turns and decisions, work O(new)."""
 
     sizer: Sizer
-    observation_tokens: int = 0
-    #: Observations up to and with each turn; 0 before the first.
+    #: Observations up to and with each turn, and their tokens; 0 before the first.
     observations: list[int] = field(default_factory=lambda: [0])
+    tokens: list[int] = field(default_factory=lambda: [0])
 
     def turn_added(self, turn: Turn) -> None:
         self.observations.append(self.observations[-1] + len(turn.observations))
-        self.observation_tokens += sum(self.sizer.observation(each) for each in turn.observations)
+        self.tokens.append(self.tokens[-1] + sum(self.sizer.observation(each) for each in turn.observations))
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ from lacuna.manager.drivers import Io, Steps, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
 from lacuna.manager.ledger import Ledger
-from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options
+from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, SummaryWriter
 from lacuna.manager.passes import Passes
 from lacuna.manager.plain_form import PlainForm
 from lacuna.manager.report import diagnostics, failed
@@ -48,6 +49,7 @@ from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.factory import summarizer
 from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.trajectory.events import Answered, Learned, Recalled
+from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Head, Turn
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class ContextManager:
         self._owned = isinstance(store, str)
         self._store: Store = open_store(store) if isinstance(store, str) else store
         self._scribe = Scribe(
-            summarizer(writer or "digest") if writer is None or isinstance(writer, str) else writer,
+            _writer(writer, self.options.redaction) if writer is None or isinstance(writer, str) else writer,
             seconds=self.options.summary_seconds,
             background=self.options.background,
         )
@@ -142,7 +144,9 @@ class ContextManager:
                 if branch is not None and (branch.made or branch.session.state.calls):
                     branch.save(self._store, self.options.clock())
             except StoreError as error:
-                _log.error("session %s: its last records could not be written: %s", self.session, error)
+                _log.error(
+                    "session %s: its last records could not be written: %s", self.session, self._clean(str(error))
+                )
             finally:
                 if self._owned:
                     self._store.close()
@@ -260,13 +264,13 @@ class ContextManager:
     ) -> str:
         """What stands under `handle` in the raw history, word for word, or a part of it.
 
-        handle: t12.1, or SESSION:t12.1 of a session that this one came from. lines: "40-80", 1-based.
-        pattern: a regular expression. head: so many lines. Raises UnknownHandle.
+        handle: t12.1, t12 for the whole turn, or SESSION:t12.1 of a session that this one came from.
+        lines: "40-80", 1-based. pattern: a regular expression. head: so many lines. Raises UnknownHandle.
         """
         with self._lock:
             session, key = recalls.parsed(handle)
             part = recalls.Part(lines=lines, pattern=pattern, head=head)
-            text = recalls.taken(self._handles.observation(session, key).text, part)
+            text = recalls.taken(self._handles.text(session, key), part)
             if (branch := self._passes.branch) is not None:
                 tokens = self._passes.sizer.count(text)
                 branch.session.note(Recalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by))
@@ -316,7 +320,7 @@ class ContextManager:
             self._passes.branch = None
             raise
         except Exception as error:  # noqa: BLE001 - the one boundary where Lacuna's own failures end (I9)
-            _log.exception("session %s: the request goes out as it came", self.session)
+            self._log_error("the request goes out as it came")
             view = self._as_it_came(given, error, time.perf_counter() - started)
         self._tell(view.diagnostics)
         return view
@@ -383,7 +387,18 @@ class ContextManager:
             try:
                 listener(told)
             except Exception:  # noqa: BLE001 - a listener must not stop the agent
-                _log.exception("session %s: a listener failed", self.session)
+                self._log_error("a listener failed")
+
+    def _log_error(self, what: str) -> None:
+        """The error at hand with its traceback; what it was raised about may hold secrets."""
+        _log.error("session %s: %s\n%s", self.session, what, self._clean(traceback.format_exc()))
+
+    def _clean(self, text: str) -> str:
+        return self.options.redaction.text(text)
+
+
+def _writer(named: str | None, redaction: Redaction) -> SummaryWriter:
+    return summarizer(named or "digest", redaction=redaction)
 
 
 def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:

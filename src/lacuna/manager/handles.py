@@ -5,9 +5,10 @@ from __future__ import annotations
 from lacuna.errors import UnknownHandle
 from lacuna.manager.branch import Branch
 from lacuna.manager.passes import Passes
+from lacuna.manager.recall import named, text_under
 from lacuna.stores.store import Store
-from lacuna.trajectory.plan import Key, handle
-from lacuna.trajectory.turn import Observation
+from lacuna.trajectory.plan import Key
+from lacuna.trajectory.turn import Turn
 
 
 class Handles:
@@ -18,34 +19,40 @@ class Handles:
         self._passes = passes
 
     def known(self) -> Branch:
-        """The branch at hand, or the session as the store has it. Raises UnknownHandle."""
-        found = self._passes.branch or self._passes.lineage.newest()
+        """The branch at hand, or the one that the store saw change last. Raises UnknownHandle."""
+        found = self._passes.branch or self._passes.lineage.latest()
         if found is None:
             raise UnknownHandle(f"session {self._passes.session!r} has no turns yet")
         return found
 
-    def observation(self, session: str, key: Key) -> Observation:
-        """The raw observation `key` of `session`; of this one, or else of the nearest it came from, if that is "".
+    def text(self, session: str, key: Key) -> str:
+        """The raw text under `key` (position 0: the whole turn).
 
-        Raises UnknownHandle, StoreError.
+        session: whose; if "" this one's, or else that of the nearest it came from. Raises UnknownHandle, StoreError.
         """
         branch = self.known()
         if session and session != branch.key:
             if session not in self._ancestors(branch.new.parent):
                 raise UnknownHandle(f"this session did not come from {session[:60]!r}")
-            return self._store.observation(session, key)
+            return self._stored(session, key)
         turns = branch.session.state.turns
-        if key[0] <= len(turns) and key[1] <= len(turns[key[0] - 1].observations):
-            return turns[key[0] - 1].observations[key[1] - 1]
-        return self._inherited(branch, key)
+        if key[0] > len(turns):
+            return self._inherited(branch, key)
+        return _text(turns[key[0] - 1], key)
 
-    def _inherited(self, branch: Branch, key: Key) -> Observation:
+    def _inherited(self, branch: Branch, key: Key) -> str:
         for parent in self._ancestors(branch.new.parent):
             try:
-                return self._store.observation(parent, key)
+                return self._stored(parent, key)
             except UnknownHandle:
                 continue
-        raise UnknownHandle(f"session {self._passes.session!r} keeps nothing under {handle(key)}")
+        raise UnknownHandle(f"session {self._passes.session!r} keeps nothing under {named(key)}")
+
+    def _stored(self, session: str, key: Key) -> str:
+        turns = self._store.turns(session, key[0], key[0])
+        if not turns:
+            raise UnknownHandle(f"session {session!r} keeps nothing under {named(key)}")
+        return _text(turns[0], key)
 
     def _ancestors(self, parent: str) -> list[str]:
         """The sessions that this one came from, nearest first; as far as the store still has them."""
@@ -57,3 +64,10 @@ class Handles:
             except UnknownHandle:
                 break
         return found
+
+
+def _text(turn: Turn, key: Key) -> str:
+    found = text_under(turn, key)
+    if found is None:
+        raise UnknownHandle(f"turn {key[0]} has {len(turn.observations)} results, not {key[1]}")
+    return found

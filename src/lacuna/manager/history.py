@@ -60,6 +60,8 @@ class History:
         # Only where its blocks stand as they stood: what is hidden refers to them by place.
         if [piece.spot for piece in pieces] == self._spots[place]:
             self.read[place] = json
+        # A system prompt is no part of a history's name, but of what is sent and counted.
+        self.conversation.reword(pieces)
         return True
 
     def extend(self, messages: Sequence[Any]) -> int:

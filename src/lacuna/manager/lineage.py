@@ -61,6 +61,11 @@ class Lineage:
         except UnknownHandle:
             return None
 
+    def latest(self) -> Branch | None:
+        """Of the session's branches the one that changed last; None if the store has none."""
+        keys = [info.key for info in self.store.sessions() if info.family == self.root]
+        return self.load(keys[0]) if keys else None
+
     def open(self, history: History) -> tuple[Branch, str]:
         """The branch that `history` goes on with, and how. Raises StoreError."""
         if found := self.store.locate(self.root, history.nodes()):

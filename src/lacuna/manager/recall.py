@@ -14,6 +14,9 @@ from lacuna.errors import UnknownHandle
 from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL
 from lacuna.stores.store import Hit
 from lacuna.trajectory.plan import Key
+from lacuna.trajectory.plan import handle as handle_of
+from lacuna.trajectory.spoken import spoken
+from lacuna.trajectory.turn import Turn
 
 #: Characters that one recall hands out at most; about 4,000 tokens.
 LIMIT = 16_000
@@ -39,11 +42,32 @@ class Part:
 
 
 def parsed(handle: str) -> tuple[str, Key]:
-    """(session, observation) that a handle names; t12 is the first of turn 12. Raises UnknownHandle."""
+    """(session, observation) that a handle names; t12, position 0, is all of turn 12. Raises UnknownHandle."""
     found = _HANDLE.fullmatch(handle.strip())
     if found is None:
         raise UnknownHandle(f"{handle[:60]!r} is no handle; they look like t12.1")
-    return found["session"] or "", (int(found["turn"]), int(found["place"] or 1))
+    return found["session"] or "", (int(found["turn"]), int(found["place"] or 0))
+
+
+def whole(turn: Turn) -> str:
+    """All of a turn: what the assistant thought, said and called, then each result under its handle."""
+    results = (
+        f"[{handle_of((turn.index, place))} {seen.tool}]\n{seen.text}"
+        for place, seen in enumerate(turn.observations, start=1)
+    )
+    return "\n\n".join(filter(None, (spoken(turn), *results)))
+
+
+def text_under(turn: Turn, key: Key) -> str | None:
+    """What stands under `key` in `turn`, position 0 being all of it; None if there is no such result."""
+    if not key[1]:
+        return whole(turn)
+    return turn.observations[key[1] - 1].text if key[1] <= len(turn.observations) else None
+
+
+def named(key: Key) -> str:
+    """The handle of `key`."""
+    return handle_of(key) if key[1] else f"t{key[0]}"
 
 
 def taken(text: str, part: Part, limit: int = LIMIT) -> str:
@@ -126,7 +150,10 @@ _SEARCH = (
 _RECALL_INPUT: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "handle": {"type": "string", "description": "The handle that a placeholder names, such as t12.1"},
+        "handle": {
+            "type": "string",
+            "description": "The handle that a placeholder names, such as t12.1; t12 is the whole turn",
+        },
         "lines": {"type": "string", "description": "Lines to show, such as 40-80"},
         "pattern": {"type": "string", "description": "Regular expression: show matching lines and those around them"},
         "head": {"type": "integer", "description": "Show the first so many lines"},

@@ -104,16 +104,18 @@ def _summarized(state: State, newest: Pending) -> Summarized | None:
 
 
 def _savings(branch: Branch) -> Savings:
-    """What placeholders and summaries take off this call; the reduction is of observation tokens."""
+    """What of all observations so far this call does without: covered ones, and masked ones but for placeholders."""
     state, tally = branch.session.state, branch.tally
-    hidden = max(0, state.raw.tokens - state.track.tokens)
+    behind = state.covered + 1
+    place = state.turn_places.get(behind, len(state.track.segments))
+    masked = (state.raw.tokens - state.raw_start(behind)) - (state.track.tokens - state.track.start(place))
+    hidden, total = tally.tokens[state.covered] + max(0, masked), tally.tokens[-1]
     covered = tally.observations[state.covered]
-    total = tally.observation_tokens
     return Savings(
         observation_tokens=total,
         hidden_tokens=hidden,
         masked=len(state.hidden),
         visible=tally.observations[-1] - len(state.hidden) - covered,
         covered=covered,
-        reduction_pct=100.0 * min(hidden, total) / total if total else 0.0,
+        reduction_pct=100.0 * hidden / total if total else 0.0,
     )

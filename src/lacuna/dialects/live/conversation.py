@@ -73,6 +73,12 @@ class Conversation:
                 case _:
                     self._message(piece)
 
+    def reword(self, pieces: Iterable[Piece]) -> None:
+        """Take the words of system messages of the head as they are now."""
+        for piece in pieces:
+            if piece.kind == "system" and piece.spot in self.head_spots:
+                self.head[self.head_spots.index(piece.spot)] = Message(role=piece.role, content=piece.words)
+
     def cut(self, turns: int) -> None:
         """Forget all but the first `turns` turns."""
         del self._live[turns:]
