@@ -27,6 +27,7 @@ from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.breaker import Breaker
 from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request, used
 from lacuna.summarizers.digest import digest
+from lacuna.summarizers.redacted import Redactor
 from lacuna.summarizers.written import Written
 from lacuna.trajectory.events import (
     Amended,
@@ -43,7 +44,7 @@ from lacuna.trajectory.events import (
 )
 from lacuna.trajectory.plan import Plan, Summary, SummaryRequest
 from lacuna.trajectory.prices import Bill, Prices
-from lacuna.trajectory.redact import DEFAULT
+from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.state import State
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.turn import Head, Turn
@@ -95,11 +96,16 @@ class Session:
     """One agent run under one strategy.
 
     prices: what the run is billed at. sizer: counts tokens; exact o200k by default. extractors: what placeholders say
-    of observations.
+    of observations. redaction: which secrets are kept out of summaries, placeholders and reasons.
     """
 
     def __init__(
-        self, strategy: Strategy, prices: Prices, sizer: Sizer | None = None, extractors: Extractors = BUILT_IN
+        self,
+        strategy: Strategy,
+        prices: Prices,
+        sizer: Sizer | None = None,
+        extractors: Extractors = BUILT_IN,
+        redaction: Redaction = DEFAULT,
     ) -> None:
         usable = strategy.usable(prices)
         if usable is not None:
@@ -111,7 +117,7 @@ class Session:
         self.state = State(self.sizer)
         self.extractors = extractors
         self.policy = strategy.start()
-        self.policy.placeholders = replace(strategy.placeholders, extractors=extractors)
+        self.policy.placeholders = replace(strategy.placeholders, extractors=extractors, redaction=redaction)
         self.books = Books(prices)
         self.breaker = Breaker()
         self.events: list[Event] = []
@@ -120,8 +126,7 @@ class Session:
         self.anchor = 0
         #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
         self.editable_from = 1
-        #: Which secrets are kept out of summaries.
-        self.redaction = DEFAULT
+        self.redaction = redaction
         self._usable = usable
 
     @classmethod
@@ -157,8 +162,7 @@ class Session:
     def amended(self, turn: Turn, node: str = "") -> Session:
         """The session in which the newest turn came with another ending. Work O(events): what was learned of it is
         learned anew."""
-        session = Session(self.strategy, self.prices, self.sizer, self.extractors)
-        session.redaction = self.redaction
+        session = Session(self.strategy, self.prices, self.sizer, self.extractors, self.redaction)
         session.take_up([*self.events, Amended(turn, node)])
         return session
 
@@ -170,10 +174,14 @@ class Session:
         """Something that changes no view."""
         self._record(event)
         match event:
-            case Answered() if self.newest is not None and event.usage.prompt:
+            case Answered() if self.newest is not None and self._credible(event.usage.prompt):
                 self.anchor = event.usage.prompt - self.newest.view.tokens
             case Learned():
                 self._learn(event.window)
+
+    def _credible(self, prompt: int) -> bool:
+        """Whether a provider's prompt total may correct our count: it answered, so its window was not exceeded."""
+        return prompt > 0 and (self.prices.window is None or prompt <= self.prices.window)
 
     def _learn(self, window: int) -> None:
         self.prices = learned(self.prices, window)
@@ -242,7 +250,8 @@ class Session:
             cache=self.books.cache,
             spent=self.books.spent,
             raw=self.books.raw_spent + self.books.peek_raw(self.state.raw_view(), now, model),
-            usable=None if self._usable is None else max(1, self._usable - self.anchor),
+            # Never below a quarter: a report that is odd all the same must not be what stops the agent.
+            usable=None if self._usable is None else max(self._usable - self.anchor, self._usable // 4),
         )
 
     # -- summaries -----------------------------------------------------------------------------------------------
@@ -250,7 +259,11 @@ class Session:
     def _request(self, covers: int, situation: Situation) -> SummaryRequest:
         limit = self.strategy.summary_max_tokens
         route = billed(self.state, situation, covers, limit).route
-        return request(self.state, covers, limit, "extend" if route == "extend" else "fresh")
+        return self._clean(request(self.state, covers, limit, "extend" if route == "extend" else "fresh"))
+
+    def _clean(self, asked: SummaryRequest) -> SummaryRequest:
+        """`asked` without secrets, before anybody cuts it: half a key has no beginning that tells what it is."""
+        return Redactor(self.redaction).request(asked)
 
     def _settle(self, plan: Plan, answer: Answer, situation: Situation) -> tuple[Summary | None, Bill, Plan]:
         """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
@@ -262,12 +275,12 @@ class Session:
         try:
             summary = accepted(self.state, self.policy, covers, answer, call, self.redaction)
         except SummaryError as error:
-            retry = self.breaker.failed(situation.call)
+            retry, reason = self.breaker.failed(situation.call), self.redaction.text(str(error))
             self._attempted(
                 Attempted(
                     call=situation.call,
                     cause=error.cause,
-                    reason=str(error),
+                    reason=reason,
                     input=call.input,
                     cached=call.cached,
                     output=call.output,
@@ -275,7 +288,7 @@ class Session:
                     retry_at=retry,
                 )
             )
-            return None, cost, Plan(reason=f"summary rejected: {error}")
+            return None, cost, Plan(reason=f"summary rejected: {reason}")
         self.breaker.succeeded()
         self.books.summarize(cost)
         if covers < plan.summarize:
@@ -301,7 +314,8 @@ class Session:
         """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
         wanted = relieve(self.policy, self.state, situation, replace(plan, summarize=0))
         if wanted.summarize:
-            written = digest(request(self.state, wanted.summarize, self.strategy.summary_max_tokens), self.sizer.count)
+            asked = self._clean(request(self.state, wanted.summarize, self.strategy.summary_max_tokens))
+            written = digest(asked, self.sizer.count)
             try:
                 return accepted(self.state, self.policy, wanted.summarize, written, MODEL_FREE, self.redaction), wanted
             except SummaryError:

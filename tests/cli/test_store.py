@@ -176,6 +176,20 @@ def test_fsck_lists_what_is_wrong(url: str) -> None:
     assert all(line.startswith("kept  ") for line in lines[1:3])
 
 
+def test_fsck_repairs_a_linear_hash_store(url: str, tmp_path: Path) -> None:
+    """A damaged page is told, and rebuilt around with --repair; of other stores the sentence names migrate."""
+    printed("migrate", url, "linear-hash:///lh")
+    pages = tmp_path / "lh" / "pages"
+    data = bytearray(pages.read_bytes())
+    data[100] ^= 0xFF
+    pages.write_bytes(data)
+    assert "finding" in failed(CorruptError, "fsck", "--store", "linear-hash:///lh")
+    told = printed("fsck", "--store", "linear-hash:///lh", "--repair", width=300)
+    assert told.splitlines()[-1].startswith("4 sessions with 4 records kept, ")
+    assert printed("fsck", "--store", "linear-hash:///lh").startswith("in order: 4 sessions")
+    assert "migrate" in failed(SettingError, "fsck", "--store", url, "--repair")
+
+
 # --- migrate -----------------------------------------------------------------------------------------------------
 
 

@@ -263,6 +263,17 @@ def test_what_fits_nowhere_is_told() -> None:
     assert caught.value.needed > caught.value.usable
 
 
+def test_an_odd_usage_report_blocks_nobody() -> None:
+    """A total that no window holds is not believed; one that is far off leaves room to work in."""
+    for prompt in (250_000, 190_000):
+        context = ContextManager(EAGER, session="s", model="claude-sonnet-4-5", store=MemoryStore())
+        context.prepare(history("openai", 1))
+        context.record({"input_tokens": prompt, "output_tokens": 5})
+        view = context.prepare(history("openai", 2))
+        assert view.messages == history("openai", 2)
+        assert view.diagnostics.anchor == (0 if prompt > 200_000 else pytest.approx(190_000, abs=2_000))
+
+
 def test_what_is_no_message_is_told() -> None:
     """The error names the place."""
     with pytest.raises(DialectError, match=r"messages\[1\]"):

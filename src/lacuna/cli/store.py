@@ -17,9 +17,10 @@ from lacuna.cli.store_files import log_of, run_of, write_lines
 from lacuna.config import settings
 from lacuna.errors import CorruptError, SettingError, StoreError
 from lacuna.stores.copying import Copied, copy_all
+from lacuna.stores.linear_hash.repair import repair
 from lacuna.stores.log_file import LogFile
 from lacuna.stores.store import SessionInfo, Store
-from lacuna.stores.urls import open_existing, open_store
+from lacuna.stores.urls import open_existing, open_store, path_in
 from lacuna.trajectory.redact import Redaction
 
 store = typer.Typer(
@@ -82,15 +83,27 @@ def gc(
 
 
 @store.command("fsck")
-def fsck(url: StoreUrl = None) -> None:
-    """Read everything in a store and list what is wrong; nothing is changed."""
-    opened = _opened(url)
+def fsck(
+    url: StoreUrl = None,
+    mend: Annotated[
+        bool,
+        typer.Option("--repair", help="Rebuild a linear-hash store from what can be read; damaged files are kept."),
+    ] = False,
+) -> None:
+    """Read everything in a store and list what is wrong; nothing is changed without --repair."""
+    address = url or settings().store
+    if mend:
+        _repaired(address)
+        return
+    opened = _opened(address)
     try:
-        footprint, found = opened.footprint(), opened.check()
+        # First: where the store's own books are damaged, this tells, and counting them would only fail.
+        found = opened.check()
+        footprint = None if found else opened.footprint()
     finally:
         opened.close()
     console = Console()
-    if not found:
+    if footprint is not None:
         console.print(f"in order: {tables.contents(footprint)}")
         return
     console.print(tables.findings(found))
@@ -98,6 +111,19 @@ def fsck(url: StoreUrl = None) -> None:
     raise CorruptError(
         f"{tables.count(len(found), 'finding')}, {lost} with losses; `lacuna store migrate` saves what can be read"
     )
+
+
+def _repaired(address: str) -> None:
+    scheme, _, rest = address.partition(":")
+    if scheme != "linear-hash":
+        raise SettingError("--repair is for linear-hash stores; `lacuna store migrate` saves what another holds")
+    done = repair(Path(path_in(rest, address)))
+    console = Console()
+    if done.lost:
+        console.print(tables.findings(list(done.lost)))
+    kept = ", ".join(path.name for path in done.kept)
+    told = f"{tables.count(done.sessions, 'session')} with {tables.count(done.records, 'record')} kept"
+    console.print(f"{told}, {len(done.lost)} lost; the damaged files are kept as {kept}")
 
 
 @store.command("migrate")

@@ -65,8 +65,7 @@ class Passes:
         opened = next((event for event in events if isinstance(event, Opened)), None)
         # Whether placeholders name handles was fixed when the session began.
         strategy = self.strategy if opened is None else replace(self.strategy, handles=opened.handles)
-        session = Session(strategy, self.prices, self.sizer, self.options.table)
-        session.redaction = self.options.redaction
+        session = Session(strategy, self.prices, self.sizer, self.options.table, self.options.redaction)
         session.take_up(events)
         return session
 
@@ -217,8 +216,9 @@ class Passes:
 
     def fault(self, kind: FaultKind, error: Exception) -> None:
         """Something failed and was passed over."""
-        _log.warning("session %s: %s: %s", self.session, kind, error)
-        self.faults.append(Fault(kind=kind, cause=type(error).__name__, what=str(error)[:500]))
+        what = self.options.redaction.text(str(error))
+        _log.warning("session %s: %s: %s", self.session, kind, what)
+        self.faults.append(Fault(kind=kind, cause=type(error).__name__, what=what[:500]))
 
 
 def _enriched(request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:

@@ -9,6 +9,7 @@ from lacuna.strategies.gist import gist
 from lacuna.strategies.lexicon import Lexicon
 from lacuna.trajectory.content import Text
 from lacuna.trajectory.plan import Key, handle
+from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.tokens import counter
 from lacuna.trajectory.turn import Observation, Turn
 
@@ -27,16 +28,21 @@ class Placeholders:
 
     gist:    its budget in o200k tokens, whatever the model; 0 for none.
     text:    a fixed text instead of an account of what happened; "" for the account.
-    handles: whether handles are named; only where recall is served.
+    handles: whether handles are named; only where recall is served. redaction: of secrets that a text would name.
     """
 
     gist: int = 50
     text: str = ""
     handles: bool = True
     extractors: Extractors = BUILT_IN
+    redaction: Redaction = DEFAULT
 
     def write(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
         """The placeholder of `observation`, of `turn`, as of the log behind `lexicon`."""
+        # What is hidden may be forgotten, what stands for it stays: a secret must not be what it is known by.
+        return self.redaction.text(self._written(key, turn, observation, lexicon))
+
+    def _written(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
         if self.text:
             telling = gist(observation.text, lexicon, self.gist, counter("o200k"))
             return f"{self.text} {telling}" if telling else self.text
