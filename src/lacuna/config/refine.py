@@ -14,6 +14,7 @@ from lacuna.strategies.pipeline import Pipeline
 from lacuna.strategies.spec import PRESETS, parse, preset_of, stated
 from lacuna.strategies.strategy import Strategy
 from lacuna.trajectory.price_sets import SETS
+from lacuna.trajectory.redact import DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ def _named(found: Mapping[str, Given]) -> _Named:
             states=stated(given.value),
         )
     except SpecError as error:
-        raise SettingError(f"{given.place}: {error}") from None
+        raise SettingError(f"{given.place}: {DEFAULT.text(str(error))}") from None
 
 
 # -- which option a setting means -------------------------------------------------------------------------------------

@@ -313,15 +313,20 @@ class ContextManager:
         started, self._passes.faults = time.perf_counter(), []
         try:
             view = yield from self._prepared(given, model or self.options.model, started)
-        except (BudgetError, DialectError):
-            raise
-        except ConflictError:
-            # Whoever wrote meanwhile is in the store: the next pass begins from there.
-            self._passes.branch = None
+        except BudgetError:
             raise
         except Exception as error:  # noqa: BLE001 - the one boundary where Lacuna's own failures end (I9)
+            # Whoever wrote meanwhile is in the store, and what was read halfway counts as not read: the next pass
+            # begins from there.
+            self._passes.branch = None
+            if isinstance(error, ConflictError | DialectError):
+                raise
             self._log_error("the request goes out as it came")
             view = self._as_it_came(given, error, time.perf_counter() - started)
+        except BaseException:
+            # Cancelled or interrupted, at any point: as above.
+            self._passes.branch = None
+            raise
         self._tell(view.diagnostics)
         return view
 
@@ -375,7 +380,6 @@ class ContextManager:
 
     def _as_it_came(self, given: Sent, error: Exception, seconds: float) -> ContextView:
         """The request as it came, and why; the next pass begins from the store."""
-        self._passes.branch = None
         self._passes.fault("engine", error)
         told = failed(self.session, tuple(self._passes.faults), seconds)
         dialect = self.options.dialect if self.options.dialect != "auto" else "openai"

@@ -27,8 +27,10 @@ from lacuna.manager.sending import Given, live_prefix
 from lacuna.stores.store import Store
 from lacuna.strategies.spec import describe
 from lacuna.telemetry.diagnostics import Fault, FaultKind
+from lacuna.trajectory.draft import OPENING
 from lacuna.trajectory.events import Attempted, Event, Opened
 from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.text_protocol import Observations
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.view import View
 
@@ -96,7 +98,7 @@ class Passes:
         """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
         body = given.messages[: given.end]
         branch = self.branch
-        if branch is None or branch.history is None:
+        if branch is None or branch.history is None or branch.blind:
             return (yield from self._open(body, given, dialect))
         history = branch.history
         common = history.common(body)
@@ -111,11 +113,13 @@ class Passes:
 
     @staticmethod
     def _amends(branch: Branch, history: History, common: int) -> bool:
-        """Whether only the ending of the newest turn came another way, and nothing of it is hidden yet."""
+        """Whether only the ending of the newest turn came another way, and what is hidden of it is not
+        touched."""
         newest = history.conversation.turns
         if not newest or history.intact(common) != newest - 1 or common < history.conversation.answered(newest):
             return False
-        return not any(key[0] == newest for key in branch.session.state.hidden)
+        hidden = [key for key in branch.session.state.hidden if key[0] == newest]
+        return all(place < common for place in history.splice.places(hidden))
 
     def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         history = self._read_anew(body, given, dialect)
@@ -126,7 +130,7 @@ class Passes:
         except StoreError as error:
             self.fault("store", error)
             branch, how = self.lineage.begin(), "continue"
-            branch.failing = str(error)
+            branch.failing, branch.blind = str(error), True
         self._adopt(branch, history, given)
         return branch, history, how
 
@@ -134,6 +138,8 @@ class Passes:
         self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect
     ) -> Steps[tuple[Branch, History, str]]:
         history = self._read_anew(body, given, dialect)
+        if current.made and current.unsaved and (failed := (yield from self._unsaved(current, self.options.clock()))):
+            self.fault("store", failed)
         branch, how = yield Io(lambda: self.lineage.turn_back(current, history, intact))
         self._adopt(branch, history, given)
         return branch, history, "fork" if how == "continue" else how
@@ -148,10 +154,19 @@ class Passes:
         """Go on with `branch`, whose turns stand in `history`."""
         branch.history = history
         known = len(branch.session.state.turns)
+        history.conversation.observations = self._observations(branch)
         for index in range(1, min(known, history.conversation.turns) + 1):
             history.splice.turn(index, history.conversation.turn(index)[1])
         self.branch = branch
         self._read(branch, known + 1, given)
+
+    def _observations(self, branch: Branch) -> Observations:
+        """Which messages were observations in the turns of `branch`: a decision that later messages do not change."""
+        turns = branch.session.state.turns
+        if any(seen.role == "user" for turn in turns for seen in turn.observations):
+            return "user"
+        settled = self.options.observations == "auto" and len(turns) > OPENING
+        return "tools" if settled else self.options.observations
 
     def _read(self, branch: Branch, first: int, given: Given) -> None:
         absorb(branch, first, given.system, given.tools, self.options.pin)
@@ -173,7 +188,7 @@ class Passes:
         except ConflictError:
             raise
         except StoreError as error:
-            return self._held(branch, error, model, now)
+            return self._undone(branch, mark, error, model, now)
         for event in branch.session.events[mark:]:
             if isinstance(event, Attempted):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
