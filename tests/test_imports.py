@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import lacuna
+
 SOURCE = Path(__file__).parents[1] / "src" / "lacuna"
 
 #: Member -> the members it may import, itself and `errors` apart. A member is a package or module right below lacuna.
@@ -38,7 +40,20 @@ ALLOWED: dict[str, set[str]] = {
     "cli": _DOORS | {"testing", "config"},
 }
 #: The core: what an agent needs that never prints a report.
-CORE = ("errors", "config", "trajectory", "strategies", "dialects", "telemetry", "formats", "summarizers", "engine")
+CORE = (
+    "errors",
+    "config",
+    "trajectory",
+    "strategies",
+    "dialects",
+    "stores",
+    "telemetry",
+    "formats",
+    "summarizers",
+    "engine",
+    "manager",
+    "agent",
+)
 EXTRAS = (
     "typer",
     "rich",
@@ -50,7 +65,15 @@ EXTRAS = (
     "opentelemetry",
     "urllib3",
     "litellm",
+    "psycopg",
+    "psycopg_pool",
+    "starlette",
+    "uvicorn",
+    "openai",
+    "anthropic",
 )
+#: Source that makes every extra impossible to import.
+BLOCKED = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
@@ -115,6 +138,52 @@ def test_the_core_needs_no_extra() -> None:
         for path in FILES
         if member(path) in CORE
     ]
-    assert "lacuna.engine" in modules
-    blocked = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"
-    python(blocked + "\n".join(f"import {module}" for module in modules))
+    assert {"lacuna.engine", "lacuna.stores.postgres.link", "lacuna.manager.context"} <= set(modules)
+    python(BLOCKED + "\n".join(f"import {module}" for module in modules))
+
+
+def test_the_library_door_loads_no_extra() -> None:
+    """`from lacuna import ContextManager` leaves extras alone even where they are installed."""
+    program = f"import sys\nfrom lacuna import ContextManager\nprint(*set({EXTRAS!r}) & set(sys.modules))"
+    assert python(program).split() == []
+
+
+SESSION = """
+from lacuna import ContextManager, Guards
+for store in ("memory:", "sqlite:///agent.db", "linear-hash:///pages"):
+    options = {"store": store, "session": "s", "guards": Guards(max_turns=9), "model": "claude-sonnet-4-5"}
+    strategy = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+    with ContextManager(strategy, **options) as context:
+        context.begin("Count.")
+        for number in range(12):
+            context.view()
+            seen = "\\n".join(f"{number}: line {line}" for line in range(90))
+            context.add_turn("Next.", {"name": "count", "arguments": {"to": number}}, seen)
+        told = context.view().diagnostics
+        assert told.savings.masked and told.summaries and told.stop and not told.faults, told
+        assert context.recall("t1.1", head=1) == "1: 0: line 0"
+        assert context.search("line 89")
+with ContextManager.from_env({"AGENT_CONTEXT_STORE": "memory:", "AGENT_CONTEXT_LOG": "json"}) as context:
+    assert not context.prepare([{"role": "user", "content": "Count."}]).diagnostics.faults
+"""
+
+
+def test_a_session_needs_no_extra(tmp_path: Path) -> None:
+    """Masking, digests, guards, recall, search and settings work in each store of the core without any extra."""
+    python(f"import os; os.chdir({str(tmp_path)!r})\n{BLOCKED}{SESSION}")
+
+
+def test_public_names_are_sorted_and_all_there() -> None:
+    """`__all__`, the imports that type checkers read, and what can be asked for are the same sorted names."""
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = [name.name for node in checked.body if isinstance(node, ast.ImportFrom) for name in node.names]
+    assert lacuna.__all__ == sorted(typed)
+    assert dir(lacuna) == lacuna.__all__
+    assert [getattr(lacuna, name).__name__ for name in lacuna.__all__] == lacuna.__all__
+
+
+def test_a_wrong_public_name_is_told() -> None:
+    """A name that is not public is an AttributeError as in any module."""
+    with pytest.raises(AttributeError, match="module 'lacuna' has no attribute 'Contextmanager'"):
+        lacuna.Contextmanager  # noqa: B018

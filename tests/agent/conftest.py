@@ -1,6 +1,8 @@
-"""The sample runs, for agents that follow them."""
+"""The sample runs, for agents that follow them; sessions are kept in a folder of their own."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from tests.testing.conftest import recorded
@@ -11,3 +13,8 @@ from lacuna.trajectory.trajectory import Trajectory
 @pytest.fixture(scope="session")
 def runs() -> dict[str, Trajectory]:
     return recorded()
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
