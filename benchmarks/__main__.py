@@ -1,20 +1,24 @@
-"""`make bench`: every benchmark, or those named."""
+"""`make bench`: every benchmark, or those named. `--peers`: other libraries too, where there are any."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
-from benchmarks import load_limits, per_call, replay_time, schedules, stores
+from benchmarks import load_limits, per_call, prepare, replay_time, schedules, stores
 
-BENCHMARKS = {
-    "per-call": per_call,
-    "replay-time": replay_time,
-    "schedules": schedules,
-    "stores": stores,
-    "load-limits": load_limits,
+PEERS = "--peers"
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    "per-call": per_call.main,
+    "prepare": partial(prepare.main, peers=PEERS in sys.argv),
+    "replay-time": replay_time.main,
+    "schedules": schedules.main,
+    "stores": stores.main,
+    "load-limits": load_limits.main,
 }
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or BENCHMARKS:
+    for name in [name for name in sys.argv[1:] if name != PEERS] or BENCHMARKS:
         print(f"== {name}")
-        BENCHMARKS[name].main()
+        BENCHMARKS[name]()

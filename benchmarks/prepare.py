@@ -6,30 +6,57 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
-import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 from benchmarks.apart import apart, peak
 from benchmarks.bound import Bound, bound
-from benchmarks.session import Chat, Message, anthropic, chat
+from benchmarks.peers import PEERS, PeerError, measured
+from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
+from benchmarks.split import Part, Split
 from lacuna import ContextManager
+from lacuna.engine import Session
+from lacuna.manager import context, passes
+from lacuna.manager.history import History
+from lacuna.manager.scribe import Scribe
+from lacuna.stores.packing import Packer
+from lacuna.stores.sqlite import SqliteStore
 from lacuna.strategies.guards import Guards
+from lacuna.strategies.policy import Policy
 from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.telemetry.logs import LOGGER, PassLog
-from lacuna.trajectory.tokens import counter
+from lacuna.trajectory.tokens import Vocabulary, counter
 
+OPENAI, ANTHROPIC = "gpt-4.1", "claude-sonnet-4-5"
 #: The bar that the issue sets: the session's total over the bound's.
 BAR = 3.0
 #: Whole sessions, each beside a bound of its own; the best of them counts, since the machine has other work.
 REPEATS = 3
 #: Calls compared for the growth of the work: behind the warm-up, and at the end.
 FEW, WARM_UP = 100, 50
+#: What is timed apart, without what stands in another row; the rest is one row more.
+REST = "the rest"
+PARTS: tuple[Part, ...] = (
+    ("counting tokens", Vocabulary, "count"),
+    ("comparing with what was read", History, "common"),
+    ("reading what is new", History, "extend"),
+    ("turns, head, guards", passes, "absorb"),
+    ("deciding; placeholders and gists", Policy, "decide"),
+    ("summaries (the digest)", Scribe, "answer"),
+    ("bills, raw and ours", Session, "_send"),
+    ("packing records", Packer, "pack"),
+    ("appending, one sync a call", SqliteStore, "append"),
+    ("messages with gaps, breakpoints", context, "outgoing"),
+    ("diagnostics", ContextManager, "_view"),
+    ("listeners, the log line", ContextManager, "_tell"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +110,15 @@ def manager(folder: Path, clock: Clock, told: list[Diagnostics], model: str) -> 
     )
 
 
-def measure(found: Chat, folder: Path, model: str, calls: Callable[[Chat], Iterator[list[Message]]]) -> Measured:
+def renewed(found: Chat) -> Iterator[list[Message]]:
+    """The calls of a client that reads its messages from JSON before each: other objects, the same content."""
+    for messages in found.calls():
+        yield json.loads(json.dumps(messages))
+
+
+def measure(
+    found: Chat, folder: Path, model: str, calls: Callable[[Chat], Iterator[list[Message]]] = Chat.calls
+) -> Measured:
     """A session from its first call to its last; `record` is part of a call."""
     counter().count("load the vocabulary")
     clock, told, seconds, before = Clock(), list[Diagnostics](), list[float](), peak()
@@ -94,7 +129,8 @@ def measure(found: Chat, folder: Path, model: str, calls: Callable[[Chat], Itera
             view = context.prepare(messages, tools=found.tools, system=found.system)
             context.record(_usage(model, view.diagnostics.after))
             seconds.append(perf_counter() - start)
-        assert not any(each.faults for each in told), "a pass failed"
+            if view.diagnostics.faults:
+                raise RuntimeError(f"call {clock.turn} failed: {view.diagnostics.faults[0].what}")
     return Measured(
         seconds=tuple(seconds),
         memory=peak() - before,
@@ -115,18 +151,84 @@ def beside(found: Chat, repeats: int) -> list[tuple[Measured, Bound]]:
     """Sessions, each with the bound as it was next to it."""
     work: list[tuple[Measured, Bound]] = []
     for _ in range(repeats):
-        measured = apart(lambda folder: measure(found, folder, "gpt-4.1", Chat.calls))
+        measured = apart(lambda folder: measure(found, folder, OPENAI))
         work.append((measured, apart(lambda folder: bound(found, folder))))
     return work
 
 
-def main(arguments: Sequence[str] = ()) -> None:
+def split(found: Chat) -> Counter[str]:
+    """Seconds by part of one more session; watching costs some itself."""
+
+    def work(folder: Path) -> Counter[str]:
+        with Split().watching(PARTS) as watch:
+            total = measure(found, folder, OPENAI).total
+        watch.seconds[REST] = total - sum(watch.seconds.values())
+        return watch.seconds
+
+    return apart(work)
+
+
+def main(peers: bool = False) -> None:
     counter().count("load the vocabulary")
     found = chat()
+    print(f"{len(found.turns):,} turns, {found.bytes / 1e6:.1f} MB, one call a turn; SQLite, every turn synced.")
     runs = beside(found, REPEATS)
-    for m, b in runs:
-        print(f"{m.total:.3f} bound {b.sum:.3f} = {b}, ratio {m.total/b.sum:.2f}, last {m.seconds[-1]*1e3:.2f} p50 {median(m.seconds)*1e3:.2f} max {max(m.seconds)*1e3:.1f} growth {m.growth:.2f} mem {m.memory:.0f} disk {m.disk} sum {m.summaries} masked {m.masked} sent {m.sent}")
+    best = min(runs, key=lambda run: run[0].total / run[1].sum)
+    _print_bound(runs, best[1])
+    _print_split(split(found), best[1])
+    print(f"  {'':44} {'session':>9} {'median':>9} {'last call':>9} {'memory':>7}")
+    _print("Lacuna", best[0])
+    _print("Lacuna, messages read from JSON anew each time", apart(lambda at: measure(found, at, OPENAI, renewed)))
+    _print("Lacuna, Anthropic's shape, breakpoints set", apart(lambda at: measure(anthropic(found), at, ANTHROPIC)))
+    long = chat(3 * TURNS, 3 * SIZE)
+    _print("Lacuna, 3,000 turns", three := apart(lambda at: measure(long, at, OPENAI)))
+    if peers:
+        _print_peers(found)
+    print(
+        f"Median of the last {FEW} calls / of {FEW} behind the first {WARM_UP}: "
+        f"{best[0].growth:.2f} x at 1,000 turns, {three.growth:.2f} x at 3,000."
+    )
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _print_bound(runs: Sequence[tuple[Measured, Bound]], best: Bound) -> None:
+    ratios = sorted(measured.total / bare.sum for measured, bare in runs)
+    print(
+        f"Bound: counting {best.counting:.2f} s + bare appends {best.appending:.2f} s + hashing {best.hashing:.3f} s."
+    )
+    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"Session / bound: {ratios[0]:.2f} x (bar {BAR:.0f} x; each of {len(runs)} runs: {shown})")
+
+
+def _print_split(seconds: Counter[str], bare: Bound) -> None:
+    total = sum(seconds.values())
+    print("Where it goes:")
+    for part, taken in seconds.most_common():
+        print(f"  {part:44} {taken / total:6.1%} {taken / bare.counting:8.2f} x counting")
+
+
+def _print(label: str, found: Measured) -> None:
+    _row(label, found.seconds, f"{found.memory:4.0f} MB")
+
+
+def _row(label: str, seconds: Sequence[float], memory: str = "") -> None:
+    times = (sum(seconds), median(seconds), seconds[-1])
+    print(
+        f"  {label:46}"
+        + "".join(f" {each * 1e3:6,.1f} ms" if each < 10 else f" {each * 1e3:6,.0f} ms" for each in times)
+        + f" {memory:>7}",
+        flush=True,
+    )
+
+
+def _print_peers(found: Chat) -> None:
+    with tempfile.TemporaryDirectory(prefix="lacuna-bench-") as folder:
+        session = Path(folder) / "session.json"
+        session.write_text(json.dumps({"head": found.head, "turns": found.turns}), encoding="utf-8")
+        for peer in PEERS:
+            try:
+                version, each = measured(peer, session)
+            except PeerError as why:
+                print(f"  LEFT OUT: {peer.package}: {why}", flush=True)
+                continue
+            for label, seconds in each.items():
+                _row(label, seconds, version)
