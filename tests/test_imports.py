@@ -59,7 +59,6 @@ EXTRAS = (
     "rich",
     "numpy",
     "genai_prices",
-    "altair",
     "vl_convert",
     "prometheus_client",
     "opentelemetry",
