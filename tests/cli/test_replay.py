@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lacuna.cli.app import app
+from lacuna.errors import MissingExtra
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "examples" / "runs"
@@ -103,6 +104,17 @@ def test_no_folder_to_write_into(tmp_path: Path) -> None:
     result = _lacuna("replay", SWE_AGENT, "--json", tmp_path / "nowhere" / "r.json")
     assert result.returncode == 2
     assert "nowhere" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["html", "png"])
+def test_a_missing_extra_is_said_before_the_work(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without vl-convert a chart is refused at once: nothing is replayed in vain, and no empty file is left."""
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    done = CliRunner().invoke(app, ["replay", str(SWE_AGENT), f"--{kind}", str(tmp_path / "report")])
+    assert isinstance(done.exception, MissingExtra)
+    assert done.exception.extra == "report"
+    assert "replayed" not in done.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_recorded_window_is_a_control() -> None:

@@ -18,6 +18,7 @@ from lacuna.cli.outputs import check
 from lacuna.errors import FormatError, SpecError
 from lacuna.lab.dialect import known
 from lacuna.lab.report import html, png, terminal
+from lacuna.lab.report.vega import renderer
 from lacuna.lab.results import Study
 from lacuna.lab.study import Loaded, Settings, candidates, load, study, with_windows
 
@@ -58,6 +59,8 @@ def replay(
         tokens=tokens,
         dialect=known(dialect),
     )
+    if html_file or png_file:
+        renderer()  # before the work: what comes behind it must not be lost for want of an extra
     check({"json": json_file, "html": html_file, "png": png_file}, paths)
     windows = dict(map(_window, recorded_window or []))
     errors = Console(stderr=True)

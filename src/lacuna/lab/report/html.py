@@ -18,11 +18,11 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from lacuna.errors import MissingExtra
 from lacuna.lab.report import charts, figures, wording
 from lacuna.lab.report.columns import COLUMNS, CONTROL_TITLES, WORST, Column, control_cells
 from lacuna.lab.report.names import is_raw, plain, run_names, short_strategies, spelled_out
 from lacuna.lab.report.palette import PAGE, Look, css, looks
+from lacuna.lab.report.vega import renderer
 from lacuna.lab.results import Row, Study
 
 #: What a page holds at most, so that it stays under 2.5 MB and quick: bytes of the runs' table, and points of lines.
@@ -76,11 +76,7 @@ def embedded(value: Any) -> str:
 @cache
 def _vega() -> str:
     """Vega with its interpreter, which runs expressions without `eval`."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra("the page's charts", "report") from None
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    bundle: str = renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lacuna.errors import MissingExtra
 from lacuna.lab.report import charts, wording
 from lacuna.lab.report.palette import PAPER
+from lacuna.lab.report.vega import renderer
 from lacuna.lab.results import Study
 
 #: Pixels of the picture per pixel of the chart.
@@ -17,9 +17,6 @@ WIDTH = 760
 
 def save(study: Study, path: Path) -> None:
     """Write the picture to `path`. Raises MissingExtra without vl-convert."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra("a picture", "report") from None
+    vega = renderer()
     spec = charts.standalone(charts.cost(study, PAPER), PAPER, WIDTH, wording.headline(study), wording.scope(study))
-    path.write_bytes(vl_convert.vegalite_to_png(json.dumps(spec), scale=SCALE))
+    path.write_bytes(vega.vegalite_to_png(json.dumps(spec), scale=SCALE))
