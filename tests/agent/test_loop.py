@@ -101,6 +101,7 @@ def test_guards_stop() -> None:
     assert "no progress for 6 turns" in run_agent(ScriptedModel(looks), Desk(), "Go.", hint).why
     run = run_agent(ScriptedModel(looks), Desk(), "Go.", Passing(), max_turns=3)
     assert (run.ending, run.why, len(run.report.steps)) == ("stopped", "max_turns: 3 of 3", 3)
+    assert run.report.passes == 3
 
 
 def test_passing_errors_are_retried() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -74,6 +75,21 @@ def test_a_task_is_done(
     store = open_store("sqlite:///lacuna.db")
     assert store.info("s").turns >= 3
     store.close()
+
+
+def test_the_command_to_go_on_is_whole(
+    server: Playback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is printed at the end can be typed as it stands: model, server, strategy, store and folder are in it."""
+    more = ("--strategy", "masking(window=2)", "--store", "sqlite:///own.db", "--session", "l")
+    assert lacuna(monkeypatch, "run", "Count.", *given(server, "long", *more, "--max-turns", "3")) == 0
+    printed = re.search(r"^To go on: +lacuna (.+)$", capsys.readouterr().err, re.MULTILINE)
+    assert printed is not None
+    assert lacuna(monkeypatch, *shlex.split(printed[1])) == 0
+    err = capsys.readouterr().err
+    assert "session l goes on" in err
+    assert "ended    done" in err
+    assert "lacuna store export l --store sqlite:///own.db --out run.jsonl" in err
 
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])

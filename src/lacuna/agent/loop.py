@@ -66,8 +66,11 @@ class _Agent:
 
     def step(self, max_turns: int, watch: Callable[[Step], None]) -> tuple[Ending, str, str] | None:
         """One turn; how the run ended if it did: why, and the result."""
+        if len(self.report.steps) >= max_turns:
+            # Before a prompt is made: what was prepared counts as a call of the session.
+            return "stopped", f"max_turns: {len(self.report.steps)} of {max_turns}", ""
         view = self._view()
-        if why := _stopped(view, len(self.report.steps), max_turns):
+        if why := _stopped(view):
             return "stopped", why, ""
         try:
             answer = self._answer(view)
@@ -132,11 +135,9 @@ def _prompt(view: View) -> Prompt:
     return Prompt(messages=view.messages, tools=tools, system=view.system, extra=extra, betas=view.betas)
 
 
-def _stopped(view: View, turns: int, max_turns: int) -> str:
-    """Why the run must not go on; "" if it may."""
+def _stopped(view: View) -> str:
+    """Why the context says that the run must not go on; "" if it may."""
     stop, hint = view.diagnostics.stop, view.diagnostics.hint
     if stop is not None:
         return str(stop)
-    if hint is not None:
-        return f"no progress for {hint.turns} turns: {hint.why}"
-    return f"max_turns: {turns} of {max_turns}" if turns >= max_turns else ""
+    return "" if hint is None else f"no progress for {hint.turns} turns: {hint.why}"

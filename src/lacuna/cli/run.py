@@ -79,11 +79,13 @@ def run(
     found = settings(**{name: value for name, value in given.items() if value is not None})
     if not found.model:
         raise SettingError("--model: name the model to ask, such as gpt-5 or claude-sonnet-5")
+    again = {"model": model, "base-url": base_url, "strategy": strategy, "store": store}
+    again |= {"api": "" if api == "auto" else api, "dir": "" if folder == Path() else str(folder)}
     llm = _model(found.model, api, base_url)
     environment = Shell(folder, seconds=seconds)
     opened = open_store(found.store)
     try:
-        ended = _worked(llm, environment, task, found, opened, max_turns)
+        ended = _worked(llm, environment, task, found, opened, max_turns, again)
     finally:
         opened.close()
     if ended is None:
@@ -94,8 +96,16 @@ def run(
         raise LacunaError(printable(ended.why))
 
 
-def _worked(llm: Model, environment: Shell, task: str, found: Settings, store: Store, max_turns: int) -> Run | None:
-    """The run, shown as it goes on; None if the user stopped it."""
+def _worked(
+    llm: Model,
+    environment: Shell,
+    task: str,
+    found: Settings,
+    store: Store,
+    max_turns: int,
+    again: Mapping[str, str | None],
+) -> Run | None:
+    """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
     session = found.session or f"run-{uuid.uuid4().hex[:8]}"
     before = _before(store, session, llm, task)
     screen, report = Screen(Console(stderr=True)), Report(model=llm.name)
@@ -115,7 +125,7 @@ def _worked(llm: Model, environment: Shell, task: str, found: Settings, store: S
             )
         except KeyboardInterrupt:
             ended = None
-    screen.ends(ended, report, session, found.store)
+    screen.ends(ended, report, session, again)
     return ended
 
 

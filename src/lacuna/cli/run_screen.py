@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -48,8 +49,8 @@ class Screen:
         for note in _hidden(told):
             self._print(Text(f"{'':24}{note}", style="dim"))
 
-    def ends(self, run: Run | None, report: Report, session: str, store: str) -> None:
-        """What the run was. run: None if it was interrupted."""
+    def ends(self, run: Run | None, report: Report, session: str, again: Mapping[str, str | None]) -> None:
+        """What the run was. run: None if it was interrupted. again: options by which it was called."""
         why = "interrupted" if run is None else f"{run.ending}: {printable(run.why)}"
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
@@ -60,7 +61,7 @@ class Screen:
         self._console.print()
         self._console.print(table)
         self._console.print()
-        self._console.print(Text(_afterwards(session), style="dim"), soft_wrap=True)
+        self._console.print(Text(_afterwards(session, again), style="dim"), soft_wrap=True)
 
     def _print(self, line: Text) -> None:
         self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
@@ -141,9 +142,16 @@ def _cost(newest: Diagnostics) -> str:
     return told if costs.billed is None else f"{told}; as reported {figures.usd(costs.billed)}"
 
 
-def _afterwards(session: str) -> str:
-    name = printable(session)
-    return (
-        f"To go on:      lacuna run --session {name}\n"
-        f"For hindsight: lacuna store export {name} --out run.jsonl, then lacuna replay run.jsonl"
-    )
+def _afterwards(session: str, again: Mapping[str, str | None]) -> str:
+    """Commands that can be typed as they stand; a store whose address may hold a password is not written out."""
+    given = {name: value for name, value in again.items() if value}
+    if "@" in given.get("store", ""):
+        given["store"] = "STORE"
+    where = {"store": given["store"]} if "store" in given else {}
+    on, export = _command("run", "--session", session, **given), _command("store", "export", session, **where)
+    return f"To go on:      {on}\nFor hindsight: {export} --out run.jsonl, then lacuna replay run.jsonl"
+
+
+def _command(*words: str, **options: str) -> str:
+    named = (part for name, value in options.items() for part in (f"--{name}", value))
+    return printable(shlex.join(["lacuna", *words, *named]))
