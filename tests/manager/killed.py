@@ -1,0 +1,217 @@
+"""Agents that are killed: a child works through a recorded run and says what it was given, its parent kills it.
+
+`killed` runs trials over one store: each child goes on where the last acknowledged call stood, is ended by SIGKILL at a
+random moment, and what it acknowledged is held against what another process finds in the store. Children are forked
+from a server that has imported everything, so that a trial costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import random
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+from lacuna.trajectory.events import Decided
+from lacuna.trajectory.plan import handle
+from lacuna.trajectory.tokens import counter
+from lacuna.trajectory.turn import Turn
+
+#: Hides and summarizes as early as it may: nearly every call decides something.
+STRATEGY = "hybrid(window=3, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn)"
+#: Seconds within which a child says something, or hangs.
+PATIENCE = 60.0
+
+# Loaded once, where children are forked from.
+_WARM = counter().count("warm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """What one call was acknowledged with. turns: known then. view: SHA-256 of its messages. edits: that it made."""
+
+    call: int
+    turns: int
+    view: str
+    edits: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, call: int, view: ContextView) -> Ack:
+        told = view.diagnostics
+        summary = [(f"summary to t{told.summarized.last}", "")] if told.summarized else []
+        edits = (*((each.handle, each.text) for each in told.masked), *summary)
+        return cls(call=call, turns=told.turns, view=sha(view.messages), edits=edits)
+
+    def shows(self, other: Ack) -> bool:
+        """Whether both show the same. Edits may differ: what was decided just before a kill is not decided again."""
+        return (self.turns, self.view) == (other.turns, other.view)
+
+
+@dataclass(slots=True, kw_only=True)
+class Toll:
+    """What trials led to.
+
+    acknowledged: calls that a child said were done. lost: of these, whose turns or edits are not there or not equal.
+    other: views that are not those of an undisturbed run. runs: that went to their end.
+    """
+
+    trials: int = 0
+    acknowledged: int = 0
+    edits: int = 0
+    runs: int = 0
+    lost: list[str] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.trials} kills, {self.acknowledged:,} acknowledged calls with {self.edits:,} edits, "
+            f"{len(self.lost)} lost, {len(self.other)} views other than undisturbed, {self.runs} runs to their end"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A recorded run as its client sends it. ends: messages of each call. acks, turns: of an undisturbed session."""
+
+    messages: list[dict[str, Any]]
+    ends: list[int]
+    acks: list[Ack]
+    turns: list[Turn]
+
+    @classmethod
+    def undisturbed(cls, messages: list[dict[str, Any]], ends: list[int]) -> Run:
+        store = MemoryStore()
+        with agent(store, "s") as context:
+            acks = [Ack.of(call, context.prepare(messages[:end])) for call, end in enumerate(ends, start=1)]
+        return cls(messages=messages, ends=ends, acks=acks, turns=list(store.turns("s")))
+
+
+def sha(messages: object) -> str:
+    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+
+
+def agent(store: str | Store, session: str) -> ContextManager:
+    # Time stands still: what is decided must follow from the log alone.
+    return ContextManager(STRATEGY, store=store, session=session, clock=lambda: 0.0, cache_control="client")
+
+
+def killed(url: str, run: Run, *, trials: int, seed: int = 0) -> Toll:
+    """Kill agents `trials` times; sessions go on from trial to trial, and the next begins where one is at its end."""
+    chance, toll, session, done, forked = random.Random(seed), Toll(), 1, 0, _warm()
+    for _ in range(trials):
+        acks = _one(forked, url, f"s{session}", run, done, chance)
+        toll.trials += 1
+        toll.acknowledged += len(acks)
+        toll.edits += sum(len(ack.edits) for ack in acks)
+        toll.other += [f"call {ack.call}" for ack in acks if not ack.shows(run.acks[ack.call - 1])]
+        done = acks[-1].call if acks else done
+        toll.lost += _missing(url, f"s{session}", run, done)
+        if done == len(run.ends):
+            session, done = session + 1, 0
+            toll.runs += 1
+    return toll
+
+
+def _warm() -> Any:
+    """Where children are forked from. It imports this module, which it finds in its working folder."""
+    forked = multiprocessing.get_context("forkserver")
+    forked.set_forkserver_preload([__name__])
+    with contextlib.chdir(Path(__file__).parents[__name__.count(".")]):
+        forkserver.ensure_running()
+    return forked
+
+
+def _one(forked: Any, url: str, session: str, run: Run, done: int, chance: random.Random) -> list[Ack]:
+    """Start an agent behind call `done`, and kill it; what it acknowledged."""
+    hears, says = forked.Pipe(duplex=False)
+    child = forked.Process(target=work, args=(url, session, run.messages, run.ends[done:], done, says), daemon=True)
+    child.start()
+    says.close()
+    wanted, acks = chance.choice((0, 1, 2, 5, 9, 15)), []
+    while len(acks) < min(wanted, len(run.ends) - done):
+        assert hears.poll(PATIENCE), "the agent hangs"
+        acks.append(_heard(hears))
+    # Without a wait every kill would meet the child at the same place, just behind an acknowledgement.
+    until = time.monotonic() + (chance.uniform(0, 0.02) if wanted else chance.uniform(0, 0.15))
+    while (left := until - time.monotonic()) > 0 and hears.poll(left):
+        acks.append(_heard(hears))
+    child.kill()
+    child.join(PATIENCE)
+    assert child.exitcode == -signal.SIGKILL, f"the agent ended by itself: {child.exitcode}"
+    return acks + _rest(hears)
+
+
+def _heard(hears: Connection) -> Ack:
+    told = json.loads(hears.recv_bytes())
+    return Ack(**{**told, "edits": tuple((name, text) for name, text in told["edits"])})
+
+
+def _rest(hears: Connection) -> list[Ack]:
+    """What the agent had said before it was killed; a message that was cut is none."""
+    acks: list[Ack] = []
+    try:
+        while hears.poll():
+            acks.append(_heard(hears))
+    except (EOFError, OSError):
+        pass
+    hears.close()
+    return acks
+
+
+def _missing(url: str, session: str, run: Run, done: int) -> list[str]:
+    """What of calls 1 ... `done` another process does not find, or finds otherwise."""
+    if not done:
+        return []
+    ack, store = run.acks[done - 1], open_store(url)
+    found = []
+    try:
+        context = agent(store, session)
+        view = context.prepare(run.messages[: run.ends[done - 1]])
+        branch = view.diagnostics.branch
+        if view.diagnostics.faults or sha(view.messages) != ack.view:
+            found.append(f"{session} call {done}: the view is another one: {view.diagnostics.faults}")
+        if list(store.turns(branch))[: ack.turns] != run.turns[: ack.turns]:
+            found.append(f"{session} call {done}: turns are lost or changed")
+        there = _edits(store, branch)
+        lost = [edit for each in run.acks[:done] for edit in each.edits if edit not in there]
+        found += [f"{session} call {done}: {name} is lost" for name, _ in lost]
+    finally:
+        store.close()
+    return found
+
+
+def _edits(store: Store, session: str) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    for event in store.events(session):
+        if isinstance(event, Decided):
+            found |= {(handle(mask.key), mask.text) for mask in event.masks}
+            found |= {(f"summary to t{event.summary.covers}", "")} if event.summary else set()
+    return found
+
+
+# --- the child -------------------------------------------------------------------------------------------------------
+
+
+def work(
+    url: str, session: str, messages: list[dict[str, Any]], ends: Sequence[int], done: int, says: Connection
+) -> None:
+    """An agent's loop from call `done` + 1 on; each call is acknowledged. At the end it waits to be killed."""
+    context = agent(url, session)
+    for call, end in enumerate(ends, start=done + 1):
+        ack = Ack.of(call, context.prepare(messages[:end]))
+        told = {"call": ack.call, "turns": ack.turns, "view": ack.view, "edits": ack.edits}
+        says.send_bytes(json.dumps(told).encode())
+    signal.pause()

@@ -1,0 +1,62 @@
+"""What the library door acknowledged is there after its process was killed, and the run goes on as if it had not."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lacuna.formats.registry import read
+from lacuna.lab.dialect import renderer
+from lacuna.lab.views import views
+from lacuna.stores.urls import open_store
+from lacuna.strategies.raw import Raw
+from lacuna.trajectory.price_sets import named
+from lacuna.trajectory.tokens import Sizer, counter
+from lacuna.trajectory.trajectory import Trajectory
+from stores.implementations import STORES
+
+from .killed import Run, killed
+
+RUNS = Path(__file__).parents[2] / "examples" / "runs"
+SOAK = os.environ.get("LACUNA_SOAK") == "1"
+#: Kills for each durable store: a twentieth of the whole over all of them in every test run, 500 each in a soak.
+TRIALS = {"sqlite": 10, "linear-hash": 10, "postgresql": 5}
+#: Turns of the recorded run that are played.
+TURNS = 40
+
+
+@cache
+def recorded() -> Run:
+    """A recorded run as a chat client sends it, call by call, and what an undisturbed session makes of it."""
+    found = next(each for each in read(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
+    run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
+    sent = [each.plain for each in views(run, Raw(), named("anthropic"), Sizer(counter()), renderer("openai"))]
+    assert all(after[: len(before)] == before for before, after in pairwise(sent))
+    return Run.undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])
+
+
+def test_the_run_is_worth_it() -> None:
+    """Nearly every call of the undisturbed run hides something, and several summarize."""
+    edits = [name for ack in recorded().acks for name, _ in ack.edits]
+    assert sum(name.startswith("summary") for name in edits) >= 3
+    assert sum(bool(ack.edits) for ack in recorded().acks) > TURNS // 2
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_no_kill_loses_a_call(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every acknowledged turn and edit is there, the same messages give the same bytes, and the run goes on."""
+    url = STORES[name](tmp_path)
+    trials = 500 if SOAK else TRIALS[name]
+    toll = killed(url, recorded(), trials=trials)
+    with capsys.disabled():
+        print(f"\n  {name}: {toll}")
+    assert toll.lost == []
+    assert toll.other == []
+    assert toll.acknowledged >= 2 * trials
+    store = open_store(url)
+    assert store.check() == []
+    store.close()
