@@ -141,32 +141,33 @@ def _one(forked: Any, url: str, session: str, run: Run, done: int, chance: rando
     child.start()
     says.close()
     wanted, acks = chance.choice((0, 1, 2, 5, 9, 15)), []
-    while len(acks) < min(wanted, len(run.ends) - done):
+    while child.is_alive() and len(acks) < min(wanted, len(run.ends) - done):
         assert hears.poll(PATIENCE), "the agent hangs"
-        acks.append(_heard(hears))
+        acks += _next(hears)
     # Without a wait every kill would meet the child at the same place, just behind an acknowledgement.
     until = time.monotonic() + (chance.uniform(0, 0.02) if wanted else chance.uniform(0, 0.15))
     while (left := until - time.monotonic()) > 0 and hears.poll(left):
-        acks.append(_heard(hears))
+        acks += _next(hears)
     child.kill()
     child.join(PATIENCE)
     assert child.exitcode == -signal.SIGKILL, f"the agent ended by itself: {child.exitcode}"
     return acks + _rest(hears)
 
 
-def _heard(hears: Connection) -> Ack:
-    told = json.loads(hears.recv_bytes())
-    return Ack(**{**told, "edits": tuple((name, text) for name, text in told["edits"])})
+def _next(hears: Connection) -> list[Ack]:
+    """What the agent says next; nothing where it was cut off, or is gone."""
+    try:
+        told = json.loads(hears.recv_bytes())
+    except (EOFError, OSError):
+        return []
+    return [Ack(**{**told, "edits": tuple((name, text) for name, text in told["edits"])})]
 
 
 def _rest(hears: Connection) -> list[Ack]:
-    """What the agent had said before it was killed; a message that was cut is none."""
+    """What the agent had said before it was killed."""
     acks: list[Ack] = []
-    try:
-        while hears.poll():
-            acks.append(_heard(hears))
-    except (EOFError, OSError):
-        pass
+    while hears.poll() and (heard := _next(hears)):
+        acks += heard
     hears.close()
     return acks
 
