@@ -50,10 +50,11 @@ def gist(text: str, lexicon: Lexicon, budget: int, counter: Counter, told: str =
 def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> list[str]:
     """The unwritten items of `text`, most telling first; ties in order of appearance."""
     scores: dict[str, float] = {}
-    alarms = _alarms_in(text)
+    alarms, written, often = _alarms_in(text), lexicon.written, lexicon.seen.get
     for number, line in enumerate(text.split("\n")):
         found = items(line)
-        unknown = [item for item in found if _is_telling(item, lexicon, told)]
+        # Not what the agent has written itself, is told anyway, or sees all the time.
+        unknown = [item for item in found if item not in written and item not in told and often(item, 0) < FURNITURE]
         if not unknown:
             continue
         base = _weight(line, found, lexicon, alarms) + (0.3 if number < 3 else 0.0)
@@ -68,11 +69,6 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
 
 #: Scores below this are not worth their tokens at every later call.
 LEAST = -0.7
-
-
-def _is_telling(item: str, lexicon: Lexicon, told: frozenset[str]) -> bool:
-    """Whether the agent has not written `item` itself, is not told it anyway, and does not see it all the time."""
-    return item not in lexicon.written and item not in told and lexicon.seen.get(item, 0) < FURNITURE
 
 
 def _alarms_in(text: str) -> tuple[str, ...]:

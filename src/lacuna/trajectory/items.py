@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import chain
+from typing import Final
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST = 80
+#: Words whose items are kept, some 10 MB of them.
+_WORDS: Final = 1 << 16
 
 _WORD = re.compile(r"[A-Za-z0-9_./~@:#$%+\-\\]{3,}")
 _QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
@@ -43,10 +46,7 @@ def items(text: str) -> tuple[str, ...]:
     A path counts as itself and as its last component; a dotted or `::` name as itself and as its last part, since that
     is how agents refer to them.
     """
-    words = _WORD.findall(text)
-    # A blob comes once and would only take room among what is known.
-    of = _known if max(map(len, words), default=0) <= 4 * LONGEST else _found
-    found = dict.fromkeys(chain.from_iterable(map(of, words)))
+    found = dict.fromkeys(chain.from_iterable(map(_KNOWN.__getitem__, dict.fromkeys(_WORD.findall(text)))))
     for _, word in _QUOTED.findall(text):
         if any(map(str.isalpha, word)):
             found[word] = None
@@ -58,8 +58,20 @@ def _found(word: str) -> tuple[str, ...]:
     return tuple(filter(_is_item, _parts(word))) if len(word) >= 3 else ()
 
 
-#: Texts of one run use the same words over and over: nearly all of the work is looked up.
-_known = lru_cache(maxsize=1 << 16)(_found)
+class _Known(dict[str, tuple[str, ...]]):
+    """The items of words. Texts of one run use the same words over and over: nearly all of the work is looked up."""
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        found = _found(word)
+        # A blob comes once and would only take room.
+        if len(word) <= 4 * LONGEST:
+            if len(self) >= _WORDS:
+                self.clear()
+            self[word] = found
+        return found
+
+
+_KNOWN: Final = _Known()
 
 
 def _trimmed(word: str) -> str:

@@ -79,6 +79,8 @@ def _load(name: str) -> tiktoken.Encoding:
 
 #: Texts whose counts are kept, some 30 MB of them; the half that was counted first goes when there are more.
 KEPT = 200_000
+#: Texts that are kept themselves, with their counts.
+NEWEST = 256
 
 
 class Vocabulary:
@@ -90,8 +92,20 @@ class Vocabulary:
         self.name = name
         self._encoding: tiktoken.Encoding | None = None
         self._seen: dict[bytes, int] = {}
+        self._newest: dict[str, int] = {}
 
     def count(self, text: str) -> int:
+        # One pass asks for a text several times; a string knows its own hash.
+        known = self._newest.get(text)
+        if known is None:
+            known = self._looked_up(text)
+            if len(self._newest) >= NEWEST:
+                self._newest = {}
+            if len(text) < 50_000:
+                self._newest[text] = known
+        return known
+
+    def _looked_up(self, text: str) -> int:
         data = text.encode("utf-8", "surrogatepass")
         key = data if len(data) <= 32 else hashlib.blake2b(data, digest_size=16).digest()
         known = self._seen.get(key)

@@ -21,8 +21,9 @@ def one_line(text: str, limit: int) -> str:
     """`text` as a single printable line of at most `limit` characters; only its beginning is looked at."""
     start = text[:10_000].lstrip()[: limit * 6]
     plain = _ESCAPES.sub("", start)
-    printable = "".join(char if char.isprintable() else " " for char in plain)
-    line = " ".join(printable.split())
+    line = " ".join(plain.split())
+    if not line.isprintable():
+        line = " ".join("".join(char if char.isprintable() else " " for char in line).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + ELLIPSIS
 
 
