@@ -186,3 +186,8 @@ def test_a_wrong_public_name_is_told() -> None:
     """A name that is not public is an AttributeError as in any module."""
     with pytest.raises(AttributeError, match="module 'lacuna' has no attribute 'Contextmanager'"):
         lacuna.Contextmanager  # noqa: B018
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    """Type checkers read an installed package only where py.typed stands in it (`tests/typed` is what they find)."""
+    assert (SOURCE / "py.typed").is_file()

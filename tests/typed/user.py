@@ -1,0 +1,82 @@
+"""What a type checker knows of the library door: `make check` reads it in strict mode, nothing runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_type
+
+from lacuna import ContextManager, ContextView, Guards, Rule, open_store
+from lacuna.stores.store import Hit
+from lacuna.telemetry.diagnostics import Diagnostics, Hidden, Summarized
+from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.stop import Stop
+from lacuna.trajectory.turn import Turn
+
+
+def brief(request: SummaryRequest) -> str:
+    return "A summary."
+
+
+async def brief_later(request: SummaryRequest) -> str:
+    return "A summary."
+
+
+def watch(told: Diagnostics) -> None:
+    print(told.after)
+
+
+def first(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "system"
+
+
+def messages_in_a_loop() -> None:
+    with ContextManager(
+        "hybrid(window=10)",
+        model="claude-sonnet-4-5",
+        store=open_store("memory:"),
+        guards=Guards(max_turns=9),
+        rules=[Rule(tool="plan", keep=True)],
+        summarizer=brief,
+        on_event=[watch],
+        pin=first,
+        dialect="anthropic",
+    ) as context:
+        view = context.prepare([{"role": "user", "content": "Go."}], tools=[{"name": "bash"}], system="Careful.")
+        assert_type(view, ContextView)
+        assert_type(view.request, dict[str, Any])
+        assert_type(view.messages, list[Any])
+        context.record({"input_tokens": 7})
+        assert_type(context.recall("t1.1", lines="1-2"), str)
+        assert_type(context.search("words"), list[Hit])
+        assert_type(context.tool_definitions("anthropic"), list[dict[str, Any]])
+        assert_type(context.handle_tool_call("lacuna_recall", "{}"), str | None)
+
+
+def what_is_told(told: Diagnostics) -> None:
+    assert_type(told.after, int)
+    assert_type(told.masked, tuple[Hidden, ...])
+    assert_type(told.summarized, Summarized | None)
+    assert_type(told.savings.reduction_pct, float)
+    assert_type(told.costs.billed, float | None)
+    assert_type(told.stop, Stop | None)
+
+
+def turns_by_hand() -> None:
+    context = ContextManager.from_env({}, masking_window=3)
+    assert_type(context.add_turn("Look.", {"name": "bash"}, "seen"), Turn)
+    assert_type(context.view(), ContextView)
+
+
+async def beside_an_event_loop() -> None:
+    async with ContextManager(summarizer=brief_later) as context:
+        assert_type(await context.prepare_async([{"role": "user", "content": "Go."}]), ContextView)
+        assert_type(await context.view_async(), ContextView)
+
+
+def wrong() -> None:
+    """Strict mode wants every one of these to be an error, too."""
+    ContextManager(stor="memory:")  # type: ignore[call-arg]
+    ContextManager(model=3)  # type: ignore[arg-type]
+    ContextManager(dialect="claude")  # type: ignore[arg-type]
+    ContextManager().prepare(3)  # type: ignore[arg-type]
+    ContextManager().diagnostics  # type: ignore[attr-defined]  # noqa: B018
