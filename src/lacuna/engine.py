@@ -107,6 +107,7 @@ class Session:
         extractors: Extractors = BUILT_IN,
         redaction: Redaction = DEFAULT,
     ) -> None:
+        self._given = strategy, prices
         usable = strategy.usable(prices)
         if usable is not None:
             # Words kept for their own sake must not be what breaks the budget.
@@ -122,8 +123,9 @@ class Session:
         self.breaker = Breaker()
         self.events: list[Event] = []
         self.newest: Pending | None = None
-        #: Tokens that the provider's last usage had beyond our count of the same prompt.
+        #: Tokens that the provider's last usage had beyond our count of the same prompt, and that count.
         self.anchor = 0
+        self._anchored = 0
         #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
         self.editable_from = 1
         self.redaction = redaction
@@ -162,7 +164,7 @@ class Session:
     def amended(self, turn: Turn, node: str = "") -> Session:
         """The session in which the newest turn came with another ending. Work O(events): what was learned of it is
         learned anew."""
-        session = Session(self.strategy, self.prices, self.sizer, self.extractors, self.redaction)
+        session = Session(*self._given, self.sizer, self.extractors, self.redaction)
         session.take_up([*self.events, Amended(turn, node)])
         return session
 
@@ -175,13 +177,28 @@ class Session:
         self._record(event)
         match event:
             case Answered() if self.newest is not None and self._credible(event.usage.prompt):
-                self.anchor = event.usage.prompt - self.newest.view.tokens
+                self._anchored = self.newest.view.tokens
+                self.anchor = event.usage.prompt - self._anchored
             case Learned():
                 self._learn(event.window)
 
     def _credible(self, prompt: int) -> bool:
         """Whether a provider's prompt total may correct our count: it answered, so its window was not exceeded."""
         return prompt > 0 and (self.prices.window is None or prompt <= self.prices.window)
+
+    def as_billed(self, tokens: int) -> int:
+        """`tokens` of a prompt as the provider would count them: what its last usage had beyond our count is added, of
+        a shorter prompt in proportion."""
+        if tokens >= self._anchored:
+            return tokens + self.anchor
+        return round(tokens * (self._anchored + self.anchor) / self._anchored)
+
+    def _counted(self, usable: int) -> int:
+        """The other way round: how many tokens by our count fill `usable` of the provider's."""
+        billed = self._anchored + self.anchor
+        if usable >= billed or not self._anchored:
+            return usable - self.anchor
+        return usable * self._anchored // billed
 
     def _learn(self, window: int) -> None:
         self.prices = learned(self.prices, window)
@@ -251,7 +268,7 @@ class Session:
             spent=self.books.spent,
             raw=self.books.raw_spent + self.books.peek_raw(self.state.raw_view(), now, model),
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
-            usable=None if self._usable is None else max(self._usable - self.anchor, self._usable // 4),
+            usable=None if self._usable is None else max(self._counted(self._usable), self._usable // 4),
         )
 
     # -- summaries -----------------------------------------------------------------------------------------------

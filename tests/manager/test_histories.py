@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletionMessage
 
 from lacuna.errors import ConflictError
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import NewSession
 from lacuna.stores.urls import open_store
+from lacuna.trajectory.events import Opened
 
 from .agents import LONG, SHAPES, history
 
@@ -288,3 +292,106 @@ def test_savings_are_of_observations() -> None:
     shown = sum(LONG in str(message.get("content")) for message in view.messages)
     assert savings.visible == shown
     assert savings.reduction_pct == pytest.approx(100 * (1 - shown / 16), abs=4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_other_words_behind_an_undo_are_sent(shape: str) -> None:
+    """A client that goes back some turns and says something else there is heard."""
+    context = manager(MemoryStore())
+    walk(context, shape, 0, 6)
+    otherwise = {"role": "user", "content": "Do it another way."}
+    view = context.prepare([*history(shape, 3), otherwise])
+    assert view.messages[-1] is otherwise
+    assert view.diagnostics.turns == 3
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_new_ids_reach_what_is_hidden(shape: str) -> None:
+    """A client that makes call ids anew for each request gets placeholders under the new ones."""
+    context = manager(MemoryStore())
+    walk(context, shape, 0, 6)
+    renamed = json.loads(json.dumps(history(shape, 6)).replace('"c1"', '"other1"'))
+    view = context.prepare(renamed)
+    assert view.diagnostics.history == "continue"
+    assert view.diagnostics.savings.masked == 4
+    assert '"c1"' not in dumped(view)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_system_message_inside_is_something_said(shape: str) -> None:
+    """One that comes or goes between turns is seen, here and by another process; one in front forks nothing."""
+    store = MemoryStore()
+    context = manager(store)
+    walk(context, shape, 0, 5)
+    note = {"role": "system", "content": "The user opened f2.py."}
+    cut = len(history(shape, 3))
+    noted = [*history(shape, 5)[:cut], note, *history(shape, 5)[cut:]]
+    view = context.prepare(noted)
+    assert note in view.messages
+    context = manager(store)
+    assert dumped(context.prepare(noted)) == dumped(view)
+    plain = context.prepare(history(shape, 5))
+    assert note not in plain.messages
+    prompted = context.prepare([{"role": "system", "content": "Be careful."}, *history(shape, 5)])
+    assert (prompted.diagnostics.history, prompted.diagnostics.branch) == ("continue", plain.diagnostics.branch)
+
+
+def test_what_the_actions_of_the_opening_settle_holds_elsewhere() -> None:
+    """A text protocol whose agent greets first is recognised as it comes, and read the same by another process."""
+    store = MemoryStore()
+    context = manager(store)
+    greeting = [{"role": "assistant", "content": "Hello, I begin."}, {"role": "user", "content": "Good."}]
+    messages = [*history("text", 0), *greeting]
+    context.prepare(messages)
+    for step in range(1, 7):
+        messages += SHAPES["text"](step)
+        view = context.prepare(messages)
+    assert view.diagnostics.savings.masked == 4
+    context = manager(store)
+    assert dumped(context.prepare(messages)) == dumped(view)
+    late = [*messages, *SHAPES["openai"](9)]
+    view = context.prepare(late)
+    assert dumped(manager(store).prepare(late)) == dumped(view)
+
+
+def test_many_forks_of_one_history_try_few_names() -> None:
+    """Each continuation of one beginning is a branch of its own, made with one try and not with one for each before."""
+
+    class Counting(MemoryStore):
+        tried = 0
+
+        def create(self, session: NewSession) -> None:
+            self.tried += 1
+            super().create(session)
+
+    store = Counting()
+    context = manager(store)
+    walk(context, "openai", 0, 3)
+    for other in range(20):
+        context.prepare([*history("openai", 3), *SHAPES["openai"](100 + other)])
+    assert len(store.sessions()) == store.tried == 20
+
+
+def test_objects_that_are_edited_in_place_are_seen() -> None:
+    """Messages of a provider's package, and dicts of other kinds, are told apart from what they were."""
+    context = manager(MemoryStore())
+    said = ChatCompletionMessage.model_validate(SHAPES["openai"](1)[0])
+    result = OrderedDict(SHAPES["openai"](1)[1])
+    messages: list[Any] = [*history("openai", 0), said, result, *SHAPES["openai"](2)]
+    context.prepare(messages)
+    result["content"] = "cut by the client"
+    assert context.prepare(messages).diagnostics.history == "replaced"
+    said.content = "other words"
+    assert context.prepare(messages).diagnostics.history in ("fork", "replaced")
+    assert context.prepare(messages).messages[1] is said
+    assert context._passes.branch is not None
+    assert context._passes.branch.session.state.turns[0].text == "other words"
+
+
+def test_a_session_that_was_only_begun() -> None:
+    """A session that was begun and never written to is opened like any other."""
+    store = MemoryStore()
+    store.create(NewSession(key="s", family="s", at=0.0))
+    context = manager(store)
+    walk(context, "openai", 0, 4)
+    assert isinstance(next(iter(store.events("s"))), Opened)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lacuna.engine import Session
-from lacuna.errors import ConflictError
+from lacuna.errors import ConflictError, UnknownHandle
 from lacuna.manager.history import History
 from lacuna.manager.ledger import Ledger
 from lacuna.stores.store import NewSession, Relation, Store
@@ -37,6 +37,7 @@ class Branch:
     saved:   records of `session.events` that are in the store. made: whether the store knows the key.
     failing: what the store said when it last failed; "" while it serves.
     handled: turns that `watch` and `tally` have seen.
+    blind:   begun without a look into the store, which failed: what is there is looked for as soon as it serves.
     """
 
     new: NewSession
@@ -48,6 +49,7 @@ class Branch:
     made: bool = False
     failing: str = ""
     handled: int = 0
+    blind: bool = False
     nodes: dict[int, str] = field(default_factory=dict)
     ledger: Ledger | None = None
 
@@ -63,9 +65,20 @@ class Branch:
         """Write what the store has not seen yet, durably. Raises StoreError; then nothing was written."""
         if not self.made:
             self._make(store)
+        try:
+            self._append(store, at)
+        except ConflictError:
+            # An earlier try may have been written though its answer was lost.
+            ours = list(store.events(self.key, self.saved))
+            if not ours or ours != self.unsaved[: len(ours)]:
+                raise
+            self.saved += len(ours)
+            self._append(store, at)
+        self.failing = ""
+
+    def _append(self, store: Store, at: float) -> None:
         if unsaved := self.unsaved:
             self.saved = store.append(self.key, unsaved, after=self.saved, at=at)
-        self.failing = ""
 
     def _make(self, store: Store) -> None:
         """Begin the session in the store; a branch whose number is taken takes the next one."""
@@ -73,7 +86,7 @@ class Branch:
             try:
                 store.create(self.new)
             except ConflictError:
-                if self.new.relation not in ("fork", "replaced"):
+                if self.new.relation not in ("fork", "replaced") or not _is_there(store, self.key):
                     raise
                 self.new = replace(self.new, key=following(self.new.key))
             else:
@@ -86,6 +99,11 @@ class Branch:
             self.watch.turn_added(turn)
             self.tally.turn_added(turn)
         self.handled = len(self.session.state.turns)
+
+    def amended(self, turn: Turn, node: str) -> None:
+        """The newest turn came with another ending; work O(events)."""
+        self.session = self.session.amended(turn, node)
+        self.watch, self.tally, self.handled = self.watch.guards.start(), Tally(self.session.sizer), 0
 
     def prefix(self, turns: int) -> list[Event]:
         """The log as it stood before turn `turns` + 1 came."""
@@ -112,10 +130,23 @@ def branch(new: NewSession, session: Session, guards: Guards) -> Branch:
     return made
 
 
+def _is_there(store: Store, key: str) -> bool:
+    try:
+        store.info(key)
+    except UnknownHandle:
+        return False
+    return True
+
+
 def following(key: str) -> str:
     """The key of a session's next branch: a number behind the session's name."""
-    root, mark, number = key.rpartition("~")
-    return f"{root}~{int(number) + 1}" if mark and number.isdigit() else f"{key}~2"
+    return f"{key.rpartition('~')[0]}~{number(key) + 1}" if number(key) > 1 else f"{key}~2"
+
+
+def number(key: str) -> int:
+    """Which branch of its session `key` names; 1 for the session itself."""
+    _, mark, told = key.rpartition("~")
+    return int(told) if mark and told.isdecimal() and told.isascii() and len(told) < 10 else 1
 
 
 def relation(history: History | None, known: set[bytes]) -> Relation:

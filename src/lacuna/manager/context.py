@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -37,6 +37,7 @@ from lacuna.manager.ledger import Ledger
 from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, SummaryWriter
 from lacuna.manager.passes import Passes
 from lacuna.manager.plain_form import PlainForm
+from lacuna.manager.reading import newest_call
 from lacuna.manager.report import diagnostics, failed
 from lacuna.manager.scribe import Scribe
 from lacuna.manager.sending import Given as Sent
@@ -48,7 +49,7 @@ from lacuna.stores.urls import open_store
 from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.factory import summarizer
 from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.trajectory.events import Answered, Learned, Recalled
+from lacuna.trajectory.events import Learned, Recalled
 from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Head, Turn
 
@@ -141,7 +142,7 @@ class ContextManager:
             self._scribe.close()
             branch = self._passes.branch
             try:
-                if branch is not None and (branch.made or branch.session.state.calls):
+                if branch is not None and (branch.made or branch.session.state.calls or branch.session.state.turns):
                     branch.save(self._store, self.options.clock())
             except StoreError as error:
                 _log.error(
@@ -242,8 +243,8 @@ class ContextManager:
         """The same with a turn that is made already; durable with the next view."""
         with self._lock:
             branch = self._passes.by_hand()
-            answered = branch.session.events[-1] if branch.session.events else None
-            if turn.usage is None and isinstance(answered, Answered):
+            _, answered = newest_call(branch.session.events)
+            if turn.usage is None and answered is not None:
                 turn = replace(turn, usage=answered.usage)
             branch.session.add(turn)
 
@@ -315,9 +316,9 @@ class ContextManager:
             view = yield from self._prepared(given, model or self.options.model, started)
         except BudgetError:
             raise
-        except Exception as error:  # noqa: BLE001 - the one boundary where Lacuna's own failures end (I9)
-            # Whoever wrote meanwhile is in the store, and what was read halfway counts as not read: the next pass
-            # begins from there.
+        except Exception as error:
+            # The one boundary where Lacuna's own failures end (I9). Whoever wrote meanwhile is in the store, and what
+            # was read halfway counts as not read: the next pass begins from there.
             self._passes.branch = None
             if isinstance(error, ConflictError | DialectError):
                 raise
@@ -406,7 +407,11 @@ def _writer(named: str | None, redaction: Redaction) -> SummaryWriter:
 
 
 def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:
-    return Sent(messages=messages, end=len(messages), system=system, tools=tools, request=request or {})
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
+    # Iterators are read once, and only lists are compared in C.
+    held = messages if type(messages) is list else list(messages)
+    return Sent(messages=held, end=len(held), system=system, tools=tools, request=request or {})
 
 
 def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:

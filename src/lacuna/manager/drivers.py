@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from lacuna.manager.scribe import Scribe
 from lacuna.trajectory.plan import SummaryRequest
 
 _T = TypeVar("_T")
+_log: Final = logging.getLogger("lacuna.manager")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ def run(steps: Steps[_T], scribe: Scribe) -> _T:
     except StopIteration as end:
         found: _T = end.value
         return found
+    finally:
+        steps.close()
 
 
 async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
@@ -47,7 +51,7 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
         while True:
             try:
                 if isinstance(effect, Io):
-                    done = await asyncio.to_thread(effect.do)
+                    done = await _finished(effect)
                 else:
                     done = await scribe.answer_async(effect)
             except Exception as error:  # noqa: BLE001 - as above
@@ -57,3 +61,18 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
     except StopIteration as end:
         found: _T = end.value
         return found
+    finally:
+        steps.close()
+
+
+async def _finished(effect: Io) -> Any:
+    """What `effect` returns. Where the pass is cancelled meanwhile its end is waited for: the next pass must not begin
+    beside a write of this one."""
+    job = asyncio.ensure_future(asyncio.to_thread(effect.do))
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        if not job.cancelled() and (error := job.exception()) is not None:
+            _log.warning("a pass was cancelled while the store failed: %s", type(error).__name__)
+        raise

@@ -54,12 +54,13 @@ class History:
         """Whether `message` says what message `place` said; if so, it is what is sent from now on."""
         json = plain_message(message, place)
         pieces = self.dialect.pieces(json, place)
-        if digest(pieces) != self._says[place]:
+        inside = self.conversation.turns > 0 and place >= self.conversation.first(1)
+        # Its blocks must stand as they stood, too: what is hidden refers to them by place.
+        if digest(pieces, inside=inside) != self._says[place] or [each.spot for each in pieces] != self._spots[place]:
             return False
         self._seen[place] = seen(message)
-        # Only where its blocks stand as they stood: what is hidden refers to them by place.
-        if [piece.spot for piece in pieces] == self._spots[place]:
-            self.read[place] = json
+        self.read[place] = json
+        self.splice.changed(place)
         # A system prompt is no part of a history's name, but of what is sent and counted.
         self.conversation.reword(pieces)
         return True
@@ -80,7 +81,7 @@ class History:
         return before if grown else before + 1
 
     def _take(self, value: Any, json: Json, pieces: list[Piece]) -> None:
-        says = digest(pieces)
+        says = digest(pieces, inside=self.conversation.turns > 0)
         self.read.append(json)
         self._seen.append(seen(value))
         self._says.append(says)
@@ -95,6 +96,7 @@ class History:
             self.conversation.cut(turns)
             for kept in (self.read, self._seen, self._says, self._spots, self._nodes):
                 del kept[first:]
+            self.splice.forget()
 
     def end(self, turn: int) -> int:
         """Messages up to the end of turn `turn`; of the head for 0."""

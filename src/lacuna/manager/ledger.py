@@ -22,6 +22,8 @@ class Ledger:
         self.billed: float | None = None
         self._recalled = 0
         self._read = 0
+        #: What was reported for the newest request so far: reported again, it is the same request's.
+        self._newest = 0.0
 
     def read(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
@@ -38,6 +40,7 @@ class Ledger:
             case Recalled():
                 self._recall(event)
             case Called():
+                self._newest = 0.0
                 rates = self.prices.rates(event.tokens)
                 self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
             case Answered():
@@ -61,8 +64,9 @@ class Ledger:
         self.summaries += event.summary is not None
 
     def _answered(self, event: Answered) -> None:
-        usd = event.usage.usd
-        self.billed = (self.billed or 0.0) + (self._bill(event.usage) if usd is None else usd)
+        usd = self._bill(event.usage) if event.usage.usd is None else event.usage.usd
+        self.billed = (self.billed or 0.0) + usd - self._newest
+        self._newest = usd
 
     def _bill(self, usage: Usage) -> float:
         rates = self.prices.rates(usage.prompt)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.manager.branch import Branch, branch, following, relation
+from lacuna.manager.branch import Branch, branch, following, number, relation
 from lacuna.manager.history import History
 from lacuna.stores.store import NewSession, Relation, Store
 from lacuna.strategies.guards import Guards
@@ -52,6 +52,9 @@ class Lineage:
         )
         loaded = branch(new, self.make(events), self.guards)
         loaded.saved, loaded.made = len(events), True
+        if not events:
+            # Begun, and never written to.
+            loaded.session.note(self.opened())
         return loaded
 
     def newest(self) -> Branch | None:
@@ -86,29 +89,36 @@ class Lineage:
         except StoreError:
             # What is in memory is enough to go on with; saving will say that the store fails.
             found = None
-        if found is not None and found[1] > intact and found[0] != current.key:
-            return self._at(self.load(found[0]), found[1], history)
-        return self._at(current, intact, history)
+        if found is not None and found[1] > intact:
+            # In another branch, or further in this one: what differs are prompts, which name no history.
+            return self._at(current if found[0] == current.key else self.load(found[0]), found[1], history, current)
+        return self._at(current, intact, history, current)
 
-    def _at(self, found: Branch, turns: int, history: History) -> tuple[Branch, str]:
-        """`found` where it ends with turn `turns`, else a fork of it there."""
+    def _at(self, found: Branch, turns: int, history: History, current: Branch | None = None) -> tuple[Branch, str]:
+        """`found` where it ends with turn `turns`, else a fork of it there. current: the branch that is left."""
+        last = max(found.key, current.key, key=number) if current is not None else found.key
         if turns == len(found.session.state.turns):
             return found, "continue"
         said = found.history.says() if found.history is not None else set[bytes]()
         if turns >= 0 and history.conversation.turns == turns:
-            return self.fork(found, turns, "fork"), "undo"
+            return self.fork(found, turns, "fork", last), "undo"
         how = relation(history, said - _shared(found, turns))
-        return self.fork(found, turns, how), how
+        return self.fork(found, turns, how, last), how
 
-    def fork(self, found: Branch, turns: int, how: Relation) -> Branch:
-        """A branch that shares the log of `found` as it stood before turn `turns` + 1; nothing of it for -1."""
+    def fork(self, found: Branch, turns: int, how: Relation, last: str = "") -> Branch:
+        """A branch that shares the log of `found` as it stood before turn `turns` + 1; nothing of it for -1.
+
+        last: the key behind which its own is looked for, so that many forks of one branch do not try them all.
+        """
         events: list[Event] = found.prefix(turns) if turns >= 0 else [self.opened()]
-        shared = min(len(events), found.saved) if turns >= 0 else 0
+        # A branch that the store does not know yet is no parent in it; the one it came from is.
+        parent, saved = (found.key, found.saved) if found.made else (found.new.parent, found.new.shared)
+        shared = min(len(events), saved) if turns >= 0 else 0
         new = NewSession(
-            key=following(found.key),
+            key=following(last or found.key),
             family=self.root,
             at=self.clock(),
-            parent=found.key,
+            parent=parent,
             relation=how,
             shared=shared,
         )

@@ -142,7 +142,7 @@ class Passes:
             self.fault("store", failed)
         branch, how = yield Io(lambda: self.lineage.turn_back(current, history, intact))
         self._adopt(branch, history, given)
-        return branch, history, "fork" if how == "continue" else how
+        return branch, history, "fork" if how == "continue" and branch is not current else how
 
     def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
         seed = self.session.encode("utf-8", "surrogatepass")
@@ -158,7 +158,9 @@ class Passes:
         for index in range(1, min(known, history.conversation.turns) + 1):
             history.splice.turn(index, history.conversation.turn(index)[1])
         self.branch = branch
-        self._read(branch, known + 1, given)
+        # Words that the client put behind the newest turn they share belong to it.
+        grown = 0 < known <= history.conversation.turns and history.node(known) != branch.nodes.get(known)
+        self._read(branch, known if grown else known + 1, given)
 
     def _observations(self, branch: Branch) -> Observations:
         """Which messages were observations in the turns of `branch`: a decision that later messages do not change."""

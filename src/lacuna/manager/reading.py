@@ -12,7 +12,7 @@ from lacuna.dialects.live.plain import plain
 from lacuna.manager.branch import Branch
 from lacuna.manager.history import History
 from lacuna.manager.options import Pin
-from lacuna.trajectory.events import Answered, Called
+from lacuna.trajectory.events import Answered, Called, Event
 from lacuna.trajectory.turn import Head, Message, Turn
 
 
@@ -29,9 +29,15 @@ def absorb(branch: Branch, first: int, system: Any, tools: Any, pin: Pin | None)
         node = history.node(index)
         if index > len(branch.session.state.turns):
             branch.session.add(turn, node)
-        elif branch.session.state.turns[index - 1] != turn:
-            branch.session = branch.session.amended(turn, node)
+        elif (known := branch.session.state.turns[index - 1]) != (turn := _told(turn, known)):
+            history.conversation.tell(index, usage=turn.usage, at=turn.at, model=turn.model)
+            branch.amended(turn, node)
         branch.nodes[index] = node
+
+
+def _told(turn: Turn, known: Turn) -> Turn:
+    """`turn` with what the provider reported when it came first."""
+    return replace(turn, usage=known.usage, at=known.at, model=known.model)
 
 
 def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
@@ -56,11 +62,21 @@ def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | 
 def _tell(branch: Branch, history: History) -> None:
     """The turn that answers the newest call knows what the provider reported for it."""
     session = branch.session
-    called = next((event for event in reversed(session.events[-8:]) if isinstance(event, Called)), None)
-    answered = session.events[-1] if session.events and isinstance(session.events[-1], Answered) else None
+    called, answered = newest_call(session.events)
     if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turns:
-        usage = answered.usage if answered is not None and answered.call == called.call else None
+        usage = answered.usage if answered is not None else None
         history.conversation.tell(called.call, usage=usage, at=called.at, model=called.model)
+
+
+def newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
+    """The newest request of a log, and what was reported for it last; work O(what came behind it)."""
+    answered = None
+    for event in reversed(events):
+        if isinstance(event, Called):
+            return event, answered
+        if isinstance(event, Answered) and answered is None:
+            answered = event
+    return None, answered
 
 
 def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:

@@ -24,7 +24,7 @@ LIMIT = 16_000
 PATTERN_SECONDS = 1.0
 #: Lines around each match of a pattern.
 AROUND = 2
-_HANDLE = re.compile(r"(?:(?P<session>.+):)?t(?P<turn>\d{1,9})(?:\.(?P<place>\d{1,9}))?")
+_HANDLE = re.compile(r"(?:(?P<session>.+):)?t(?P<turn>[1-9]\d{0,8})(?:\.(?P<place>[1-9]\d{0,8}))?")
 _LINES = re.compile(r"\s*(\d{1,9})?\s*-\s*(\d{1,9})?\s*|\s*(\d{1,9})\s*")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+import threading
 import time
 from collections.abc import Awaitable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -20,10 +22,20 @@ from lacuna.trajectory.plan import SummaryRequest
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A summary that is being written. covers: turns 1 ... covers."""
+    """A summary that is being written. started: by `time.monotonic`."""
 
-    covers: int
+    request: SummaryRequest
     future: Future[Written]
+    started: float
+
+    def serves(self, request: SummaryRequest) -> bool:
+        """Whether what is written is of the history that `request` is about: not undone, and of no other branch."""
+        ours = self.request
+        return (
+            ours.turns == request.turns[: len(ours.turns)]
+            and ours.previous == request.previous
+            and ours.task == request.task
+        )
 
 
 class Scribe:
@@ -38,7 +50,6 @@ class Scribe:
         self.background = background
         self.spent = 0.0
         self._job: _Job | None = None
-        self._pool: ThreadPoolExecutor | None = None
 
     def answer(self, request: SummaryRequest) -> Answer:
         """The summary that `request` asks for, an error, or Later."""
@@ -46,7 +57,7 @@ class Scribe:
             return self._later(request)
         started = time.perf_counter()
         try:
-            return self._threads().submit(self._written, request).result(self.seconds)
+            return self._begun(request).result(self.seconds)
         except Late:
             return self._late()
         except SummaryError as error:
@@ -70,25 +81,28 @@ class Scribe:
 
     def close(self) -> None:
         """Nothing is waited for."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        self._job = None
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def _later(self, request: SummaryRequest) -> Answer:
         """What was written meanwhile, else Later; begins to write if nobody does."""
-        if self._job is None:
-            self._job = _Job(request.turns[-1].index, self._threads().submit(self._written, request))
-        if not self._job.future.done():
-            return Later()
-        job, self._job = self._job, None
+        job = self._job
+        if job is None or not job.serves(request):
+            job = self._job = _Job(request, self._begun(request), time.monotonic())
+        if not job.future.done():
+            return Later() if time.monotonic() - job.started < self.seconds else self._given_up()
+        self._job = None
         try:
             written = job.future.result()
         except SummaryError as error:
             return error
         self.spent += written.seconds
-        return replace(written, covers=min(job.covers, request.turns[-1].index))
+        return replace(written, covers=job.request.turns[-1].index)
+
+    def _given_up(self) -> SummaryError:
+        self._job = None
+        return self._late()
 
     def _written(self, request: SummaryRequest) -> Written:
         started = time.perf_counter()
@@ -105,7 +119,7 @@ class Scribe:
     async def _awaited(self, request: SummaryRequest) -> Written:
         started = time.perf_counter()
         if not inspect.iscoroutinefunction(self.writer):
-            return await asyncio.to_thread(self._written, request)
+            return await asyncio.wrap_future(self._begun(request))
         try:
             found = await cast("Awaitable[str | Written]", self.writer(request))
         except SummaryError:
@@ -117,11 +131,21 @@ class Scribe:
     def _late(self) -> SummaryError:
         return SummaryError(f"no summary within {self.seconds:g} s", cause="timeout")
 
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            # Two: a summary that came too late may still hold the first.
-            self._pool = ThreadPoolExecutor(2, thread_name_prefix="lacuna-summary")
-        return self._pool
+    def _begun(self, request: SummaryRequest) -> Future[Written]:
+        """The summary, written in a thread of its own: one that never ends holds up no other, nor the end of the
+        process."""
+        future: Future[Written] = Future()
+        context = contextvars.copy_context()
+
+        def write() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(context.run(self._written, request))
+                except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+                    future.set_exception(error)
+
+        threading.Thread(target=write, name="lacuna-summary", daemon=True).start()
+        return future
 
 
 def _told(found: object, seconds: float) -> Written:

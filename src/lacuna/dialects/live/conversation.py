@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lacuna.dialects.live.pieces import Piece, Spot
-from lacuna.trajectory.draft import Draft, opening
+from lacuna.trajectory.draft import OPENING, Draft, opening
 from lacuna.trajectory.text_protocol import Observations, decide
 from lacuna.trajectory.turn import Action, Message, Observation, Turn
 from lacuna.trajectory.usage import Usage
@@ -39,7 +39,7 @@ class _Live:
 class Conversation:
     """What was read so far. runs: whether assistant messages one behind the other are one turn.
 
-    observations: which messages are observations; `auto` is settled when the first turn is asked for.
+    observations: which messages are observations; `auto` is settled as turns are asked for.
     """
 
     def __init__(self, *, runs: bool = False, observations: Observations = "auto", tools: bool = False) -> None:
@@ -108,12 +108,16 @@ class Conversation:
         )
 
     def settle(self) -> Literal["tools", "user"]:
-        """Which messages are observations; decided once."""
-        if self.observations == "auto":
-            drafts = [live.draft for live in self._live]
-            seen = self.tools or any(draft.results or draft.actions for draft in drafts)
-            self.observations = decide(opening(drafts), has_tools=seen) if drafts else "tools"
-        return self.observations
+        """Which messages are observations; settled by the first action, or by the opening where that holds none."""
+        if self.observations != "auto":
+            return self.observations
+        drafts = [live.draft for live in self._live]
+        seen = self.tools or any(draft.results or draft.actions for draft in drafts)
+        found = decide(opening(drafts), has_tools=seen) if drafts else "tools"
+        # A greeting settles nothing: it reads the same either way.
+        if found == "user" or seen or len(drafts) > OPENING:
+            self.observations = found
+        return found
 
     # -- pieces --------------------------------------------------------------------------------------------------
 

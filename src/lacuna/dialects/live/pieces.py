@@ -71,9 +71,12 @@ class LiveDialect(Protocol):
         ...
 
 
-def digest(pieces: Iterable[Piece]) -> bytes:
-    """What a message says, in 16 bytes, b"" for nothing: no cache markers, ids, nulls, reasoning, system prompts."""
-    kept = [piece for piece in pieces if piece.kind != "system"]
+def digest(pieces: Iterable[Piece], *, inside: bool = False) -> bytes:
+    """What a message says, in 16 bytes, b"" for nothing: no cache markers, ids, nulls, reasoning, system prompts.
+
+    inside: whether it stands behind the head, where a system message is no prompt but something that was said.
+    """
+    kept = [piece for piece in pieces if inside or piece.kind != "system"]
     if not kept:
         return b""
     hashed = hashlib.blake2b(digest_size=16)

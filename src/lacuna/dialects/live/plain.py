@@ -9,13 +9,17 @@ from lacuna.errors import DialectError
 
 
 def seen(value: Any) -> Any:
-    """A copy of the structure of `value`, texts and foreign objects shared: what it looked like when it was read."""
-    kind = type(value)
-    if kind is dict:
+    """A copy of the structure of `value`, texts shared: what it looked like when it was read."""
+    if type(value) is str:
+        return value
+    if isinstance(value, dict):
         return {key: seen(inner) for key, inner in value.items()}
-    if kind is list:
+    if type(value) is list:
         return [seen(inner) for inner in value]
-    return value
+    if type(value) is tuple:
+        return tuple(seen(inner) for inner in value)
+    copied = getattr(value, "model_copy", None)
+    return copied(deep=True) if callable(copied) else value
 
 
 def plain(value: Any) -> Any:

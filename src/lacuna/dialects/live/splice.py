@@ -7,13 +7,14 @@ or one of ours: a result with another text, a summary, a user message of which o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lacuna.dialects import Json
 from lacuna.dialects.live.conversation import Sources
 from lacuna.dialects.live.pieces import LiveDialect, Spot
+from lacuna.trajectory.plan import Key
 from lacuna.trajectory.turn import Message, Observation, Turn
 from lacuna.trajectory.view import Segment, View
 
@@ -53,6 +54,8 @@ class Splice:
         self._entries: list[Entry] = []
         #: For each entry: the first group that is in it.
         self._starts: list[int] = []
+        #: Client messages of which something of ours was made.
+        self._made: set[int] = set()
 
     def head(self, spots: Sequence[Spot | None]) -> None:
         """Where the head's messages stand, in order; None for one that is given apart."""
@@ -62,9 +65,19 @@ class Splice:
         """Where turn `index` stands."""
         self._turns[index] = sources
 
+    def changed(self, place: int) -> None:
+        """Message `place` says the same in another form (ids, cache markers): what was made of it is made anew."""
+        if place in self._made:
+            self.forget()
+
+    def places(self, keys: Iterable[Key]) -> Iterator[int]:
+        """The messages that hold observations."""
+        return (self._turns[turn].observations[position - 1].place for turn, position in keys)
+
     def forget(self) -> None:
-        """Messages were read anew: what was rendered before counts no more."""
+        """What was rendered before counts no more."""
         self._view = None
+        self._made.clear()
         self._ends.clear()
         self._groups.clear()
         self._entries.clear()
@@ -168,7 +181,10 @@ class Splice:
     def _append(self, place: int) -> None:
         entry = self._entry(self._groups[place])
         last = self._entries[-1] if self._entries else None
+        if not isinstance(entry, int):
+            self._made.add(self._groups[place].place)
         if last is not None and self._joins(last, entry):
+            self._made |= {each for each in (last, entry) if isinstance(each, int)}
             self._entries[-1] = self._joined(last, entry)
             return
         self._entries.append(entry)
