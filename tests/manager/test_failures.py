@@ -18,7 +18,7 @@ from lacuna.summarizers.written import Written
 from lacuna.trajectory.events import Event
 from lacuna.trajectory.plan import SummaryRequest
 
-from .agents import LONG, history
+from .agents import LONG, history, openai
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -315,3 +315,258 @@ def test_async_is_the_same() -> None:
     assert asyncio.run(run()) == expected
     with manager(FOLDING, summarizer=write) as mixed:
         assert [json.dumps(mixed.prepare(history("openai", steps)).messages) for steps in range(12)] == expected
+
+
+def test_a_process_that_begins_while_the_store_fails_finds_its_session() -> None:
+    """What was not looked for then is looked for as soon as the store serves; nobody is told of a second writer."""
+    store = Failing()
+    with manager(store=store) as context:
+        for steps in range(6):
+            view = context.prepare(history("openai", steps))
+    store.down = True
+    again = manager(store=store)
+    assert kinds(again.prepare(history("openai", 5))) == {"store"}
+    store.down = False
+    assert json.dumps(again.prepare(history("openai", 5)).messages) == json.dumps(view.messages)
+    assert {info.key for info in store.sessions()} == {"s"}
+
+
+def test_a_fork_of_a_fork_while_the_store_fails() -> None:
+    """Branches that were never written are no parents of what is."""
+    store = Failing()
+    context = manager(store=store)
+    for steps in range(6):
+        context.prepare(history("openai", steps))
+    store.down = True
+    for words in ("x", "y"):
+        said = [{"role": "assistant", "content": words}, {"role": "user", "content": words}]
+        context.prepare([*history("openai", 4), *said])
+        context.prepare([*history("openai", 2), *said])
+    store.down = False
+    view = context.prepare([*history("openai", 2), *said, *openai(9)])
+    assert not view.diagnostics.faults
+    assert len(store.turns(view.diagnostics.branch)) == view.diagnostics.turns == 4
+
+
+class Losing(Failing):
+    """A store that writes, and then loses the connection before it says so."""
+
+    losing = False
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        length = super().append(session, events, after=after, at=at)
+        if self.losing:
+            raise StoreError("the connection was lost")
+        return length
+
+
+def test_a_write_whose_answer_was_lost_is_no_second_writer() -> None:
+    """What an earlier try wrote is recognised as our own, and the log goes on behind it."""
+    store = Losing()
+    context = manager(store=store)
+    for steps in range(8):
+        store.losing = steps in (2, 5)
+        view = context.prepare(history("openai", steps))
+    assert not view.diagnostics.faults
+    assert [turn.index for turn in store.turns("s")] == list(range(1, 8))
+
+
+def test_a_background_summary_of_another_branch_is_not_taken() -> None:
+    """What was written for turns that the client undid meanwhile says nothing of those it made instead."""
+    gate, asked = threading.Event(), threading.Semaphore(0)
+
+    def write(request: SummaryRequest) -> str:
+        asked.release()
+        gate.wait(10)
+        said = "other" if any(turn.text == "otherwise" for turn in request.turns) else "first"
+        return f"CURRENT_STATE: the {said} way was gone."
+
+    context = manager(FOLDING, store=MemoryStore(), summarizer=write, background=True)
+    for steps in range(8):
+        context.prepare(history("openai", steps))
+    assert asked.acquire(timeout=10)
+    other = history("openai", 2)
+    for step in range(20, 27):
+        other += openai(step)
+        other[-2]["content"] = "otherwise"
+    context.prepare(other)
+    assert asked.acquire(timeout=10)
+    gate.set()
+    view = answered(context, other)
+    assert "the other way" in json.dumps(view.messages)
+    assert "the first way" not in json.dumps(view.messages)
+
+
+def answered(context: ContextManager, messages: list[dict[str, Any]]) -> ContextView:
+    """The view once the summary that is being written is there."""
+    for thread in threading.enumerate():
+        if thread.name == "lacuna-summary":
+            thread.join(10)
+    return context.prepare(messages)
+
+
+def test_a_background_summary_that_never_ends_is_given_up() -> None:
+    """The time limit holds there too: the failure is told, and the session goes on."""
+    context = manager(
+        FOLDING,
+        store=MemoryStore(),
+        summarizer=lambda _: threading.Event().wait(),
+        background=True,
+        summary_seconds=1e-9,
+    )
+    told = [context.prepare(history("openai", steps)).diagnostics for steps in range(12)]
+    assert {fault.cause for each in told for fault in each.faults} == {"timeout"}
+    context.close()
+
+
+def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
+    """Cancelled while it writes or while a summary is written; the next call goes on as if it had not been."""
+    entered, gate = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        slow = False
+
+        def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+            if self.slow:
+                entered.set()
+                gate.wait(10)
+            return super().append(session, events, after=after, at=at)
+
+    store = Slow()
+    context = manager(store=store)
+
+    async def run() -> ContextView:
+        for steps in range(5):
+            await context.prepare_async(history("openai", steps))
+        store.slow = True
+        task = asyncio.create_task(context.prepare_async(history("openai", 5)))
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        store.slow = False
+        asyncio.get_running_loop().call_soon(gate.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await context.prepare_async(history("openai", 6))
+
+    view = asyncio.run(run())
+    assert not view.diagnostics.faults
+    assert view.diagnostics.turns == 6
+    assert view.diagnostics.savings.masked == 4
+    assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("place", ["lacuna.manager.passes.absorb", "lacuna.engine.Session._send"])
+def test_a_pass_that_is_interrupted_leaves_a_sound_session(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of reading or deciding: nothing is left out of the next view."""
+    context, twin = manager(store=MemoryStore()), manager(store=MemoryStore())
+    for steps in range(5):
+        context.prepare(history("openai", steps))
+        twin.prepare(history("openai", steps))
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            context.prepare(history("openai", 5))
+    for steps in (5, 6):
+        assert context.prepare(history("openai", steps)).messages == twin.prepare(history("openai", steps)).messages
+
+
+def test_a_message_that_is_none_in_the_middle_leaves_nothing_out() -> None:
+    """What stood in front of it was not read halfway."""
+    context = manager(store=MemoryStore())
+    context.prepare(history("openai", 3))
+    with pytest.raises(DialectError, match=r"messages\[9\]"):
+        context.prepare([*history("openai", 4), 7, {"role": "user", "content": "x"}])
+    view = context.prepare(history("openai", 4))
+    assert len(view.messages) == len(history("openai", 4))
+
+
+@pytest.mark.parametrize("given", ["hello", b"hello", {"role": "user", "content": "x"}, None, 7])
+def test_what_is_no_list_of_messages_is_told(given: Any) -> None:
+    """The error names what came instead."""
+    with pytest.raises(DialectError, match=f"messages is a {type(given).__name__}, not a list of messages"):
+        manager(store=MemoryStore()).prepare(given)
+
+
+def test_any_sequence_will_do() -> None:
+    """Tuples and iterators are lists of messages too."""
+    context = manager(store=MemoryStore())
+    for steps in range(5):
+        messages = history("openai", steps)
+        view = context.prepare(iter(messages) if steps % 2 else tuple(messages))  # type: ignore[arg-type]
+    assert view.diagnostics.savings.masked == 2
+
+
+def test_totals_stay_true_behind_a_rewrite() -> None:
+    """A count of ours that was too high is corrected in proportion where much is hidden: no total is below nothing."""
+    context = manager("masking(window=1, schedule=batched(6))", store=MemoryStore())
+    for steps in range(6):
+        view = context.prepare(history("openai", steps))
+        context.record({"prompt_tokens": view.diagnostics.raw // 10 or 1, "completion_tokens": 5})
+    for steps in range(6, 9):
+        view = context.prepare(history("openai", steps))
+        assert 0 < view.diagnostics.after <= view.diagnostics.before <= view.diagnostics.raw
+
+
+def test_usage_that_is_reported_twice_is_billed_once() -> None:
+    """A stream's first and last report are of one request; those of a retry are not."""
+    context = manager(store=MemoryStore(), model="gpt-5")
+    usage = {"prompt_tokens": 1000, "completion_tokens": 10}
+    context.prepare(history("openai", 1))
+    context.record(usage)
+    once = context.prepare(history("openai", 1)).diagnostics.costs.billed
+    context.record(usage)
+    context.record(usage)
+    assert once is not None
+    assert context.prepare(history("openai", 2)).diagnostics.costs.billed == pytest.approx(2 * once)
+
+
+def test_results_that_come_one_by_one_are_all_counted() -> None:
+    """Totals of a turn that grew are those of the whole turn, and it keeps what the provider reported for it."""
+    context = manager(store=MemoryStore())
+    both = [{"id": name, "type": "function", "function": {"name": "bash", "arguments": "{}"}} for name in ("a", "b")]
+    results = [{"role": "tool", "tool_call_id": name, "content": LONG} for name in ("a", "b")]
+    messages = [*history("openai", 1), {"role": "assistant", "content": None, "tool_calls": both}]
+    context.prepare(history("openai", 1))
+    context.record({"prompt_tokens": 1000, "completion_tokens": 77})
+    context.prepare([*messages, results[0]])
+    view = context.prepare([*messages, *results])
+    assert view.diagnostics.savings.visible == 3
+    assert context._passes.branch is not None
+    usage = context._passes.branch.session.state.turns[-1].usage
+    assert usage is not None
+    assert usage.output == 77
+
+
+def test_turns_by_hand_are_kept_without_a_view() -> None:
+    """What was added before the session is closed is in the store."""
+    store = MemoryStore()
+    with manager(store=store) as context:
+        context.begin("Mend it.")
+        context.add_turn("I look.", "ls", "a.py")
+    assert store.turns("s")[0].observations[0].text == "a.py"
+
+
+@pytest.mark.parametrize("place", ["lacuna.engine.Session._send", "lacuna.manager.passes.Passes._unsaved"])
+def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of a view: what was added is still there, and the next view is as if it had not been."""
+    store = MemoryStore()
+    contexts = [manager(store=store), manager(store=MemoryStore())]
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    for turn in range(6):
+        for context in contexts:
+            context.add_turn("I look.", f"cat f{turn}.py", f"{turn}\n{LONG}")
+            if turn == 4 and context is contexts[0]:
+                with monkeypatch.context() as patch:
+                    patch.setattr(place, interrupt)
+                    with pytest.raises(KeyboardInterrupt):
+                        context.view()
+        seen, undisturbed = (context.view() for context in contexts)
+        assert seen.messages == undisturbed.messages
+    assert len(store.turns("s")) == 6

@@ -99,6 +99,7 @@ class Clients(RuleBasedStateMachine):
         self.logs: dict[str, list[Event]] = {}
         self.hidden: dict[str, dict[Any, str]] = {}
         self.context = self.opened(self.store)
+        self.told: ContextView | None = None
         self.call()
 
     def opened(self, store: MemoryStore) -> ContextManager:
@@ -220,6 +221,8 @@ class Clients(RuleBasedStateMachine):
 
     @rule(share=st.floats(0.5, 1.5))
     def record(self, share: float) -> None:
+        if self.told is None:
+            return
         self.context.record({"input_tokens": int(self.told.diagnostics.after * share), "output_tokens": 10})
 
     @rule(writing=st.booleans())

@@ -35,7 +35,8 @@ class Branch:
     """A log and its session.
 
     saved:   records of `session.events` that are in the store. made: whether the store knows the key.
-    failing: what the store said when it last failed; "" while it serves.
+    failing: what the store said when it last failed; "" while it serves. tried: what was to be written then, the first
+             times and the last.
     handled: turns that `watch` and `tally` have seen.
     blind:   begun without a look into the store, which failed: what is there is looked for as soon as it serves.
     """
@@ -48,6 +49,7 @@ class Branch:
     saved: int = 0
     made: bool = False
     failing: str = ""
+    tried: list[list[Event]] = field(default_factory=list)
     handled: int = 0
     blind: bool = False
     nodes: dict[int, str] = field(default_factory=dict)
@@ -65,20 +67,20 @@ class Branch:
         """Write what the store has not seen yet, durably. Raises StoreError; then nothing was written."""
         if not self.made:
             self._make(store)
-        try:
-            self._append(store, at)
-        except ConflictError:
-            # An earlier try may have been written though its answer was lost.
-            ours = list(store.events(self.key, self.saved))
-            if not ours or ours != self.unsaved[: len(ours)]:
-                raise
-            self.saved += len(ours)
-            self._append(store, at)
-        self.failing = ""
-
-    def _append(self, store: Store, at: float) -> None:
         if unsaved := self.unsaved:
-            self.saved = store.append(self.key, unsaved, after=self.saved, at=at)
+            try:
+                self.saved = store.append(self.key, unsaved, after=self.saved, at=at)
+            except ConflictError:
+                raise
+            except BaseException:
+                self.tried = [*self.tried[:3], unsaved]
+                raise
+        self.failing, self.tried = "", []
+
+    def written(self, store: Store) -> list[Event]:
+        """What an earlier try wrote though its answer was lost; [] if others wrote. Raises StoreError."""
+        there = list(store.events(self.key, self.saved))
+        return there if there in self.tried else []
 
     def _make(self, store: Store) -> None:
         """Begin the session in the store; a branch whose number is taken takes the next one."""

@@ -354,8 +354,14 @@ class ContextManager:
         model = model or self.options.model
         try:
             view = yield from self._passes.decided(branch, None, model)
+        except BudgetError:
+            raise
         except ConflictError:
             self._passes.branch = None
+            raise
+        except BaseException:
+            # Cancelled or interrupted, at any point; the log knows what was added and decided.
+            self._passes.taken_up_again(branch)
             raise
         messages, system = self._plain.messages(view)
         sent = Outgoing(messages=messages, system=system, tools=list(branch.session.state.head.tools) or None)

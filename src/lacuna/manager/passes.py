@@ -182,7 +182,7 @@ class Passes:
         Raises BudgetError, ConflictError.
         """
         now, mark = self.options.clock(), len(branch.session.events)
-        failed = (yield from self._unsaved(branch, now)) if branch.failing else None
+        failed = (yield from self._regained(branch, now)) if branch.failing else None
         if failed is not None:
             return self._held(branch, failed, model, now)
         try:
@@ -220,6 +220,30 @@ class Passes:
             return error
         return None
 
+    def _regained(self, branch: Branch, now: float) -> Generator[Io, Any, StoreError | None]:
+        """Write what could not be written before; where it was, though its answer was lost, go on behind it."""
+        try:
+            return (yield from self._unsaved(branch, now))
+        except ConflictError:
+            there: list[Event] = yield Io(lambda: branch.written(self.store))
+            if not there:
+                raise
+        unsaved = branch.unsaved
+        same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
+        self._remake(branch, [*branch.session.events[: branch.saved], *there, *unsaved[same:]])
+        branch.saved, branch.ledger = branch.saved + len(there), None
+        return (yield from self._unsaved(branch, now))
+
+    def taken_up_again(self, branch: Branch) -> None:
+        """A session that was left in the middle of a pass, as its log has it."""
+        branch.failing = branch.failing or "the last pass was broken off"
+        self._remake(branch, branch.session.events)
+
+    def _remake(self, branch: Branch, events: Sequence[Event]) -> None:
+        first = branch.session.editable_from
+        branch.session = self.make(events)
+        branch.session.editable_from = first
+
     def _held(self, branch: Branch, error: StoreError, model: str, now: float) -> View:
         """The view as it was decided so far, and what is new."""
         self.fault("store", error)
@@ -228,7 +252,7 @@ class Passes:
 
     def _undone(self, branch: Branch, mark: int, error: StoreError, model: str, now: float) -> View:
         """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
-        branch.session = self.make(branch.session.events[:mark])
+        self._remake(branch, branch.session.events[:mark])
         return self._held(branch, error, model, now)
 
     def fault(self, kind: FaultKind, error: Exception) -> None:
