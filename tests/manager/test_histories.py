@@ -395,3 +395,20 @@ def test_a_session_that_was_only_begun() -> None:
     context = manager(store)
     walk(context, "openai", 0, 4)
     assert isinstance(next(iter(store.events("s"))), Opened)
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_a_dialect_that_shows_late_is_recognised(shape: str) -> None:
+    """A conversation that began in plain words is read as what it turns out to be, and stays the same session."""
+    store = MemoryStore()
+    context = manager(store)
+    messages = history(shape, 0)
+    for words in range(15):
+        context.prepare(messages)
+        messages += [{"role": "assistant", "content": f"Yes {words}."}, {"role": "user", "content": f"And {words}?"}]
+    for step in range(1, 7):
+        messages += SHAPES[shape](step)
+        view = context.prepare(messages)
+    assert view.dialect == shape
+    assert (view.diagnostics.branch, view.diagnostics.turns, view.diagnostics.savings.masked) == ("s", 21, 4)
+    assert dumped(manager(store).prepare(messages)) == dumped(view)

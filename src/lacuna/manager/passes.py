@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from lacuna.dialects.live.detect import LIVE, detected
+from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, StoreError
@@ -52,6 +52,8 @@ class Passes:
         self.prices = options.priced()
         self.branch: Branch | None = None
         self.faults: list[Fault] = []
+        #: Whether the messages bore a sign of their dialect.
+        self._settled = False
         self.lineage = Lineage(
             store=store,
             root=session,
@@ -83,16 +85,20 @@ class Passes:
     # -- which history -------------------------------------------------------------------------------------------
 
     def dialect(self, given: Given, model: str) -> LiveDialect:
-        """Whose messages these are; settled with the first turn."""
-        known = self.branch.history.dialect if self.branch and self.branch.history else None
-        if known is not None and self.branch and self.branch.session.state.turns:
-            return known
-        named = self.options.dialect
-        found = LIVE[named] if named != "auto" else detected(given.messages, given.system, given.tools, model)
-        if known is not None and found is not known:
-            # The task alone looked like another dialect's: it is read again.
-            self.branch = None
-        return found
+        """Whose messages these are; settled by the first that bear a sign of it."""
+        if self.options.dialect != "auto":
+            return LIVE[self.options.dialect]
+        known = self.branch.history if self.branch else None
+        if known is None:
+            self._settled = shown(given.messages, given.system, given.tools) is not None
+            return detected(given.messages, given.system, given.tools, model)
+        sign = None if self._settled else shown(given.messages[len(known) :], given.system, given.tools)
+        self._settled = self._settled or sign is not None
+        if sign is None or sign is known.dialect:
+            return known.dialect
+        # What came first looked like another dialect's: it is read again.
+        self.branch = None
+        return sign
 
     def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         """Find or make the branch that `given` goes on with, and read what is new; how it went on."""

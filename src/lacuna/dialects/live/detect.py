@@ -15,8 +15,6 @@ from lacuna.dialects.live.plain import plain
 LIVE: Final[Mapping[str, LiveDialect]] = {
     dialect.name: dialect for dialect in (OpenAIChat(), OpenAIResponses(), Anthropic())
 }
-#: Messages that are looked at: a dialect shows in the first turns, or never.
-_LOOK = 12
 
 
 def detected(messages: Sequence[Any], system: object, tools: object, model: str) -> LiveDialect:
@@ -24,7 +22,12 @@ def detected(messages: Sequence[Any], system: object, tools: object, model: str)
 
     model: decides where nothing else does.
     """
-    looked = [mapping_in(plain(message)) for message in messages[:_LOOK]]
+    return shown(messages, system, tools) or LIVE["anthropic" if "claude" in model and not tools else "openai"]
+
+
+def shown(messages: Sequence[Any], system: object, tools: object) -> LiveDialect | None:
+    """The same, or None where there is no sign."""
+    looked = [mapping_in(plain(message)) for message in messages]
     definitions = mappings_in(plain(tools)) if tools else []
     if openai_responses.shows(looked) or any(
         "type" in tool and "function" not in tool and "parameters" in tool for tool in definitions
@@ -33,4 +36,4 @@ def detected(messages: Sequence[Any], system: object, tools: object, model: str)
     if anthropic.shows(looked, {"system": plain(system), "tools": definitions}):
         return LIVE["anthropic"]
     said = any("tool_calls" in message or message.get("role") in ("tool", "system", "developer") for message in looked)
-    return LIVE["anthropic"] if "claude" in model and not said and not definitions else LIVE["openai"]
+    return LIVE["openai"] if said or definitions else None
