@@ -108,7 +108,7 @@ def test_search(url: str) -> None:
     ("handle", "said"),
     [
         ("t1.2", "session 'main' keeps nothing under t1.2: turn 1 has only t1.1"),
-        ("t0", "session 'main' keeps nothing under t0: its turns are 1 to 7"),
+        ("t0", "'t0' is no handle; they look like t12.1"),
         ("t99.1", "session 'main' keeps nothing under t99.1: its turns are 1 to 7"),
         ("12", "'12' is no handle; they look like t12.1"),
     ],
