@@ -409,7 +409,8 @@ class ContextManager:
 
 
 def _writer(named: str | None, redaction: Redaction) -> SummaryWriter:
-    return summarizer(named or "digest", redaction=redaction)
+    """A summarizer by name; its key is in the provider's usual variable, as for the provider's own client."""
+    return summarizer(named or "digest", environment=os.environ, redaction=redaction)
 
 
 def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:

@@ -135,6 +135,20 @@ class Options:
             raise SettingError(f"summary_seconds={self.summary_seconds}: give seconds, above 0")
         if "\n" in self.session or len(self.session) > 400:
             raise SettingError("session: give one line of at most 400 characters")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        """What would fail in every pass otherwise, where it only means that requests go out as they came."""
+        if not isinstance(self.guards, Guards | None):
+            raise SettingError(f"guards: a {type(self.guards).__name__}; give lacuna.Guards(...)")
+        if not (self.pin is None or callable(self.pin)):
+            raise SettingError(f"pin: a {type(self.pin).__name__}; give a function of a message")
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise SettingError(f"rules: a {type(rule).__name__} among them; give lacuna.Rule(...)")
+        for listener in self.listeners:
+            if not callable(listener):
+                raise SettingError(f"on_event: a {type(listener).__name__} among them; give functions")
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
