@@ -17,8 +17,13 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / ".envs"
-#: No interpreter is fetched: one that is on the machine is used, or none.
-_QUIET = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "OPENHANDS_SUPPRESS_BANNER": "1"}
+#: Nothing is fetched but packages: no interpreter, and no prices (LiteLLM's thread for them can break its import).
+_QUIET = {
+    **os.environ,
+    "UV_PYTHON_DOWNLOADS": "never",
+    "OPENHANDS_SUPPRESS_BANNER": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
