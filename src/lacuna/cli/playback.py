@@ -91,4 +91,4 @@ def _told(console: Console, received: Received) -> None:
         line.append(f"  {received.usage.prompt:,} tokens, {received.usage.cache_read:,} from cache", style="dim")
     for problem in received.problems:
         line.append(f"\n    {printable(problem)}")
-    console.print(line, highlight=False)
+    console.print(line, highlight=False, soft_wrap=True)
