@@ -35,6 +35,8 @@ class Problem:
     mend: str
 
 
+#: Tokens that a summary has at least: "ok", "Done." and "null" are none.
+LEAST = 3
 #: Longer than its limit by this factor: providers count tokens differently, by up to a third.
 SLACK = 1.5
 #: Characters from which on an answer is no summary, whatever it says; counting its tokens would take seconds.
@@ -113,6 +115,12 @@ def _form(text: str) -> Iterator[Problem]:
 
 def _length(text: str, request: SummaryRequest, count: Count) -> Iterator[Problem]:
     size = count(text)
+    if size < LEAST:
+        yield Problem(
+            cause="empty",
+            reason=f"it says next to nothing: {_quoted(text)}",
+            mend="Write down what was done, what came of it, and what is pending.",
+        )
     whole = replaced(request, count, size + 1)
     if size >= whole:
         yield Problem(
