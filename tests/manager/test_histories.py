@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ from openai.types.chat import ChatCompletionMessage
 
 from lacuna.errors import ConflictError
 from lacuna.manager import ContextManager, ContextView
+from lacuna.manager.history import History
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import NewSession
 from lacuna.stores.urls import open_store
+from lacuna.strategies.policy import Policy
 from lacuna.trajectory.events import Opened
+from lacuna.trajectory.state import State
 
 from .agents import LONG, SHAPES, history
 
@@ -260,7 +263,9 @@ def test_the_last_words_are_kept(shape: str) -> None:
     walk(context, shape, 0, 3)
     last = {"role": "assistant", "content": "All done."}
     calls = context.prepare(history(shape, 3)).diagnostics.call
-    context.keep([*history(shape, 3), last])
+    before = context.prepare(history(shape, 3)).diagnostics.costs
+    after = context.keep([*history(shape, 3), last])
+    assert after.ours > before.ours
     assert store.turns("s")[-1].text == "All done."
     further = [*history(shape, 3), last, {"role": "user", "content": "And now?"}]
     view = context.prepare(further)
@@ -412,3 +417,47 @@ def test_a_dialect_that_shows_late_is_recognised(shape: str) -> None:
     assert view.dialect == shape
     assert (view.diagnostics.branch, view.diagnostics.turns, view.diagnostics.savings.masked) == ("s", 21, 4)
     assert dumped(manager(store).prepare(messages)) == dumped(view)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("reminded", [False, True])
+def test_a_call_costs_what_is_new(shape: str, reminded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the session, a call folds as many events and reads as many messages as the one before."""
+    done: Counter[str] = Counter()
+
+    def counted(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            done[name] += 1
+            return real(self, *args, **kwargs)
+
+        monkeypatch.setattr(owner, name, wrapper)
+
+    counted(State, "fold")
+    counted(Policy, "turn_added")
+    counted(Policy, "consider")
+    counted(History, "_take")
+    counted(History, "_same")
+    context = manager(MemoryStore(), strategy="masking(window=2)", prices="uncached")
+    work: list[Counter[str]] = []
+    for steps in range(1, 41):
+        words = [{"role": "user", "content": f"{steps} done"}] if reminded else []
+        context.prepare([*history(shape, steps), *words])
+        work.append(done.copy())
+        done.clear()
+    assert work[-1] == work[10]
+
+
+def test_words_taken_back_cost_no_cache() -> None:
+    """A breakpoint stands in front of what the client takes back, so that the next request reads up to there."""
+    context = manager(MemoryStore(), strategy="raw", model="claude-sonnet-4-5", dialect="openai")
+    written = []
+    for steps in range(1, 12):
+        view = context.prepare([*history("openai", steps), {"role": "user", "content": f"{steps} done"}])
+        assert view.diagnostics.branch == "s"
+        branch = context._passes.branch
+        assert branch is not None
+        assert branch.session.newest is not None
+        written.append(branch.session.newest.bill.cache_write)
+    assert len(set(written[4:])) == 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from lacuna.agent.model import Json
-from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.telemetry.diagnostics import Costs, Diagnostics
 
 
 class View(Protocol):
@@ -53,6 +53,6 @@ class Context(Protocol):
 
 @runtime_checkable
 class Keeps(Protocol):
-    """A context with a store, which can be told what was said when no further call is made."""
+    """A context with a store, which can be told what was said when no further call is made, and tells what it cost."""
 
-    def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> None: ...
+    def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> Costs: ...

@@ -92,7 +92,7 @@ class _Agent:
     def keep(self) -> None:
         """What was said last is kept as well, though no further call is made."""
         if isinstance(self.context, Keeps):
-            self.context.keep(self.messages, system=self.system, tools=self.tools)
+            self.report.settled(self.context.keep(self.messages, system=self.system, tools=self.tools))
         elif self.messages[-1]["role"] != "assistant":
             # A context without a way to keep what it is shown reads it when it prepares.
             self.context.prepare(self.messages, system=self.system, tools=self.tools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal, TypeAlias
 
@@ -13,7 +13,7 @@ from lacuna.agent.environment import Outcome
 from lacuna.agent.model import Answer
 from lacuna.strategies.extractors.edits import edited, line_edited, written
 from lacuna.strategies.extractors.test_runs import tested
-from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.telemetry.diagnostics import Costs, Diagnostics
 from lacuna.trajectory.content import content
 from lacuna.trajectory.turn import Action, Observation
 from lacuna.trajectory.usage import Usage
@@ -67,6 +67,11 @@ class Report:
         if diagnostics.summarized is not None:
             self.summaries.append(diagnostics.call)
         self._started = time.monotonic()
+
+    def settled(self, costs: Costs) -> None:
+        """The run has ended; the last answer is on the bill."""
+        if self.newest is not None:
+            self.newest = replace(self.newest, costs=costs)
 
     def add(self, answer: Answer, pairs: Sequence[tuple[Action, Outcome]], diagnostics: Diagnostics) -> Step:
         """A turn is over."""

@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from lacuna.dialects import capabilities, signals
 from lacuna.dialects.bound_thinking import editable_from, way
@@ -38,7 +38,7 @@ from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, Sum
 from lacuna.manager.passes import Passes
 from lacuna.manager.plain_form import PlainForm
 from lacuna.manager.reading import newest_call
-from lacuna.manager.report import diagnostics, failed
+from lacuna.manager.report import costs, diagnostics, failed
 from lacuna.manager.scribe import Scribe
 from lacuna.manager.sending import Given as Sent
 from lacuna.manager.sending import Outgoing, outgoing
@@ -48,7 +48,7 @@ from lacuna.stores.store import Hit, Store
 from lacuna.stores.urls import open_store
 from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.factory import summarizer
-from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.telemetry.diagnostics import Costs, Diagnostics
 from lacuna.trajectory.events import Learned, Recalled
 from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Head, Turn
@@ -117,7 +117,7 @@ class ContextManager:
         told: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
         return cls(told.pop("strategy"), **told)
 
-    def __enter__(self) -> ContextManager:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -125,7 +125,7 @@ class ContextManager:
     ) -> None:
         self.close()
 
-    async def __aenter__(self) -> ContextManager:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -185,14 +185,15 @@ class ContextManager:
         async with self._turn:
             return await run_async(self._pass(_given(messages, tools, system, request), model), self._scribe)
 
-    def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> None:
+    def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
         """Store a conversation to its very end, a last answer without results included; nothing is hidden or sent.
 
-        For the end of a run: `prepare` takes trailing messages of the assistant for the beginning of an answer. Raises
-        ConflictError, DialectError, StoreError.
+        For the end of a run: `prepare` takes trailing messages of the assistant for the beginning of an answer.
+        Returns what the session cost, that answer included. Raises ConflictError, DialectError, StoreError.
         """
         with self._lock:
-            run(self._kept(_given(messages, tools, system, None)), self._scribe)
+            branch = run(self._kept(_given(messages, tools, system, None)), self._scribe)
+            return costs(branch.session, self._ledger(branch))
 
     def record(self, usage: Any) -> None:
         """What the provider reported for the newest call: its `usage`, or a response that has one.
@@ -343,9 +344,10 @@ class ContextManager:
         sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
         return self._view(branch, sent, how, model, started, dialect.name)
 
-    def _kept(self, given: Sent) -> Steps[None]:
+    def _kept(self, given: Sent) -> Steps[Branch]:
         branch, _, _ = yield from self._passes.follow(given, self._passes.dialect(given, self.options.model))
         yield Io(lambda: branch.save(self._store, self.options.clock()))
+        return branch
 
     def _by_hand(self, model: str) -> Steps[ContextView]:
         started, self._passes.faults = time.perf_counter(), []
@@ -373,9 +375,7 @@ class ContextManager:
 
     def _view(self, branch: Branch, sent: Outgoing, how: str, model: str, started: float, dialect: str) -> ContextView:
         waited, self._scribe.spent = self._scribe.spent, 0.0
-        if branch.ledger is None:
-            branch.ledger = Ledger(self._passes.prices)
-        told = diagnostics(branch, branch.ledger, session=self.session, history=how, model=model)
+        told = diagnostics(branch, self._ledger(branch), session=self.session, history=how, model=model)
         told = replace(
             told,
             faults=tuple(self._passes.faults),
@@ -384,6 +384,12 @@ class ContextManager:
             summarizer_seconds=waited,
         )
         return _shown(sent, dialect, told)
+
+    def _ledger(self, branch: Branch) -> Ledger:
+        """The branch's totals, begun when they are first asked for."""
+        if branch.ledger is None:
+            branch.ledger = Ledger(self._passes.prices)
+        return branch.ledger
 
     def _as_it_came(self, given: Sent, error: Exception, seconds: float) -> ContextView:
         """The request as it came, and why; the next pass begins from the store."""

@@ -34,7 +34,7 @@ def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, m
         summaries=ledger.summaries,
         summary_tokens=state.sizer.text(state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
-        costs=_costs(engine, ledger),
+        costs=costs(engine, ledger),
         savings=_savings(branch),
         stop=branch.watch.stop(engine.books.spent),
         hint=branch.watch.hint(),
@@ -62,7 +62,9 @@ def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnosti
     )
 
 
-def _costs(engine: Session, ledger: Ledger) -> Costs:
+def costs(engine: Session, ledger: Ledger) -> Costs:
+    """What the session cost so far, and what it would have."""
+    ledger.read(engine.events)
     books = engine.books
     return Costs(
         ours=books.spent,
