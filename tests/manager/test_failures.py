@@ -570,3 +570,16 @@ def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.Monk
         seen, undisturbed = (context.view() for context in contexts)
         assert seen.messages == undisturbed.messages
     assert len(store.turns("s")) == 6
+
+
+def test_a_model_without_prices_is_told() -> None:
+    """Dollars of a model that nobody knows are another's, and every pass says so; with prices given it is silent."""
+    odd = manager(model="somebody-s-model")
+    assert "no prices are known for somebody-s-model" in odd.prepare(history("openai", 1)).diagnostics.notes[0]
+    assert not manager(model="somebody-s-model", prices="openai").prepare(history("openai", 1)).diagnostics.notes
+
+
+def test_a_file_name_is_no_address() -> None:
+    """The error says what it takes to be one."""
+    with pytest.raises(StoreError, match=r"did you mean sqlite:///agent\.db"):
+        manager(store="agent.db")

@@ -379,7 +379,7 @@ class ContextManager:
         told = replace(
             told,
             faults=tuple(self._passes.faults),
-            notes=sent.notes,
+            notes=(*sent.notes, *self._passes.notes),
             seconds=time.perf_counter() - started,
             summarizer_seconds=waited,
         )

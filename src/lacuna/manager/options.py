@@ -182,6 +182,16 @@ class Options:
         except PriceError:
             return named(_USUAL)
 
+    def unpriced(self) -> str:
+        """What is to be said where nobody knows the model's prices; "" where somebody does."""
+        if not self.model or self.prices:
+            return ""
+        try:
+            for_model(self.model)
+        except PriceError:
+            return f"no prices are known for {self.model[:80]}: billed as {_USUAL} models usually are; give prices="
+        return ""
+
     def tuned(self) -> Strategy:
         """The strategy with everything that refines it. Raises SpecError."""
         strategy = parse(self.strategy) if isinstance(self.strategy, str) else self.strategy

@@ -50,6 +50,7 @@ class Passes:
         self.strategy = options.tuned()
         self.sizer = Sizer(counter(options.tokens))
         self.prices = options.priced()
+        self.notes = (said,) if (said := options.unpriced()) else ()
         self.branch: Branch | None = None
         self.faults: list[Fault] = []
         #: Whether the messages bore a sign of their dialect.

@@ -42,6 +42,6 @@ def message(value: Any, place: int) -> Json:
     found = plain(value)
     if not isinstance(found, dict):
         raise DialectError(
-            f"messages[{place}] is a {type(value).__name__}, not a message: give dicts or the provider's own objects"
+            f"messages[{place}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
         )
     return found
