@@ -162,11 +162,18 @@ class Session:
             self.books.answer(output_tokens(turn, self.sizer), self.newest.view.tokens, self.newest.raw.sent)
 
     def amended(self, turn: Turn, node: str = "") -> Session:
-        """The session in which the newest turn came with another ending. Work O(events): what was learned of it is
-        learned anew."""
+        """The session in which the newest turn came with another ending: this one where only words of the user differ,
+        else a new one, work O(events), for which what was learned of the turn is learned anew."""
+        if self.state.turns[-1].reworded(turn):
+            self._reworded(Amended(turn, node))
+            return self
         session = Session(*self._given, self.sizer, self.extractors, self.redaction)
         session.take_up([*self.events, Amended(turn, node)])
         return session
+
+    def _reworded(self, event: Amended) -> None:
+        self._record(event)
+        self.policy.turn_reworded(self.state, event.turn)
 
     def answered(self, usage: Usage) -> None:
         """What the provider reported for the newest call; its total corrects our count from now on."""
@@ -345,15 +352,17 @@ class Session:
     def take_up(self, events: Iterable[Event]) -> None:
         """Fold events that happened elsewhere, in their order; decisions are taken as they were made."""
         events = list(events)
-        last = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | Amended)}
+        settled, reworded = _versions(events)
         waiting: list[Attempted | Decided] = []
         for event in events:
             match event:
                 case HeadSet():
                     self.begin(event.head)
                 case TurnAdded():
-                    self.add(last[event.turn.index], event.node)
+                    self.add(settled[event.turn.index].turn, event.node)
                     self.events[-1] = event
+                case Amended() if id(event) in reworded:
+                    self._reworded(event)
                 case Amended():
                     # Its turn was folded where it first came; only the log keeps that it came twice.
                     self.events.append(event)
@@ -381,6 +390,24 @@ class Session:
             cost = self._bill(summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd)
             self.books.summarize(cost)
         self._send(decided, called.at, called.model, before, cost)
+
+
+def _versions(events: Iterable[Event]) -> tuple[dict[int, TurnAdded | Amended], set[int]]:
+    """For each turn what it is folded as where it first comes: as it was when all of its results were there; and the
+    events (ids) behind that, by which only words of the user changed."""
+    settled: dict[int, TurnAdded | Amended] = {}
+    newest: dict[int, Turn] = {}
+    reworded: dict[int, list[int]] = {}
+    for event in events:
+        if not isinstance(event, TurnAdded | Amended):
+            continue
+        index = event.turn.index
+        if isinstance(event, Amended) and newest[index].reworded(event.turn):
+            reworded[index].append(id(event))
+        else:
+            settled[index], reworded[index] = event, []
+        newest[index] = event.turn
+    return settled, {id for ids in reworded.values() for id in ids}
 
 
 def drive(steps: Pass, summarizer: Summarizer) -> View:

@@ -29,6 +29,10 @@ class Tally:
         self.observations.append(self.observations[-1] + len(turn.observations))
         self.tokens.append(self.tokens[-1] + sum(self.sizer.observation(each) for each in turn.observations))
 
+    def forget(self) -> None:
+        """The newest turn is to come again."""
+        del self.observations[-1], self.tokens[-1]
+
 
 @dataclass(slots=True)
 class Branch:
@@ -37,7 +41,7 @@ class Branch:
     saved:   records of `session.events` that are in the store. made: whether the store knows the key.
     failing: what the store said when it last failed; "" while it serves. tried: what was to be written then, the first
              times and the last.
-    handled: turns that `watch` and `tally` have seen.
+    handled: turns that `watch` and `tally` have seen. earlier: `watch` before the newest of them, which may change.
     blind:   begun without a look into the store, which failed: what is there is looked for as soon as it serves.
     """
 
@@ -45,6 +49,7 @@ class Branch:
     session: Session
     watch: Watch
     tally: Tally
+    earlier: Watch
     history: History | None = None
     saved: int = 0
     made: bool = False
@@ -98,14 +103,18 @@ class Branch:
     def catch_up(self) -> None:
         """Show guards and totals the turns that they have not seen."""
         for turn in self.session.state.turns[self.handled :]:
+            self.earlier = self.watch.copy()
             self.watch.turn_added(turn)
             self.tally.turn_added(turn)
         self.handled = len(self.session.state.turns)
 
     def amended(self, turn: Turn, node: str) -> None:
-        """The newest turn came with another ending; work O(events)."""
+        """The newest turn came with another ending."""
         self.session = self.session.amended(turn, node)
-        self.watch, self.tally, self.handled = self.watch.guards.start(), Tally(self.session.sizer), 0
+        if self.handled == turn.index:
+            self.handled -= 1
+            self.watch = self.earlier
+            self.tally.forget()
 
     def prefix(self, turns: int) -> list[Event]:
         """The log as it stood before turn `turns` + 1 came."""
@@ -126,7 +135,8 @@ def last_nodes(events: Sequence[Event]) -> dict[int, str]:
 
 def branch(new: NewSession, session: Session, guards: Guards) -> Branch:
     """A branch whose log is `session.events`, none of it in the store yet."""
-    made = Branch(new=new, session=session, watch=guards.start(), tally=Tally(session.sizer))
+    watch = guards.start()
+    made = Branch(new=new, session=session, watch=watch, tally=Tally(session.sizer), earlier=watch)
     made.nodes = last_nodes(session.events)
     made.catch_up()
     return made

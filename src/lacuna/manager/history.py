@@ -94,9 +94,10 @@ class History:
         if turns < self.conversation.turns:
             first = self.conversation.first(turns + 1)
             self.conversation.cut(turns)
+            for place in range(first, len(self.read)):
+                self.splice.changed(place)
             for kept in (self.read, self._seen, self._says, self._spots, self._nodes):
                 del kept[first:]
-            self.splice.forget()
 
     def end(self, turn: int) -> int:
         """Messages up to the end of turn `turn`; of the head for 0."""

@@ -78,6 +78,13 @@ class Watch:
             self._failed += how == "failed"
             self._repeated += how == "repeats"
 
+    def copy(self) -> Watch:
+        """The same watch, to be shown other turns."""
+        made = Watch(self.guards)
+        made.turns, made._failed, made._repeated = self.turns, self._failed, self._repeated
+        made._past = self._past.copy()
+        return made
+
     def stop(self, cost_usd: float) -> Stop | None:
         """What must end the run, `cost_usd` being its bill so far; None while it may go on."""
         limits = (

@@ -104,6 +104,12 @@ class Policy:
                 if self._rulings[key].superseded:
                     self._due[call].append(key)
 
+    def turn_reworded(self, state: State, turn: Turn) -> None:
+        """The newest turn has other words of the user behind it."""
+        self.user_tokens[-1] = self.user_tokens[-2] + sum(
+            state.sizer.message(message) for message in turn.interjections
+        )
+
     def _rule(self, state: State, turn: Turn) -> None:
         if turn.pinned:
             self.pinned.append(turn.index)

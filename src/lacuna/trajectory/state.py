@@ -39,6 +39,8 @@ class State:
         # Segments of the last request: rewriting one of them begins an epoch. From the events, not from `last`: a
         # state rebuilt from a log has seen the calls, but was never asked for a view.
         self._sent = 0
+        # Whether this client takes back words that stood behind its newest turn.
+        self._reworded = False
 
     @property
     def covered(self) -> int:
@@ -81,7 +83,7 @@ class State:
         last = self.last
         kept = last.length if last is not None and last.track is self.track else None
         marks = {self.head_length, len(self.track.segments)}
-        marks.add(self._rewritten(last) if kept is None else kept)
+        marks.add(self._standing() if self._reworded else self._rewritten(last) if kept is None else kept)
         if frontier is not None and frontier >= self.head_length:
             marks.add(frontier)
         self.last = View(
@@ -104,12 +106,21 @@ class State:
     def raw_view(self) -> View:
         """What would be sent if nothing were ever hidden."""
         length = len(self.raw.segments)
-        marks = tuple(sorted({mark for mark in (self.head_length, self.raw_last, length) if mark}))
+        last = self.raw_last
+        if self._reworded and self.turns:
+            last = self.raw_places[-1] + 1 + len(self.turns[-1].observations)
+        marks = tuple(sorted({mark for mark in (self.head_length, last, length) if mark}))
         return View(call=len(self.turns) + 1, epoch=1, track=self.raw, length=length, marks=marks)
 
     def raw_start(self, turn: int) -> int:
         """Raw tokens in front of turn `turn`; of everything if it is not there yet."""
         return self.raw.start(self.raw_places[turn - 1]) if turn <= len(self.turns) else self.raw.tokens
+
+    def _standing(self) -> int:
+        """Segments in front of the words behind the newest turn: what stays where a client takes such words back."""
+        if not self.turns or len(self.turns) not in self.turn_places:
+            return self.head_length
+        return self.turn_places[len(self.turns)] + 1 + len(self.turns[-1].observations)
 
     def _rewritten(self, last: View | None) -> int:
         return View(call=0, epoch=0, track=self.track, length=len(self.track.segments)).common(last)
@@ -152,14 +163,15 @@ class State:
             self._append(
                 Segment(kind="observation", tokens=tokens, turn=turn.index, index=position, source=observation)
             )
-        for position, message in enumerate(turn.interjections, start=1):
-            tokens = self.sizer.message(message)
-            self._append(Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message))
+        self._add_words(turn)
 
     def _amend(self, turn: Turn) -> None:
         """The newest turn again: what stood for it goes, also where it was sent already."""
         if not self.turns or turn.index != self.turns[-1].index:
             raise ValueError(f"turn {turn.index} was amended, but only the newest may be ({len(self.turns)})")
+        if self.turns[-1].reworded(turn):
+            self._reword(turn)
+            return
         place, raw = self.turn_places[turn.index], self.raw_places.pop()
         self.turns.pop()
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
@@ -168,6 +180,23 @@ class State:
         self._rebuild(place, [])
         self.places = {key: at for key, at in self.places.items() if key[0] < turn.index}
         self._add(turn)
+
+    def _reword(self, turn: Turn) -> None:
+        """The newest turn with other words of the user behind it; what was hidden of it stays hidden."""
+        behind = 1 + len(turn.observations)
+        self.turns[-1], self._reworded = turn, True
+        self.raw = self.raw.fork(self.raw_places[-1] + behind)
+        self.raw_last = min(self.raw_last, len(self.raw.segments))
+        place = self.turn_places[turn.index] + behind
+        # The client's own doing is no rewrite of ours.
+        self._sent = min(self._sent, place)
+        self._rebuild(place, [])
+        self._add_words(turn)
+
+    def _add_words(self, turn: Turn) -> None:
+        for position, message in enumerate(turn.interjections, start=1):
+            tokens = self.sizer.message(message)
+            self._append(Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message))
 
     def _append(self, segment: Segment) -> None:
         self.track.append(segment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lacuna.trajectory.content import Content, text_of
@@ -130,6 +130,10 @@ class Turn:
     def finished(self) -> bool:
         """Whether at least one call was answered; such turns are MANIFEST's tool turns."""
         return bool(self.observations)
+
+    def reworded(self, other: Turn) -> bool:
+        """Whether `other` is this turn with other words of the user behind it."""
+        return replace(self, interjections=()) == replace(other, interjections=())
 
     def action_of(self, observation: Observation) -> Action | None:
         """The call that `observation` answers."""
