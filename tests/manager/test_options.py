@@ -26,6 +26,16 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("rules", [{"tool": "plan"}], "rules: a dict among them; give lacuna.Rule(...)"),
         ("on_event", [3], "on_event: a int among them; give functions"),
         ("pin", "system", "pin: a str; give a function of a message"),
+        ("on_event", 3, "on_event: a int among them; give functions"),
+        ("session", 5, "session='5': give one line of at most 400 characters"),
+        ("parent", None, "parent='None': give one line of at most 400 characters"),
+        ("observations", "all", "observations='all': give tools, user or auto"),
+        ("summariser", "digest", "there is no option 'summariser'; perhaps 'summarizer' is meant"),
+        (
+            "window",
+            3,
+            "there is no option 'window'; perhaps what refines a strategy stands in its text: masking(window=10)",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) -> None:
@@ -34,3 +44,16 @@ def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) ->
     with pytest.raises(SettingError) as told:
         ContextManager(store="memory:", **options)
     assert str(told.value) == said
+
+
+def test_a_store_must_be_one() -> None:
+    """None is no store: nothing would be kept, and no request would ever be made smaller."""
+    with pytest.raises(SettingError, match="store: a NoneType; give a URL"):
+        ContextManager(store=None)  # type: ignore[arg-type]
+
+
+def test_a_context_tells_which_session_it_is() -> None:
+    """In a debugger and in logs."""
+    with ContextManager(store="memory:", session="task-42") as context:
+        context.add_turn("I look.", "ls", "a.py")
+        assert repr(context) == "<ContextManager session='task-42' turns=1>"

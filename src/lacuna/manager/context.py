@@ -34,7 +34,7 @@ from lacuna.manager.drivers import Io, Steps, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
 from lacuna.manager.ledger import Ledger
-from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, SummaryWriter
+from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, SummaryWriter, check_names
 from lacuna.manager.passes import Passes
 from lacuna.manager.plain_form import PlainForm
 from lacuna.manager.reading import newest_call
@@ -70,6 +70,7 @@ class ContextManager:
     """
 
     def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[Given]) -> None:
+        check_names(options)
         self.options = Options(strategy=strategy, **options)
         self.session = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
         store, writer = self.options.store, self.options.summarizer
@@ -86,6 +87,11 @@ class ContextManager:
         self._lock = threading.RLock()
         self._turn = asyncio.Lock()
         self._closed = False
+
+    def __repr__(self) -> str:
+        branch = self._passes.branch
+        turns = len(branch.session.state.turns) if branch is not None else 0
+        return f"<ContextManager session={self.session!r} turns={turns}>"
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from lacuna.dialects.bound_thinking import AUTO, WAYS
@@ -75,6 +76,17 @@ class Given(TypedDict, total=False):
     clock: Callable[[], float]
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Raises SettingError where one of `names` is no option."""
+    for name in names:
+        if name not in Given.__annotations__:
+            near = get_close_matches(name, Given.__annotations__, 1)
+            meant = (
+                f"{near[0]!r} is meant" if near else "what refines a strategy stands in its text: masking(window=10)"
+            )
+            raise SettingError(f"there is no option {name!r}; perhaps {meant}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that a context manager is told.
@@ -133,12 +145,17 @@ class Options:
             raise SettingError(f"cache_control={self.cache_control!r}: give auto or client")
         if self.summary_seconds <= 0:
             raise SettingError(f"summary_seconds={self.summary_seconds}: give seconds, above 0")
-        if "\n" in self.session or len(self.session) > 400:
-            raise SettingError("session: give one line of at most 400 characters")
+        if self.observations not in ("tools", "user", "auto"):
+            raise SettingError(f"observations={self.observations!r}: give tools, user or auto")
+        for name, key in (("session", self.session), ("parent", self.parent)):
+            if not isinstance(key, str) or "\n" in key or len(key) > 400:
+                raise SettingError(f"{name}={str(key)[:60]!r}: give one line of at most 400 characters")
         self._check_values()
 
     def _check_values(self) -> None:
         """What would fail in every pass otherwise, where it only means that requests go out as they came."""
+        if not (isinstance(self.store, str) or hasattr(self.store, "append")):
+            raise SettingError(f"store: a {type(self.store).__name__}; give a URL (`memory:` keeps nothing) or a Store")
         if not isinstance(self.guards, Guards | None):
             raise SettingError(f"guards: a {type(self.guards).__name__}; give lacuna.Guards(...)")
         if not (self.pin is None or callable(self.pin)):
@@ -152,7 +169,8 @@ class Options:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        return (self.on_event,) if callable(self.on_event) else tuple(self.on_event)
+        one = callable(self.on_event) or not isinstance(self.on_event, Iterable)
+        return (self.on_event,) if one else tuple(self.on_event)  # type: ignore[arg-type, return-value]
 
     @property
     def watched(self) -> Guards:
