@@ -7,7 +7,8 @@ way is compared by what it says, so moved cache markers, dropped nulls and new i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import is_
+from typing import Any, Final
 
 from lacuna.dialects import Json
 from lacuna.dialects.live.conversation import Conversation
@@ -16,6 +17,10 @@ from lacuna.dialects.live.plain import message as plain_message
 from lacuna.dialects.live.plain import seen
 from lacuna.dialects.live.splice import Splice
 from lacuna.trajectory.text_protocol import Observations
+
+#: Messages at the end that are compared at every call; of those before them one in so many is.
+_FRESH: Final = 64
+_ROUNDS: Final = 16
 
 
 class History:
@@ -32,7 +37,10 @@ class History:
         self.read: list[Json] = []
         self.splice = Splice(dialect, self.read)
         self._seed = seed
+        #: The client's objects as they were given, and what each looked like when it was read.
+        self._given: list[Any] = []
         self._seen: list[Any] = []
+        self._round = 0
         self._says: list[bytes] = []
         self._nodes: list[bytes] = []
         self._spots: list[list[Spot]] = []
@@ -41,13 +49,29 @@ class History:
         return len(self.read)
 
     def common(self, messages: Sequence[Any]) -> int:
-        """How many leading `messages` say what was read."""
+        """How many leading `messages` say what was read.
+
+        An object that was read before is looked at again, since its owner may have changed it: each of the newest ones
+        at every call, and of the older ones one in `_ROUNDS`, in turn, so that a call costs what is new.
+        """
         length = min(len(messages), len(self._seen))
+        old = max(0, length - _FRESH)
+        if old and all(map(is_, messages[:old], self._given)):
+            self._round = (self._round + 1) % _ROUNDS
+            part = slice(self._round, old, _ROUNDS)
+            if messages[part] == self._seen[part] and messages[old:length] == self._seen[old:length]:
+                return length
+        return self._compared(messages, length)
+
+    def _compared(self, messages: Sequence[Any], length: int) -> int:
+        """The same of the first `length` messages, each of them looked at."""
         if messages[:length] == self._seen[:length]:
+            self._given[:length] = messages[:length]
             return length
         for place in range(length):
             if messages[place] != self._seen[place] and not self._same(messages[place], place):
                 return place
+            self._given[place] = messages[place]
         return length
 
     def _same(self, message: Any, place: int) -> bool:
@@ -55,6 +79,10 @@ class History:
         json = plain_message(message, place)
         pieces = self.dialect.pieces(json, place)
         inside = self.conversation.turns > 0 and place >= self.conversation.first(1)
+        if self._is_ours(pieces, place, inside=inside):
+            # The client took our view for its history: what stands behind the gap is known here.
+            self._seen[place] = seen(message)
+            return True
         # Its blocks must stand as they stood, too: what is hidden refers to them by place.
         if digest(pieces, inside=inside) != self._says[place] or [each.spot for each in pieces] != self._spots[place]:
             return False
@@ -64,6 +92,13 @@ class History:
         # A system prompt is no part of a history's name, but of what is sent and counted.
         self.conversation.reword(pieces)
         return True
+
+    def _is_ours(self, pieces: list[Piece], place: int, *, inside: bool) -> bool:
+        """Whether a message says what was sent in place of message `place`."""
+        sent = self.splice.sent(place)
+        return sent is not None and digest(self.dialect.pieces(sent, place), inside=inside) == digest(
+            pieces, inside=inside
+        )
 
     def extend(self, messages: Sequence[Any]) -> int:
         """Read `messages` behind what was read.
@@ -83,6 +118,7 @@ class History:
     def _take(self, value: Any, json: Json, pieces: list[Piece]) -> None:
         says = digest(pieces, inside=self.conversation.turns > 0)
         self.read.append(json)
+        self._given.append(value)
         self._seen.append(seen(value))
         self._says.append(says)
         self._spots.append([piece.spot for piece in pieces])
@@ -96,7 +132,7 @@ class History:
             self.conversation.cut(turns)
             for place in range(first, len(self.read)):
                 self.splice.changed(place)
-            for kept in (self.read, self._seen, self._says, self._spots, self._nodes):
+            for kept in (self.read, self._given, self._seen, self._says, self._spots, self._nodes):
                 del kept[first:]
 
     def end(self, turn: int) -> int:
