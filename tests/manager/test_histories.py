@@ -461,3 +461,17 @@ def test_words_taken_back_cost_no_cache() -> None:
         assert branch.session.newest is not None
         written.append(branch.session.newest.bill.cache_write)
     assert len(set(written[4:])) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_view_that_is_taken_for_the_history(shape: str) -> None:
+    """A client that goes on with our messages instead of its own stays on its branch, and can recall what was hidden."""
+    context = manager(MemoryStore())
+    messages = history(shape, 0)
+    for step in range(1, 10):
+        messages = [*messages, *SHAPES[shape](step)]
+        view = context.prepare(messages)
+        messages = view.messages
+    assert view.diagnostics.branch == "s"
+    assert view.diagnostics.savings.masked == 7
+    assert context.recall("t3.1").startswith("3\n")

@@ -54,8 +54,8 @@ class Splice:
         self._entries: list[Entry] = []
         #: For each entry: the first group that is in it.
         self._starts: list[int] = []
-        #: Client messages of which something of ours was made.
-        self._made: set[int] = set()
+        #: Client messages of which something of ours was made, and that where nothing else is in it.
+        self._made: dict[int, dict[str, Any] | None] = {}
 
     def head(self, spots: Sequence[Spot | None]) -> None:
         """Where the head's messages stand, in order; None for one that is given apart."""
@@ -69,6 +69,10 @@ class Splice:
         """Message `place` says the same in another form (ids, cache markers): what was made of it is made anew."""
         if place in self._made:
             self.forget()
+
+    def sent(self, place: int) -> dict[str, Any] | None:
+        """What was sent instead of message `place`; None if it went as it was."""
+        return self._made.get(place)
 
     def places(self, keys: Iterable[Key]) -> Iterator[int]:
         """The messages that hold observations."""
@@ -182,9 +186,9 @@ class Splice:
         entry = self._entry(self._groups[place])
         last = self._entries[-1] if self._entries else None
         if not isinstance(entry, int):
-            self._made.add(self._groups[place].place)
+            self._made[self._groups[place].place] = entry
         if last is not None and self._joins(last, entry):
-            self._made |= {each for each in (last, entry) if isinstance(each, int)}
+            self._made |= {each: None for each in (last, entry) if isinstance(each, int)}
             self._entries[-1] = self._joined(last, entry)
             return
         self._entries.append(entry)
