@@ -465,7 +465,7 @@ def test_words_taken_back_cost_no_cache() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_view_that_is_taken_for_the_history(shape: str) -> None:
-    """A client that goes on with our messages instead of its own stays on its branch, and can recall what was hidden."""
+    """A client that goes on with our messages instead of its own keeps its branch, and can recall what was hidden."""
     context = manager(MemoryStore())
     messages = history(shape, 0)
     for step in range(1, 10):

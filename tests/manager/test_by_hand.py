@@ -1,0 +1,54 @@
+"""Turns added by hand: whatever happens between them, the views are those of a run that nothing disturbed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.manager import ContextManager
+from lacuna.stores.memory import MemoryStore
+
+from .agents import LONG
+
+STRATEGIES = [
+    "masking(window=1, schedule=every-turn)",
+    "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn)",
+    "masking(window=2)",
+]
+STEP = st.fixed_dictionaries(
+    {
+        "lines": st.integers(0, 120),
+        "calls": st.integers(0, 2),
+        "restart": st.booleans(),
+        "views": st.integers(0, 2),
+    }
+)
+
+
+@given(strategy=st.sampled_from(STRATEGIES), dialect=st.sampled_from(["openai", "anthropic"]), steps=st.lists(STEP))
+def test_restarts_change_no_byte(strategy: str, dialect: Any, steps: list[dict[str, Any]]) -> None:
+    """Opened anew between any two calls, a session goes on as it would have, and every raw turn is in its store."""
+    stores = [MemoryStore(), MemoryStore()]
+    contexts = [opened(strategy, dialect, store) for store in stores]
+    for context in contexts:
+        context.begin("Find it.", system="Be careful.")
+    for number, step in enumerate(steps, start=1):
+        results = [f"{number}.{call}\n{LONG[: step['lines'] * 20]}" for call in range(step["calls"])]
+        actions = [{"name": "bash", "arguments": {"command": f"cat {number}_{call}"}} for call in range(step["calls"])]
+        for context in contexts:
+            context.add_turn(f"thought {number}", actions, results, text=f"step {number}")
+        for _ in range(step["views"]):
+            assert contexts[0].view().messages == contexts[1].view().messages
+        if step["restart"]:
+            contexts[0].close()
+            contexts[0] = opened(strategy, dialect, stores[0])
+    seen = [context.view() for context in contexts]
+    assert seen[0].messages == seen[1].messages
+    assert stores[0].turns("s") == stores[1].turns("s")
+    assert len(stores[0].turns("s")) == len(steps)
+
+
+def opened(strategy: str, dialect: Any, store: MemoryStore) -> ContextManager:
+    return ContextManager(strategy, dialect=dialect, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
