@@ -83,10 +83,6 @@ class History:
             # The client took our view for its history: what stands behind the gap is known here.
             self._seen[place] = seen(message)
             return True
-        if self._is_ours(pieces, place, inside=inside):
-            # The client took our view for its history: what stands behind the gap is known here.
-            self._seen[place] = seen(message)
-            return True
         # Its blocks must stand as they stood, too: what is hidden refers to them by place.
         if digest(pieces, inside=inside) != self._says[place] or [each.spot for each in pieces] != self._spots[place]:
             return False
@@ -96,13 +92,6 @@ class History:
         # A system prompt is no part of a history's name, but of what is sent and counted.
         self.conversation.reword(pieces)
         return True
-
-    def _is_ours(self, pieces: list[Piece], place: int, *, inside: bool) -> bool:
-        """Whether a message says what was sent in place of message `place`."""
-        sent = self.splice.sent(place)
-        return sent is not None and digest(self.dialect.pieces(sent, place), inside=inside) == digest(
-            pieces, inside=inside
-        )
 
     def _is_ours(self, pieces: list[Piece], place: int, *, inside: bool) -> bool:
         """Whether a message says what was sent in place of message `place`."""
