@@ -217,13 +217,15 @@ class Session:
 
     # -- a pass --------------------------------------------------------------------------------------------------
 
-    def prepare(self, now: float | None = None, model: str = "") -> Pass:
+    def prepare(self, now: float | None = None, model: str = "", *, forced: bool = False) -> Pass:
         """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first.
 
-        Raises BudgetError where not even the floor of the view fits.
+        forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError where not even the floor
+        of the view fits.
         """
         situation, before = self._situation(now, model), self.state.track.tokens
-        plan = relieve(self.policy, self.state, situation, self.policy.decide(self.state, situation))
+        wanted = self.policy.decide(self.state, situation, forced=forced)
+        plan = relieve(self.policy, self.state, situation, wanted)
         plan = self._deferred(plan)
         summary, cost = None, Bill()
         if plan.summarize and self.breaker.may(situation.call):

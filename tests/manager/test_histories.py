@@ -475,3 +475,19 @@ def test_a_view_that_is_taken_for_the_history(shape: str) -> None:
     assert view.diagnostics.branch == "s"
     assert view.diagnostics.savings.masked == 7
     assert context.recall("t3.1").startswith("3\n")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_pass_may_be_asked_for(shape: str, tmp_path: Path) -> None:
+    """`compact` hides at once what the schedule would still hold back, in one pass, and in another process as well."""
+    store = open_store(f"sqlite:///{tmp_path}/a.db")
+    context = manager(store, strategy="masking(window=2)")
+    held = walk(context, shape, 0, 3).diagnostics
+    context.compact()
+    view = context.prepare(history(shape, 3))
+    assert (held.savings.masked, held.reason) != (1, "forced")
+    assert (view.diagnostics.savings.masked, view.diagnostics.reason) == (1, "forced")
+    assert context.prepare(history(shape, 4)).diagnostics.reason != "forced"
+    again = manager(store, strategy="masking(window=2)").prepare(history(shape, 4))
+    assert again.diagnostics.savings.masked == 1
+    store.close()

@@ -253,7 +253,7 @@ class _Frontier(Policy):
     def turn_added(self, state: State, turn: Turn) -> None:
         self._keys.extend((turn.index, place) for place in range(1, len(turn.observations) + 1))
 
-    def decide(self, state: State, situation: Situation) -> Plan:
+    def decide(self, state: State, situation: Situation, *, forced: bool = False) -> Plan:
         return Plan(reason="")
 
     def decided(self, state: State, event: Decided) -> None:

@@ -191,6 +191,10 @@ class ContextManager:
         async with self._turn:
             return await run_async(self._pass(_given(messages, tools, system, request), model), self._scribe)
 
+    def compact(self) -> None:
+        """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
+        self._passes.forced = True
+
     def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
         """Store a conversation to its very end, a last answer without results included; nothing is hidden or sent.
 

@@ -53,6 +53,8 @@ class Passes:
         self.notes = (said,) if (said := options.unpriced()) else ()
         self.branch: Branch | None = None
         self.faults: list[Fault] = []
+        #: Whether the next pass hides all that the strategy allows.
+        self.forced = False
         #: Whether the messages bore a sign of their dialect.
         self._settled = False
         self.lineage = Lineage(
@@ -207,7 +209,8 @@ class Passes:
 
     def _asked(self, branch: Branch, given: Given | None, model: str, now: float) -> Steps[View]:
         """The engine's pass; turns are in the store before a summary of them is asked for."""
-        steps = branch.session.prepare(now, model)
+        forced, self.forced = self.forced, False
+        steps = branch.session.prepare(now, model, forced=forced)
         try:
             request = next(steps)
             while True:

@@ -154,11 +154,16 @@ class Policy:
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
-    def decide(self, state: State, situation: Situation) -> Plan:
-        """This pass's plan; the budget is not looked at here."""
+    def decide(self, state: State, situation: Situation, *, forced: bool = False) -> Plan:
+        """This pass's plan; the budget is not looked at here.
+
+        forced: do all that the strategy allows, whether the schedule finds that it pays or not.
+        """
         self._learn(state, situation.call)
         summary = self._summary_offer(state, situation)
         verdict, reason = self.clock.weigh(self._offer(state, situation, summary))
+        if forced:
+            verdict, reason = "summarize" if summary is not None else "mask", "forced"
         if verdict == "summarize" and summary is not None:
             masks = self.masks(key for key in self.pending if key[0] > summary.covers)
             return Plan(masks=masks, summarize=summary.covers, reason=reason)
