@@ -22,11 +22,11 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("guards", {"max_turns": 3}, "guards: a dict; give lacuna.Guards(...)"),
-        ("rules", [{"tool": "plan"}], "rules: a dict among them; give lacuna.Rule(...)"),
-        ("on_event", [3], "on_event: a int among them; give functions"),
-        ("pin", "system", "pin: a str; give a function of a message"),
-        ("on_event", 3, "on_event: a int among them; give functions"),
+        ("guards", {"max_turns": 3}, "guards: dict; give lacuna.Guards(...)"),
+        ("rules", [{"tool": "plan"}], "rules: dict among them; give lacuna.Rule(...)"),
+        ("on_event", [3], "on_event: int among them; give functions"),
+        ("pin", "system", "pin: str; give a function of a message"),
+        ("on_event", 3, "on_event: int among them; give functions"),
         ("session", 5, "session='5': give one line of at most 400 characters"),
         ("parent", None, "parent='None': give one line of at most 400 characters"),
         ("observations", "all", "observations='all': give tools, user or auto"),
@@ -48,7 +48,7 @@ def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) ->
 
 def test_a_store_must_be_one() -> None:
     """None is no store: nothing would be kept, and no request would ever be made smaller."""
-    with pytest.raises(SettingError, match="store: a NoneType; give a URL"):
+    with pytest.raises(SettingError, match="store: NoneType; give a URL"):
         ContextManager(store=None)  # type: ignore[arg-type]
 
 

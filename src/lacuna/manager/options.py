@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from lacuna.dialects.bound_thinking import AUTO, WAYS
@@ -154,18 +155,19 @@ class Options:
 
     def _check_values(self) -> None:
         """What would fail in every pass otherwise, where it only means that requests go out as they came."""
-        if not (isinstance(self.store, str) or hasattr(self.store, "append")):
-            raise SettingError(f"store: a {type(self.store).__name__}; give a URL (`memory:` keeps nothing) or a Store")
+        # What it is must not be asked of a store: one that fails says so at every question.
+        if self.store is None or isinstance(self.store, int | float | bytes | dict | list | tuple | PurePath):
+            raise SettingError(f"store: {type(self.store).__name__}; give a URL (`memory:` keeps nothing) or a Store")
         if not isinstance(self.guards, Guards | None):
-            raise SettingError(f"guards: a {type(self.guards).__name__}; give lacuna.Guards(...)")
+            raise SettingError(f"guards: {type(self.guards).__name__}; give lacuna.Guards(...)")
         if not (self.pin is None or callable(self.pin)):
-            raise SettingError(f"pin: a {type(self.pin).__name__}; give a function of a message")
+            raise SettingError(f"pin: {type(self.pin).__name__}; give a function of a message")
         for rule in self.rules:
             if not isinstance(rule, Rule):
-                raise SettingError(f"rules: a {type(rule).__name__} among them; give lacuna.Rule(...)")
+                raise SettingError(f"rules: {type(rule).__name__} among them; give lacuna.Rule(...)")
         for listener in self.listeners:
             if not callable(listener):
-                raise SettingError(f"on_event: a {type(listener).__name__} among them; give functions")
+                raise SettingError(f"on_event: {type(listener).__name__} among them; give functions")
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
