@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from lacuna.dialects import Json, content_of, openai_responses, text_in
+from lacuna.dialects import Json, openai_responses, text_in
+from lacuna.dialects.live.flat import Flat, words_of
 from lacuna.dialects.live.pieces import Piece, Spot
 from lacuna.dialects.openai_responses import OUTPUTS
-from lacuna.trajectory.turn import Message
 
 #: Item types that are the client's though they are no message and no result.
 _CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_trigger", "configuration_update"))
 
 
-class OpenAIResponses:
+class OpenAIResponses(Flat):
     """`input` of the Responses API, as a list of items."""
 
     name = "openai-responses"
     runs = True
-    in_blocks = False
 
     def pieces(self, message: Json, place: int) -> list[Piece]:
         kind = text_in(message.get("type")) or "message"
@@ -32,20 +31,7 @@ class OpenAIResponses:
             return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content)]
         if kind != "message" or role == "assistant":
             return [Piece(kind="assistant", spot=spot, said=openai_responses.said(message))]
-        words = content_of(message.get("content"))
-        if role in ("system", "developer"):
-            return [Piece(kind="system", spot=spot, words=words, role="system" if role == "system" else "developer")]
-        return [Piece(kind="user", spot=spot, words=words)]
-
-    def system(self, value: object) -> list[Message]:
-        words = content_of(value)
-        return [Message(role="system", content=words)] if words else []
-
-    def blocks(self, message: Json) -> list[Any] | None:
-        return None
+        return words_of(message, spot)
 
     def hidden(self, part: Json, text: str) -> dict[str, Any]:
         return {**part, "output": text}
-
-    def spoken(self, text: str) -> dict[str, Any]:
-        return {"role": "user", "content": text}
