@@ -23,9 +23,12 @@ _ARGUMENTS = (
 _skipped: list[str] = []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium, Debian's or whichever is on the path."""
+    """Headless Chromium, Debian's or whichever is on the path.
+
+    Closed behind each file: while it is open its event loop runs, and no other test could start one.
+    """
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         _skip(f"no browser: none of {', '.join(_NAMES)} is on the path")
