@@ -14,6 +14,7 @@ from lacuna.errors import BudgetError, DialectError, StoreError, SummaryError
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import NewSession
+from lacuna.summarizers.factory import ModelFree
 from lacuna.summarizers.written import Written
 from lacuna.trajectory.events import Event
 from lacuna.trajectory.plan import SummaryRequest
@@ -583,3 +584,18 @@ def test_a_file_name_is_no_address() -> None:
     """The error says what it takes to be one."""
     with pytest.raises(StoreError, match=r"did you mean sqlite:///agent\.db"):
         manager(store="agent.db")
+
+
+def test_a_digest_is_written_where_it_is_waited_for() -> None:
+    """Without a model there is nothing to wait for, and no thread to begin."""
+    names = []
+
+    class Seen(ModelFree):
+        def __call__(self, request: SummaryRequest) -> Written:
+            names.append(threading.current_thread().name)
+            return super().__call__(request)
+
+    context = manager(FOLDING, summarizer=Seen())
+    for steps in range(12):
+        context.prepare(history("openai", steps))
+    assert set(names) == {threading.current_thread().name}

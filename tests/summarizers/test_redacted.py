@@ -14,7 +14,7 @@ ASKED = SummaryRequest(
     task=f"use {KEY}",
     turns=(turn(1, f"I use {KEY}", command=f"export K={KEY}", result=f"K={KEY}", user=f"and {KEY}"),),
     max_tokens=100,
-    live=LivePrefix(dialect="openai-chat", messages=({"role": "user", "content": KEY},)),
+    live=LivePrefix(dialect="openai", messages=({"role": "user", "content": KEY},)),
 )
 
 
@@ -31,3 +31,12 @@ def test_every_text_is_clean() -> None:
 def test_switched_off() -> None:
     """With no rule in force the request is as it was."""
     assert Redactor(NOTHING).request(ASKED) == ASKED
+
+
+def test_what_is_clean_is_not_read_again() -> None:
+    """A request that the same rules have cleaned passes; other rules clean it all the same."""
+    clean = Redactor(DEFAULT).request(ASKED)
+    again = Redactor(DEFAULT)
+    assert again.request(clean) is clean
+    loose = Redactor(NOTHING).request(ASKED)
+    assert KEY not in repr(Redactor(DEFAULT).request(loose).turns)

@@ -249,7 +249,7 @@ def test_secrets_go_neither_in_nor_out() -> None:
 CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "cat src/parser.py"}'}}
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
 CHAT_LIVE = LivePrefix(
-    dialect="openai-chat",
+    dialect="openai",
     model="m",
     tools=(TOOL,),
     messages=(
@@ -349,8 +349,8 @@ def test_anthropic_keeps_tool_choice_and_cache_markers() -> None:
     "live",
     [
         CLAUDE_LIVE,
-        LivePrefix(dialect="openai-chat", model="another", messages=CHAT_LIVE.messages),
-        LivePrefix(dialect="openai-chat", model="m", messages=({"role": "user", "content": f"key {KEY}"},)),
+        LivePrefix(dialect="openai", model="another", messages=CHAT_LIVE.messages),
+        LivePrefix(dialect="openai", model="m", messages=({"role": "user", "content": f"key {KEY}"},)),
     ],
     ids=["another dialect", "another model", "a secret in it"],
 )

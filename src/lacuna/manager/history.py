@@ -17,6 +17,7 @@ from lacuna.dialects.live.plain import message as plain_message
 from lacuna.dialects.live.plain import seen
 from lacuna.dialects.live.splice import Splice
 from lacuna.trajectory.text_protocol import Observations
+from lacuna.trajectory.turn import Message
 
 #: Messages at the end that are compared at every call; of those before them one in so many is.
 _FRESH: Final = 64
@@ -36,6 +37,8 @@ class History:
         self.conversation = Conversation(runs=dialect.runs, observations=observations, tools=tools)
         self.read: list[Json] = []
         self.splice = Splice(dialect, self.read)
+        #: Head messages, system prompt and tools as they were when the engine was told of them last.
+        self.headed: tuple[list[Message], Any, Any] | None = None
         self._seed = seed
         #: The client's objects as they were given, and what each looked like when it was read.
         self._given: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from lacuna.dialects.live.conversation import Sources
 from lacuna.dialects.live.pieces import Spot
-from lacuna.dialects.live.plain import plain
+from lacuna.dialects.live.plain import plain, seen
 from lacuna.manager.branch import Branch
 from lacuna.manager.history import History
 from lacuna.manager.options import Pin
@@ -41,6 +41,10 @@ def _told(turn: Turn, known: Turn) -> Turn:
 
 
 def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
+    given = (history.conversation.head, system, tools)
+    if history.headed == given:
+        return
+    history.headed = (list(history.conversation.head), seen(system), seen(tools))
     apart = history.dialect.system(plain(system)) if system is not None else []
     messages = [
         replace(message, pinned=_is_pinned(history, (spot,), pin))

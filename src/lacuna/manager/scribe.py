@@ -16,6 +16,7 @@ from typing import Any, cast
 from lacuna.engine import Answer, Later
 from lacuna.errors import SummaryError
 from lacuna.manager.options import SummaryWriter
+from lacuna.summarizers.factory import ModelFree
 from lacuna.summarizers.written import Written
 from lacuna.trajectory.plan import SummaryRequest
 
@@ -57,7 +58,9 @@ class Scribe:
             return self._later(request)
         started = time.perf_counter()
         try:
-            return self._begun(request).result(self.seconds)
+            # A digest waits for nobody: a thread for it would only be waited for.
+            at_once = isinstance(self.writer, ModelFree)
+            return self._written(request) if at_once else self._begun(request).result(self.seconds)
         except Late:
             return self._late()
         except SummaryError as error:

@@ -40,7 +40,7 @@ class LiteLLM:
         return f"LiteLLM({self.model!r})"
 
     def extends(self, live: LivePrefix) -> bool:
-        return live.dialect == "openai-chat" and live.model == self.model
+        return live.dialect == "openai" and live.model == self.model
 
     def ask(self, question: Question) -> Answer | Fault:
         try:

@@ -66,7 +66,7 @@ class OpenAICompatible:
         return f"OpenAICompatible({self.model!r}, {self._transport!r})"
 
     def extends(self, live: LivePrefix) -> bool:
-        return live.dialect == "openai-chat" and live.model == self.model
+        return live.dialect == "openai" and live.model == self.model
 
     def ask(self, question: Question) -> Answer | Fault:
         reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)

@@ -27,8 +27,11 @@ class Redactor:
 
     def request(self, request: SummaryRequest) -> SummaryRequest:
         """`request` with every text of it redacted; the live prefix stays, since its bytes are what a cache holds."""
+        if request.redacted == self.redaction:
+            return request
         return replace(
             request,
+            redacted=self.redaction,
             previous=self.text(request.previous),
             task=self.text(request.task),
             turns=tuple(self._turn(turn) for turn in request.turns),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Turn
 
 #: Version of the rules that turn events into views; recorded with every decision (I3).
@@ -63,6 +64,7 @@ class SummaryRequest:
     max_tokens: the summary's limit, in tokens.
     route:      "extend" where asking behind the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
+    redacted:   by which rules its texts were redacted already; None if by none.
     """
 
     previous: str
@@ -71,6 +73,7 @@ class SummaryRequest:
     max_tokens: int
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
+    redacted: Redaction | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

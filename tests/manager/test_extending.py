@@ -1,0 +1,53 @@
+"""A summary asked for behind the live prefix, where that is the cheaper way: its bytes are those that were sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.summarizers.server import chat, claude, serving
+
+from lacuna.manager import ContextManager
+from lacuna.stores.memory import MemoryStore
+from lacuna.summarizers.factory import summarizer
+
+from .agents import history
+
+GOOD = "Steps 1 to 6 were done: the files f1.py to f6.py were read; line 119 of each says value 116263."
+ENDPOINTS: list[tuple[Any, str, Any]] = [("openai", "/v1", chat), ("anthropic", "", claude)]
+
+
+@pytest.mark.parametrize(("kind", "path", "answer"), ENDPOINTS, ids=["openai", "anthropic"])
+def test_a_summary_extends_what_is_in_cache(kind: Any, path: str, answer: Any) -> None:
+    """The request begins with the messages of the call before, byte for byte, tools and system prompt included."""
+    tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
+    if kind == "anthropic":
+        tools = [{"name": "bash", "input_schema": {"type": "object"}}]
+    with serving(answer(GOOD)) as server:
+        writer = summarizer(f"{kind}:m", api_key="a-long-key-of-nobody", base_url=f"{server.url}{path}")
+        context = ContextManager(
+            "summarization(every=6, tail=2, summary_max_tokens=200, schedule=every-turn)",
+            model="m",
+            prices="anthropic",
+            store=MemoryStore(),
+            dialect=kind,
+            summarizer=writer,
+        )
+        for steps in range(8):
+            before = context.prepare(history(kind, steps), tools=tools)
+        view = context.prepare(history(kind, 8), tools=tools)
+    assert view.diagnostics.summarized is not None, view.diagnostics.faults
+    assert view.diagnostics.summarized.route == "extend"
+    (sent,) = server.bodies
+    assert sent["tools"] == tools
+    assert plain(sent["messages"])[: len(before.messages)] == plain(before.messages)
+
+
+def plain(value: Any) -> Any:
+    """Without cache markers; a text and one block of text are the same to the provider."""
+    if isinstance(value, dict):
+        whole = {key: plain(inner) for key, inner in value.items() if key != "cache_control"}
+        if whole.get("role") == "user" and isinstance(whole["content"], str):
+            whole["content"] = [{"type": "text", "text": whole["content"]}]
+        return whole
+    return [plain(inner) for inner in value] if isinstance(value, list) else value
