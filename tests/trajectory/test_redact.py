@@ -236,5 +236,6 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
         DEFAULT.text(text)
         return time.process_time() - begun
 
-    small, large = min(seconds(50_000) for _ in range(3)), seconds(200_000)
+    # The best of three on both sides: what else the machine does is no part of it.
+    small, large = (min(seconds(size) for _ in range(3)) for size in (50_000, 200_000))
     assert large < 12 * max(small, 0.01)
