@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import load_limits, per_call, prepare, replay_time, schedules, stores
+from benchmarks import load_limits, per_call, prepare, replay_time, schedules, standstill, stores
 
 PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "prepare": partial(prepare.main, peers=PEERS in sys.argv),
     "replay-time": replay_time.main,
     "schedules": schedules.main,
+    "standstill": standstill.main,
     "stores": stores.main,
     "load-limits": load_limits.main,
 }

@@ -16,9 +16,7 @@ from lacuna.dialects.bound_thinking import (
     AUTO,
     DROP_BETA,
     WAYS,
-    coverable,
     dropping,
-    editable,
     editable_from,
     newest_thought,
     thinks,
@@ -28,7 +26,6 @@ from lacuna.dialects.bound_thinking import (
 from lacuna.dialects.capabilities import TABLE, UNKNOWN, of
 from lacuna.errors import SpecError
 from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.plan import Key
 from property.builders import step
 
 SEALED = Opaque("thinking", 9, {"type": "thinking", "thinking": "", "signature": "c2Vh"})
@@ -85,15 +82,7 @@ def test_results_of_the_turn_that_thinks_may_change_those_before_it_may_not() ->
     """A turn's results stand behind its own thinking."""
     turns = [replace(step(index), reasoning="Hm." if index == 3 else "", content=()) for index in range(1, 6)]
     assert (newest_thought(turns), editable_from(turns)) == (3, 3)
-    assert editable([(1, 1), (4, 1), (3, 2), (2, 1)], turns) == [(4, 1), (3, 2)]
     assert (newest_thought([]), editable_from([])) == (0, 1)
-
-
-def test_a_summary_may_leave_no_thinking_behind_itself() -> None:
-    """It stands in front of the tail, and what stood there when the tail was thought is gone."""
-    turns = [replace(step(index), reasoning="Hm." if index == 3 else "", content=()) for index in range(1, 6)]
-    assert [covers for covers in range(6) if coverable(covers, turns)] == [3, 4, 5]
-    assert coverable(1, turns[:2])
 
 
 def _sent(thinking: list[bool], masked: set[int], seals: dict[int, str]) -> list[dict[str, Any]]:
@@ -125,15 +114,15 @@ def _unbound(messages: list[dict[str, Any]]) -> Iterator[int]:
 
 @given(thinking=some.lists(some.booleans(), min_size=1, max_size=12), asked=some.data())
 def test_deferred_edits_never_make_thinking_invalid(thinking: list[bool], asked: some.DataObject) -> None:
-    """A session that hides at every call only what `editable` lets it hide is never refused, whenever it thinks."""
+    """A session that hides at every call only from `editable_from` on is never refused, whenever it thinks."""
     masked: set[int] = set()
     seals: dict[int, str] = {}
     for now in range(len(thinking)):
         turns = [
             replace(step(index + 1), reasoning="Hm." if thinking[index] else "", content=()) for index in range(now)
         ]
-        wanted: list[Key] = [(turn, 1) for turn in asked.draw(some.lists(some.integers(1, max(now, 1)), max_size=4))]
-        masked |= {turn for turn, _ in editable(wanted, turns) if turn <= now}
+        wanted = asked.draw(some.lists(some.integers(1, max(now, 1)), max_size=4))
+        masked |= {turn for turn in wanted if editable_from(turns) <= turn <= now}
         messages = _sent(thinking[:now], masked, seals)
         assert list(_unbound(messages)) == []
         seals[now + 1] = _seal(messages)

@@ -15,14 +15,13 @@ The ways, `WAYS`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 from lacuna.dialects import mapping_in
 from lacuna.dialects.capabilities import Capabilities
 from lacuna.errors import SpecError
 from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.plan import Key
 from lacuna.trajectory.turn import Turn
 
 Way = Literal["defer", "native", "drop_block", "ignore"]
@@ -69,20 +68,9 @@ def newest_thought(turns: Sequence[Turn]) -> int:
 
 
 def editable_from(turns: Sequence[Turn]) -> int:
-    """The first turn whose observations may change."""
+    """The first turn whose observations may change, and the least that a summary may cover: what it covers is gone with
+    its thinking, and what stays must not think."""
     return max(newest_thought(turns), 1)
-
-
-def editable(keys: Iterable[Key], turns: Sequence[Turn]) -> list[Key]:
-    """Those of `keys`, addresses of observations, behind which no bound thinking stands, in their order."""
-    first = editable_from(turns)
-    return [key for key in keys if key[0] >= first]
-
-
-def coverable(covers: int, turns: Sequence[Turn]) -> bool:
-    """Whether a summary of turns 1 ... `covers` leaves no bound thinking behind itself: what it covers is gone with its
-    thinking, and what stays must not think."""
-    return newest_thought(turns) <= covers
 
 
 # -- drop_block -------------------------------------------------------------------------------------------------------

@@ -83,12 +83,6 @@ class Conversation:
         """Forget all but the first `turns` turns."""
         del self._live[turns:]
 
-    def cut_head(self) -> None:
-        """Forget everything."""
-        self._live.clear()
-        self.head.clear()
-        self.head_spots.clear()
-
     def tell(self, index: int, *, usage: Usage | None, at: float | None, model: str) -> None:
         """What is known of the call that turn `index` answers."""
         draft = self._live[index - 1].draft
