@@ -40,6 +40,11 @@ def test_a_summary_extends_what_is_in_cache(kind: Any, path: str, answer: Any) -
     assert view.diagnostics.summarized.route == "extend"
     (sent,) = server.bodies
     assert sent["tools"] == tools
+    if kind == "anthropic":
+        # Read where the call before left it: a breakpoint stands where its prompt ended.
+        assert sent["messages"][len(before.messages) - 1] == before.messages[-1]
+        assert "cache_control" in before.messages[-1]["content"][-1]
+        assert "cache_control" not in sent
     assert plain(sent["messages"])[: len(before.messages)] == plain(before.messages)
 
 

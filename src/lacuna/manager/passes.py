@@ -215,7 +215,7 @@ class Passes:
             request = next(steps)
             while True:
                 yield Io(lambda: branch.save(self.store, now))
-                request = steps.send((yield _enriched(request, branch, given, model)))
+                request = steps.send((yield self._enriched(request, branch, given, model)))
         except StopIteration as done:
             view: View = done.value
             return view
@@ -271,11 +271,12 @@ class Passes:
         _log.warning("session %s: %s: %s", self.session, kind, what)
         self.faults.append(Fault(kind=kind, cause=type(error).__name__, what=what[:500]))
 
-
-def _enriched(request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:
-    """With the live prefix, where extending it is the cheaper route and there is one."""
-    if request.route != "extend" or given is None or branch.history is None:
-        return replace(request, route="fresh")
-    track = branch.session.state.track
-    view = View(call=0, epoch=0, track=track, length=len(track.segments))
-    return replace(request, live=live_prefix(given, branch.history, view, model))
+    def _enriched(self, request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:
+        """With the live prefix, where extending it is the cheaper route and there is one."""
+        if request.route != "extend" or given is None or branch.history is None:
+            return replace(request, route="fresh")
+        state = branch.session.state
+        marks = state.last.marks if state.last is not None and state.last.track is state.track else ()
+        view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
+        mark = self.options.cache_control == "auto"
+        return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))

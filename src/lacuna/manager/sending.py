@@ -107,12 +107,17 @@ def _native(given: Given, session: Session) -> Outgoing:
     return replace(sent, extra={"context_management": found["context_management"]}, betas=(native.BETA,), notes=notes)
 
 
-def live_prefix(given: Given, history: History, view: View, model: str) -> LivePrefix:
-    """The view as it would be sent if nothing more were hidden: what a summary request may extend."""
-    messages = [plain(own(entry, given.messages)) for entry in history.splice.entries(view)]
+def live_prefix(given: Given, history: History, view: View, model: str, *, mark: bool) -> LivePrefix:
+    """The view as it would be sent if nothing more were hidden: what a summary request may extend.
+
+    mark: whether breakpoints are put, so that it is read where the call before left it.
+    """
+    read: list[Json] = [as_json(entry, history.read) for entry in history.splice.entries(view)]
+    if mark and history.dialect.in_blocks:
+        read = _marked(list(read), read, replace(given, messages=(), end=0), history, view)
     return LivePrefix(
         dialect=history.dialect.name,
-        messages=tuple(messages),
+        messages=tuple(read),
         system=plain(given.system),
         tools=tuple(plain(given.tools) or ()),
         model=model,
