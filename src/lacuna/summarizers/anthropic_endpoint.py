@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lacuna.dialects import mapping_in, mappings_in, text_in
 from lacuna.dialects.anthropic import said, usage
 from lacuna.summarizers.endpoint import Answer, Fault, Question, Stop
-from lacuna.summarizers.manners import Manners, asked
+from lacuna.summarizers.manners import Manners
+from lacuna.summarizers.served import Served
 from lacuna.summarizers.transport import Transport
 from lacuna.trajectory.content import text_of
-from lacuna.trajectory.plan import LivePrefix
 
 ANTHROPIC: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
@@ -23,7 +23,7 @@ _STOPS: Final[Mapping[str, Stop]] = {
 }
 
 
-class Anthropic:
+class Anthropic(Served):
     """A Claude model at `base_url`.
 
     key:     sent as `x-api-key`; "" sends none. Never shown.
@@ -33,6 +33,8 @@ class Anthropic:
     An extending request leaves `tool_choice` alone: changing it would lose the cached messages. A tool call is a
     failed candidate.
     """
+
+    dialect: ClassVar[str] = "anthropic"
 
     def __init__(
         self,
@@ -44,26 +46,17 @@ class Anthropic:
         extra: Mapping[str, Any] | None = None,
         proxy: str = "",
     ) -> None:
-        self.model = model
-        self._extra = dict(extra or {})
-        self._manners = Manners(temperature="thinking" not in self._extra)
         own = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
         url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages"
-        self._transport = Transport(url, {**own, **(headers or {})}, proxy=proxy)
-
-    def __repr__(self) -> str:
-        return f"Anthropic({self.model!r}, {self._transport!r})"
-
-    def extends(self, live: LivePrefix) -> bool:
-        return live.dialect == "anthropic" and live.model == self.model
-
-    def ask(self, question: Question) -> Answer | Fault:
-        reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)
-        return reply if isinstance(reply, Fault) else answer(reply)
+        manners = Manners(temperature="thinking" not in (extra or {}))
+        super().__init__(model, Transport(url, {**own, **(headers or {})}, proxy=proxy), manners, extra)
 
     def _body(self, question: Question) -> dict[str, Any]:
         limits = self._manners.fields(question.max_tokens)
         return {"model": self.model, **messages(question), **limits, **self._extra}
+
+    def _answer(self, reply: Mapping[str, Any]) -> Answer | Fault:
+        return answer(reply)
 
 
 def messages(question: Question) -> dict[str, Any]:

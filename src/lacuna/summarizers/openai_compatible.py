@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lacuna.dialects import mapping_in, mappings_in, text_in
 from lacuna.dialects.openai_chat import said, usage
 from lacuna.summarizers.endpoint import Answer, Fault, Question, Stop, refused
-from lacuna.summarizers.manners import Manners, asked
+from lacuna.summarizers.manners import Manners
+from lacuna.summarizers.served import Served, bearer
 from lacuna.summarizers.transport import Transport
 from lacuna.trajectory.content import text_of
-from lacuna.trajectory.plan import LivePrefix
 
 #: Where OpenAI itself is.
 OPENAI: Final = "https://api.openai.com/v1"
@@ -31,7 +31,7 @@ def reasons(model: str) -> bool:
     return bool(_REASONING.match(model))
 
 
-class OpenAICompatible:
+class OpenAICompatible(Served):
     """A chat model at `base_url`.
 
     key:     sent as a bearer token; "" sends none (local servers). Never shown.
@@ -41,6 +41,8 @@ class OpenAICompatible:
     leaves the cache alone; elsewhere servers may drop the tools from the prompt for it, so it is left out, and a tool
     call is a failed candidate.
     """
+
+    dialect: ClassVar[str] = "openai"
 
     def __init__(
         self,
@@ -52,30 +54,19 @@ class OpenAICompatible:
         extra: Mapping[str, Any] | None = None,
         proxy: str = "",
     ) -> None:
-        self.model = model
         self._official = base_url.rstrip("/") == OPENAI
-        self._extra = dict(extra or {})
-        self._manners = Manners(
-            temperature=not reasons(model), limit="max_completion_tokens" if self._official else "max_tokens"
-        )
-        bearer = {"authorization": f"Bearer {key}"} if key else {}
         url = f"{base_url.rstrip('/')}/chat/completions"
-        self._transport = Transport(url, {**bearer, **(headers or {})}, proxy=proxy)
-
-    def __repr__(self) -> str:
-        return f"OpenAICompatible({self.model!r}, {self._transport!r})"
-
-    def extends(self, live: LivePrefix) -> bool:
-        return live.dialect == "openai" and live.model == self.model
-
-    def ask(self, question: Question) -> Answer | Fault:
-        reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)
-        return reply if isinstance(reply, Fault) else answer(reply)
+        limit = "max_completion_tokens" if self._official else "max_tokens"
+        manners = Manners(temperature=not reasons(model), limit=limit)
+        super().__init__(model, Transport(url, {**bearer(key), **(headers or {})}, proxy=proxy), manners, extra)
 
     def _body(self, question: Question) -> dict[str, Any]:
         silent = {"tool_choice": "none"} if self._official and question.live and question.live.tools else {}
         limits = self._manners.fields(question.max_tokens)
         return {"model": self.model, **messages(question), **silent, **limits, **self._extra}
+
+    def _answer(self, reply: Mapping[str, Any]) -> Answer | Fault:
+        return answer(reply)
 
 
 def messages(question: Question) -> dict[str, Any]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from lacuna.dialects import mapping_in, mappings_in, text_in
 from lacuna.dialects.openai_responses import said, usage
 from lacuna.summarizers.endpoint import Answer, Fault, Question, Stop
-from lacuna.summarizers.manners import Manners, asked
+from lacuna.summarizers.manners import Manners
 from lacuna.summarizers.openai_compatible import OPENAI, reasons
+from lacuna.summarizers.served import Served, bearer
 from lacuna.summarizers.transport import Transport
 from lacuna.trajectory.content import text_of
-from lacuna.trajectory.plan import LivePrefix
 
 
-class OpenAIResponses:
+class OpenAIResponses(Served):
     """A model behind `base_url`/responses; nothing is stored there.
 
     key, headers, extra: as for `OpenAICompatible`.
     """
+
+    dialect: ClassVar[str] = "openai-responses"
 
     def __init__(
         self,
@@ -31,25 +33,16 @@ class OpenAIResponses:
         extra: Mapping[str, Any] | None = None,
         proxy: str = "",
     ) -> None:
-        self.model = model
-        self._extra = dict(extra or {})
-        self._manners = Manners(temperature=not reasons(model), limit="max_output_tokens")
-        bearer = {"authorization": f"Bearer {key}"} if key else {}
-        self._transport = Transport(f"{base_url.rstrip('/')}/responses", {**bearer, **(headers or {})}, proxy=proxy)
-
-    def __repr__(self) -> str:
-        return f"OpenAIResponses({self.model!r}, {self._transport!r})"
-
-    def extends(self, live: LivePrefix) -> bool:
-        return live.dialect == "openai-responses" and live.model == self.model
-
-    def ask(self, question: Question) -> Answer | Fault:
-        reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)
-        return reply if isinstance(reply, Fault) else answer(reply)
+        url = f"{base_url.rstrip('/')}/responses"
+        manners = Manners(temperature=not reasons(model), limit="max_output_tokens")
+        super().__init__(model, Transport(url, {**bearer(key), **(headers or {})}, proxy=proxy), manners, extra)
 
     def _body(self, question: Question) -> dict[str, Any]:
         limits = self._manners.fields(question.max_tokens)
         return {"model": self.model, "store": False, **_input(question), **limits, **self._extra}
+
+    def _answer(self, reply: Mapping[str, Any]) -> Answer | Fault:
+        return answer(reply)
 
 
 def _input(question: Question) -> dict[str, Any]:
