@@ -34,13 +34,6 @@ APP.command()(show)
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ContextView]]:
-    at = tmp_path_factory.mktemp("kept")
-    views = stored.everything(at)
-    return stored.url(at), views
-
-
 def run(*arguments: str, width: int = 100) -> Result:
     return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width)})
 

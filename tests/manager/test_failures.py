@@ -13,42 +13,16 @@ import pytest
 from lacuna.errors import BudgetError, DialectError, StoreError, SummaryError
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
 from lacuna.summarizers.factory import ModelFree
 from lacuna.summarizers.written import Written
 from lacuna.trajectory.events import Event
 from lacuna.trajectory.plan import SummaryRequest
 
 from .agents import LONG, history, openai
+from .stores import Failing
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
-
-
-class Failing(MemoryStore):
-    """A store that fails while it is told to, as a full disk, a lock or a lost connection does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = False
-        self.refused = 0
-
-    def create(self, session: NewSession) -> None:
-        self._check()
-        super().create(session)
-
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        self._check()
-        return super().append(session, events, after=after, at=at)
-
-    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        self._check()
-        return super().locate(family, nodes)
-
-    def _check(self) -> None:
-        if self.down:
-            self.refused += 1
-            raise StoreError("the disk is full: free some space")
 
 
 def manager(strategy: str = EAGER, **options: Any) -> ContextManager:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lacuna.dialects.rules import introduced
-from lacuna.errors import BudgetError, StoreError, SummaryError
+from lacuna.errors import BudgetError, SummaryError
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import NewSession
@@ -21,6 +20,7 @@ from lacuna.trajectory.events import Event
 from lacuna.trajectory.plan import SummaryRequest
 
 from .clients import Atom, Client, Message, Step, atoms
+from .stores import Failing
 
 STRATEGIES = [
     "masking(window=1, schedule=every-turn)",
@@ -33,28 +33,8 @@ STRATEGIES = [
 SUMMARY = "[Record of turns 1-"
 
 
-class Faulty(MemoryStore):
+class Faulty(Failing):
     """Keeps everything, and fails while it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = False
-
-    def create(self, session: NewSession) -> None:
-        self._check()
-        super().create(session)
-
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        self._check()
-        return super().append(session, events, after=after, at=at)
-
-    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        self._check()
-        return super().locate(family, nodes)
-
-    def _check(self) -> None:
-        if self.down:
-            raise StoreError("the disk is full: free some space")
 
     def copied(self) -> Faulty:
         """Another store that holds the same."""

@@ -1,0 +1,36 @@
+"""A store that fails when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lacuna.errors import StoreError
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import NewSession
+from lacuna.trajectory.events import Event
+
+
+class Failing(MemoryStore):
+    """A store that fails while it is told to, as a full disk, a lock or a lost connection does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.refused = 0
+
+    def create(self, session: NewSession) -> None:
+        self._check()
+        super().create(session)
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        self._check()
+        return super().append(session, events, after=after, at=at)
+
+    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
+        self._check()
+        return super().locate(family, nodes)
+
+    def _check(self) -> None:
+        if self.down:
+            self.refused += 1
+            raise StoreError("the disk is full: free some space")
