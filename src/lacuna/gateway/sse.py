@@ -1,0 +1,105 @@
+"""Server-sent events taken apart on their way by, without a byte lost or changed.
+
+What a reader makes of the bytes is the WHATWG event-stream grammar (HTML, section 9.2.6): lines end with LF, CR or
+CRLF, a blank line ends an event, a byte order mark in front is passed over, comments and unknown fields mean nothing.
+What goes on to the client are the frames' own bytes: `raw` of all frames and `rest()` behind them are the bytes that
+were fed in, however these were cut.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+#: Bytes of one event that are kept in memory while its end has not come.
+LIMIT: Final = 32 * 1024 * 1024
+
+#: The end of a line and the blank line behind it. The LF of a CRLF is no line of its own.
+_END: Final = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n?|\n)")
+_MARK: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event of a stream, or a comment that stands where one could stand.
+
+    raw:      its bytes, the blank line that ends it included (and blank lines in front of it).
+    event:    its type; "" where it names none, which is "message" to a browser.
+    data:     its data, the lines of it joined by LF; b"" where it has none.
+    readable: False for a frame, or a piece of one, that was too large to be kept: its bytes are passed on, unread.
+    """
+
+    raw: bytes
+    event: str = ""
+    data: bytes = b""
+    readable: bool = True
+
+    @classmethod
+    def read(cls, raw: bytes) -> Frame:
+        """The frame that these bytes are, with or without the blank line that ends it."""
+        event, data = b"", []
+        for line in raw.removeprefix(_MARK).splitlines():
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                data.append(value.removeprefix(b" "))
+            elif name == b"event":
+                event = value.removeprefix(b" ")
+        return cls(raw, event.decode("utf-8", "replace"), data[0] if len(data) == 1 else b"\n".join(data))
+
+
+def written(data: bytes, event: str = "") -> bytes:
+    """The bytes of one event; `event` is one line. Data of several lines becomes several fields."""
+    named = f"event: {event}\n".encode() if event else b""
+    return named + b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
+
+
+class Splitter:
+    """Cuts a stream into frames as it comes.
+
+    A frame is given out with the first byte that shows its end; where that is a CR, an LF behind it that comes later
+    opens the next frame, as a blank line without meaning. limit: bytes of one frame beyond which it is passed on
+    unread, piece by piece.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        #: How many of the held bytes were given out: 0, or 1 behind a piece, whose last byte may be half an end.
+        self._given = 0
+        self._searched = 0
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that this chunk completes, in order; also pieces of one that grew too large."""
+        self._held += chunk
+        ends = [found.end() for found in _END.finditer(self._held, self._searched)]
+        frames = self._until(ends) if ends else []
+        if len(self._held) - self._given > self._limit:
+            frames.append(self._piece())
+        self._searched = max(0, len(self._held) - 1)
+        return frames
+
+    def rest(self) -> bytes:
+        """What came behind the last frame; nothing is held afterwards. `Frame.read` reads it, if it is to be read."""
+        left = bytes(self._held[self._given :])
+        self._held.clear()
+        self._given = self._searched = 0
+        return left
+
+    def _until(self, ends: list[int]) -> list[Frame]:
+        """The frames that end there."""
+        text, frames, start = bytes(self._held), [], self._given
+        for end in ends:
+            raw = text[start:end]
+            whole = not self._given and len(raw) <= self._limit
+            frames.append(Frame.read(raw) if whole else Frame(raw, readable=False))
+            self._given, start = 0, end
+        del self._held[:start]
+        return frames
+
+    def _piece(self) -> Frame:
+        """All that is held, of a frame that is too large; its last byte stays behind, to find the end by."""
+        raw = bytes(self._held[self._given :])
+        del self._held[:-1]
+        self._given = 1
+        return Frame(raw, readable=False)
