@@ -1,4 +1,4 @@
-"""One exchange with a client, as values: what came in, and the way back. The server on one side, the proxy on the other."""
+"""One exchange with a client, as values: what came in, and the way back. Between the server and whoever answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-#: Header fields in their order, doubles included. Names of a request are in lower case, those of an answer as they came.
+#: Header fields in their order, doubles included. A request's names are in lower case, an answer's as they came.
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 

@@ -1,0 +1,243 @@
+"""The seam to providers: bytes go out and come back as they are, and what fails has one name and one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
+
+from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
+
+Trial = Callable[[Upstream, Scripted], Awaitable[None]]
+
+
+def trial(script: Script, what: Trial, *, read_seconds: float = 5.0) -> None:
+    async def run() -> None:
+        upstream = Upstream(connect_seconds=5, read_seconds=read_seconds)
+        async with scripted(script) as server:
+            try:
+                await what(upstream, server)
+            finally:
+                await upstream.close()
+
+    asyncio.run(run())
+
+
+async def body_of(answer: Answer) -> bytes:
+    async with answer:
+        return b"".join([part async for part in answer.chunks()])
+
+
+async def failed(upstream: Upstream, url: str) -> UpstreamError:
+    with pytest.raises(UpstreamError) as caught:
+        await body_of(await upstream.open("GET", url, []))
+    return caught.value
+
+
+def test_a_request_goes_out_as_it_is() -> None:
+    """Path, query, doubled headers and body reach the provider as given; nothing is added but host and length."""
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        headers = [(b"x-b", b"1"), (b"x-a", "é".encode()), (b"x-b", b"2"), (b"content-length", b"999")]
+        url = server.url + "/v1/a%2Fb%20c//d/../e?q=%7B%7d&x=+1"
+        assert await body_of(await upstream.open("POST", url, headers, b'{"a" : 1}')) == b"ok"
+        (asked,) = server.asked
+        assert asked.line == "POST /v1/a%2Fb%20c//d/../e?q=%7B%7d&x=+1 HTTP/1.1"
+        assert asked.body == b'{"a" : 1}'
+        sent = sorted((name.lower(), value) for name, value in asked.headers)
+        host = server.url.removeprefix("http://")
+        latin = "é".encode().decode("latin-1")
+        assert sent == [("content-length", "9"), ("host", host), ("x-a", latin), ("x-b", "1"), ("x-b", "2")]
+
+    trial(always(answer(b"ok")), what)
+
+
+def test_an_answer_comes_back_as_it_came() -> None:
+    """Status, doubled headers in their case and order, and a compressed body are not touched; nor is a redirect."""
+    raw = answer(b"\x1f\x8b\x08 no gzip", "307 Elsewhere", "Location: /x", "X-A: 1", "Content-Encoding: gzip", "x-a: 2")
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        got = await upstream.open("GET", server.url + "/v1/models", [])
+        assert got.status == 307
+        assert got.headers == [
+            (b"content-length", b"11"),
+            (b"Location", b"/x"),
+            (b"X-A", b"1"),
+            (b"Content-Encoding", b"gzip"),
+            (b"x-a", b"2"),
+        ]
+        assert got.header(b"location") == b"/x"
+        assert await body_of(got) == b"\x1f\x8b\x08 no gzip"
+
+    trial(always(raw), what)
+
+
+def test_megabytes_go_out_in_one_piece() -> None:
+    """A body of several megabytes arrives whole, and without a warning."""
+    large = bytes(range(256)) * 20_000
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        await body_of(await upstream.open("POST", server.url, [], large))
+        assert server.asked[0].body == large
+
+    trial(always(answer(b"")), what)
+
+
+@pytest.mark.parametrize("length", [None, b"6"])
+def test_a_body_in_chunks(length: bytes | None) -> None:
+    """A body that is not at hand goes out in chunks, or under the length that its client said."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"abc"
+        yield b"def"
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        headers = [(b"content-length", length)] if length else []
+        await body_of(await upstream.open("POST", server.url, headers, parts()))
+        assert server.asked[0].body == b"abcdef"
+        assert server.asked[0].header("content-length") == (length.decode() if length else None)
+
+    trial(always(answer(b"")), what)
+
+
+def test_chunks_pass_as_they_come() -> None:
+    """The first part of an answer is here before the provider has made the second."""
+    go_on = asyncio.Event()
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(b"first"))
+        await go_on.wait()
+        writer.write(chunk(b"second") + chunk(b""))
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        async with await upstream.open("GET", server.url, []) as got:
+            seen = []
+            async for part in got.chunks():
+                seen.append(part)
+                go_on.set()
+        assert seen == [b"first", b"second"]
+
+    trial(script, what)
+
+
+def test_connections_are_kept() -> None:
+    """An answer read to its end leaves its connection to the next request; one that is left closes it."""
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        for _ in range(3):
+            await body_of(await upstream.open("GET", server.url, []))
+        assert server.connections == 1
+        async with await upstream.open("GET", server.url + "/left", []):
+            server.lost.clear()
+        await asyncio.wait_for(server.lost.wait(), 5)
+        await body_of(await upstream.open("GET", server.url, []))
+        assert server.connections == 2
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if "/left" in asked.line:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+            await asyncio.Event().wait()
+        writer.write(answer(b"whole"))
+
+    trial(script, what)
+
+
+def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
+    """Before the answer has begun, and in its midst."""
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        for path in ("/silent", "/half"):
+            server.lost.clear()
+            server.asked.clear()
+            asking = asyncio.ensure_future(ask(upstream, server.url + path))
+            while not server.asked:
+                await asyncio.sleep(0)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await asyncio.wait_for(server.lost.wait(), 5)
+
+    async def ask(upstream: Upstream, url: str) -> None:
+        await body_of(await upstream.open("GET", url, []))
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if "/half" in asked.line:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+        await asyncio.Event().wait()
+
+    trial(script, what)
+
+
+def test_nobody_listens() -> None:
+    """A port that is closed is told as one; so is a name that does not exist."""
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            place = f"http://127.0.0.1:{unused.getsockname()[1]}"
+            refused = await failed(upstream, f"{place}/v1/secret?key=1")
+        assert (refused.kind, str(refused)) == ("refused", f"nothing listens at {place}")
+        unknown = await failed(upstream, "http://nowhere.invalid/v1")
+        assert unknown.kind == "dns"
+        assert str(unknown).startswith("the name of http://nowhere.invalid is not known: ")
+
+    trial(always(b""), what)
+
+
+def test_no_tls_there() -> None:
+    """An address with https where plain HTTP is spoken is told as TLS failing, in one line."""
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"", "400 Bad Request"))
+        writer.close()
+
+    async def run() -> UpstreamError:
+        upstream = Upstream(connect_seconds=5)
+        async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            problem = await failed(upstream, f"https://127.0.0.1:{port}")
+        await upstream.close()
+        return problem
+
+    problem = asyncio.run(run())
+    assert problem.kind == "tls"
+    assert "\n" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (b"", "cut"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", "cut"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", "cut"),
+        (b"nonsense\r\n\r\n", "malformed"),
+    ],
+)
+def test_answers_that_break_off(raw: bytes, kind: str) -> None:
+    """A connection that closes early is `cut`, before and in the answer; what is no HTTP is `malformed`."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw)
+        writer.close()
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        assert (await failed(upstream, server.url)).kind == kind
+
+    trial(script, what)
+
+
+@pytest.mark.parametrize("raw", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"])
+def test_a_provider_that_falls_silent(raw: bytes) -> None:
+    """Before the first byte or between two, a provider is waited for so long and no longer."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw)
+        await asyncio.Event().wait()
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        assert (await failed(upstream, server.url)).kind == "read-timeout"
+
+    trial(script, what, read_seconds=0.05)
