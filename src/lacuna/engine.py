@@ -36,6 +36,7 @@ from lacuna.trajectory.events import (
     Called,
     Decided,
     Event,
+    Exchanged,
     HeadSet,
     Learned,
     Opened,
@@ -179,7 +180,7 @@ class Session:
         """What the provider reported for the newest call; its total corrects our count from now on."""
         self.note(Answered(call=self.state.calls, usage=usage))
 
-    def note(self, event: Opened | Answered | Recalled | Learned) -> None:
+    def note(self, event: Opened | Answered | Recalled | Learned | Exchanged) -> None:
         """Something that changes no view."""
         self._record(event)
         match event:

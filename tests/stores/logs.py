@@ -13,6 +13,7 @@ from lacuna.trajectory.events import (
     Called,
     Decided,
     Event,
+    Exchanged,
     HeadSet,
     Opened,
     Recalled,
@@ -91,6 +92,7 @@ def every_event() -> tuple[Event, ...]:
         Decided(call=2, reason="due", masks=(Mask(key, "[t1.1]"),), clips=(Clip((1, 2), "mo…"),), summary=summary),
         Attempted(call=3, cause="timeout", reason="no answer in 60 s", input=7, retry_at=5),
         Recalled(call=3, key=key, tokens=50, by="user"),
+        Exchanged(call=3, node="n2", messages=('{"role": "assistant"}', '"' + "read " * 400 + '"'), results=("{}",)),
     )
 
 

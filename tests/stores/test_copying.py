@@ -13,7 +13,8 @@ from lacuna.stores.copying import Copied, copy_all, copy_session
 from lacuna.stores.log_file import LogFile, log_lines
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import Store
-from lacuna.trajectory.events import Event
+from lacuna.trajectory.event_json import event_in
+from lacuna.trajectory.events import Event, Exchanged
 from lacuna.trajectory.redact import DEFAULT
 
 from .logs import ODD_KEYS, added, begun, every_event, log, new
@@ -41,7 +42,7 @@ def test_everything_is_copied(source: Store, store: Store) -> None:
     """Sessions, their times and parents, and every event; then a second time nothing is left to do."""
     done = list(copy_all(source, store))
     assert done == [
-        Copied(key="a", new=True, found=0, added=9),
+        Copied(key="a", new=True, found=0, added=len(every_event())),
         Copied(key="long", new=True, found=0, added=599),
         Copied(key="empty", new=True, found=0, added=0),
         Copied(key="fork", new=True, found=0, added=301),
@@ -77,9 +78,9 @@ def test_a_copy_of_what_grew_is_brought_up_to_date(source: Store) -> None:
     target = MemoryStore()
     list(copy_all(source, target))
     source.append("long", (added(600),), after=599, at=9.0)
-    target.append("a", (added(2),), after=9, at=9.0)
+    target.append("a", (added(2),), after=len(every_event()), at=9.0)
     assert [each.added for each in copy_all(source, target) if isinstance(each, Copied)] == [0, 0, 0, 1]
-    assert target.length("a") == 10
+    assert target.length("a") == len(every_event()) + 1
 
 
 def test_nothing_is_overwritten(source: Store) -> None:
@@ -122,6 +123,19 @@ def test_a_file_of_logs_is_a_copy(source: Store, store: Store, tmp_path: Path) -
     assert same(source, store)
 
 
+def test_secrets_within_exchanges_are_replaced() -> None:
+    """What the client never saw is JSON within JSON: a secret behind an escaped line break is found."""
+    store = MemoryStore()
+    said = json.dumps({"role": "tool", "content": "key:\nAKIAQYLPMN5HHHFPZAM2"})
+    begun(store, "s", Exchanged(call=1, node="n", messages=("no JSON", said), results=(said,)))
+    lines = list(log_lines(store.info("s"), store.events("s"), DEFAULT))
+    assert "AKIA" not in "".join(lines)
+    event = event_in(json.loads(lines[1]))
+    assert isinstance(event, Exchanged)
+    assert event.messages[0] == "no JSON"
+    assert json.loads(event.messages[1]) == {"role": "tool", "content": "key:\n[redacted: aws-key]"}
+
+
 def test_a_file_of_logs_is_read_from_anywhere(source: Store, tmp_path: Path) -> None:
     """Behind a record, to the end of a session and no further; an unknown session is named."""
     file = written(source, tmp_path / "logs.jsonl")
@@ -142,8 +156,8 @@ def broken(line: int, change: dict[str, object]) -> list[str]:
 
 BROKEN = {
     "cut off": (broken(0, {})[:-1], r"logs\.jsonl:1: this session has no end; the file was cut off"),
-    "half a line": ([*broken(0, {})[:-1], '{"e": "tu'], r"logs\.jsonl:11: no JSON"),
-    "a record less": ([*broken(0, {})[:4], broken(0, {})[-1]], r"logs\.jsonl:5: 9 records are announced, 3 are there"),
+    "half a line": ([*broken(0, {})[:-1], '{"e": "tu'], r"logs\.jsonl:12: no JSON"),
+    "a record less": ([*broken(0, {})[:4], broken(0, {})[-1]], r"logs\.jsonl:5: 10 records are announced, 3 are there"),
     "newer": (broken(0, {"format": "lacuna.log/9"}), r"logs\.jsonl:1: .*newer than this Lacuna reads; update"),
     "a run": (['{"format":"lacuna.trajectory/1"}'], r"logs\.jsonl:1: .*`lacuna replay`"),
     "a wrong relation": (broken(0, {"session": {"relation": "x"}}), r"logs\.jsonl:1: unreadable session \(`relation`"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lacuna.errors import CorruptError
 from lacuna.stores.packing import LARGE, Packed, Packer, blobs_in
 from lacuna.trajectory.content import Opaque, Text
-from lacuna.trajectory.events import Event, HeadSet, TurnAdded
+from lacuna.trajectory.events import Event, Exchanged, HeadSet, TurnAdded
 from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
 
 texts = st.text(max_size=40) | st.text(alphabet="ab\n\ud800é", min_size=LARGE, max_size=LARGE + 40)
@@ -104,3 +104,14 @@ def test_large_tools_are_kept_once(tool: dict[str, object]) -> None:
     assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
     assert len(packed.blobs) == (len(str(tool)) > LARGE or "blob" in tool)
     assert set(blobs_in(json.loads(packer.stretch(packed.body)))) == set(blobs(packed))
+
+
+def test_large_exchanges_are_kept_once() -> None:
+    """Long messages that the client never saw stand apart like every large text, and come back as they were."""
+    said = json.dumps({"role": "tool", "content": "read again " * 200})
+    event = Exchanged(call=3, node="n", messages=('{"role":"assistant"}', said), results=(said,))
+    packed = Packer().pack(event)
+    assert [blob.size for blob in packed.blobs] == [len(said)]
+    kept = blobs(packed)
+    assert Packer().unpack(packed.body, kept.__getitem__) == event
+    assert [*blobs_in(json.loads(Packer().stretch(packed.body)))] == [packed.blobs[0].address] * 2

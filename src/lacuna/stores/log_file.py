@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from lacuna.errors import FormatError
 from lacuna.stores.refusals import no_session
 from lacuna.stores.store import SessionInfo
 from lacuna.trajectory.event_json import event_in, event_out
-from lacuna.trajectory.events import Event
+from lacuna.trajectory.events import Event, Exchanged
 from lacuna.trajectory.json_form import number, text
 from lacuna.trajectory.redact import Redaction
 
@@ -30,9 +30,25 @@ def log_lines(session: SessionInfo, events: Iterable[Event], redaction: Redactio
     yield _line({"format": f"{_FORMAT}{VERSION}", "session": _session_out(session), "redacted": redaction is not None})
     count = 0
     for count, event in enumerate(events, start=1):  # noqa: B007 - it is the last one that is written
-        value = event_out(event)
-        yield _line(redaction.tree(value) if redaction else value)
+        yield _line(event_out(event) if redaction is None else _redacted(event, redaction))
     yield _line({"end": count})
+
+
+def _redacted(event: Event, redaction: Redaction) -> Mapping[str, Any]:
+    if isinstance(event, Exchanged):
+        # Texts within a text: an escaped line break in front of a secret would hide it.
+        messages, results = (tuple(_inside(each, redaction) for each in of) for of in (event.messages, event.results))
+        event = replace(event, messages=messages, results=results)
+    value: Mapping[str, Any] = redaction.tree(event_out(event))
+    return value
+
+
+def _inside(text: str, redaction: Redaction) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _line(redaction.tree(value))
 
 
 @dataclass(frozen=True, slots=True)

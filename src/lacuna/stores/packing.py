@@ -169,6 +169,9 @@ def _contents(value: Any) -> Iterator[list[Any]]:
         parts = value.get("content")
         if isinstance(parts, list):
             yield parts
+        if value.get("e") == "exchanged":
+            yield from (value[name] for name in ("messages", "results") if isinstance(value.get(name), list))
+            return
         for name in ("observations", "interjections", "messages"):
             for each in value.get(name, ()):
                 if isinstance(each, dict) and isinstance(each.get("content"), list):

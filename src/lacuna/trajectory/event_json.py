@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lacuna.trajectory.events import (
@@ -12,6 +12,7 @@ from lacuna.trajectory.events import (
     Called,
     Decided,
     Event,
+    Exchanged,
     HeadSet,
     Learned,
     Opened,
@@ -123,6 +124,16 @@ def _recalled_out(event: Recalled) -> dict[str, Any]:
     return {"call": event.call, "key": list(event.key), "tokens": event.tokens, "by": event.by}
 
 
+def _exchanged_out(event: Exchanged) -> dict[str, Any]:
+    said = given(messages=_parts_out(event.messages), results=_parts_out(event.results))
+    return {"call": event.call, "node": event.node, **said}
+
+
+def _parts_out(texts: Sequence[str]) -> list[dict[str, Any]]:
+    # As parts of a message are written, so that stores keep what is large in them once.
+    return [{"text": text} for text in texts]
+
+
 _OUT: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Opened: ("opened", _opened_out),
     HeadSet: ("head", lambda event: head_out(event.head)),
@@ -134,6 +145,7 @@ _OUT: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Answered: ("answered", _answered_out),
     Recalled: ("recalled", _recalled_out),
     Learned: ("learned", lambda event: {"call": event.call, "window": event.window}),
+    Exchanged: ("exchanged", _exchanged_out),
 }
 
 
@@ -201,6 +213,15 @@ def _answered_in(value: Mapping[str, Any]) -> Answered:
     return Answered(call=whole(value, "call"), usage=usage)
 
 
+def _exchanged_in(value: Mapping[str, Any]) -> Exchanged:
+    return Exchanged(
+        call=whole(value, "call"),
+        node=text(value, "node"),
+        messages=tuple(text(part, "text") for part in mappings(value, "messages")),
+        results=tuple(text(part, "text") for part in mappings(value, "results")),
+    )
+
+
 _IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "opened": lambda value: Opened(
         strategy=text(value, "strategy"), dialect=text(value, "dialect"), handles=flag(value, "handles")
@@ -212,6 +233,7 @@ _IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "attempted": _attempted_in,
     "called": _called_in,
     "answered": _answered_in,
+    "exchanged": _exchanged_in,
     "learned": lambda value: Learned(call=whole(value, "call"), window=whole(value, "window")),
     "recalled": lambda value: Recalled(
         call=whole(value, "call"), key=_key(value), tokens=whole(value, "tokens"), by=text(value, "by")

@@ -122,4 +122,23 @@ class Learned:
     window: int
 
 
-Event: TypeAlias = Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled | Learned
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """Messages between us and the provider that the client never saw: a recall that was answered on its behalf.
+
+    call:     the request that the last of them answers.
+    node:     names the client's own history, which ends with the one message that it was shown instead.
+    messages: JSON texts, in the dialect's own shape, that stand upstream in place of that message; the last one is what
+              corresponds to it.
+    results:  JSON texts of what joins the front of the client's next message.
+    """
+
+    call: int
+    node: str
+    messages: tuple[str, ...]
+    results: tuple[str, ...] = ()
+
+
+Event: TypeAlias = (
+    Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled | Learned | Exchanged
+)
