@@ -10,7 +10,6 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.session_log import Log
 from lacuna.cli.show import show
 from lacuna.cli.show_chart import SCALE, chart
 from lacuna.cli.show_screen import FIRST, LAST
@@ -18,6 +17,7 @@ from lacuna.engine import Session
 from lacuna.errors import LacunaError, SpecError, UnknownHandle
 from lacuna.formats.registry import read
 from lacuna.manager import ContextManager, ContextView
+from lacuna.manager.session_log import Log
 from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.store import NewSession
 from lacuna.strategies.guards import Guards

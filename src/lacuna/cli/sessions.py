@@ -13,11 +13,11 @@ from rich.console import Console
 
 from lacuna.cli import sessions_table as table
 from lacuna.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
-from lacuna.cli.session_json import account_json
-from lacuna.cli.session_log import log_of, watchful
 from lacuna.cli.session_names import trees
 from lacuna.config import settings
 from lacuna.errors import StoreError
+from lacuna.manager.session_json import account_json
+from lacuna.manager.session_log import log_of, watchful
 from lacuna.stores.store import SessionInfo, Store
 from lacuna.stores.urls import open_existing
 from lacuna.strategies.guards import Guards

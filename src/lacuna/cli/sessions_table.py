@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lacuna.cli.amounts import size_out, span_out
-from lacuna.cli.session_log import Account
 from lacuna.cli.session_names import shown
 from lacuna.lab.report import figures
 from lacuna.lab.report.fitting import GAP, fitting
+from lacuna.manager.session_log import Account
 from lacuna.stores.store import SessionInfo
 
 #: Cells that a name is given at least, and at most where there are other columns to show.

@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 
 from lacuna.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
-from lacuna.cli.session_json import account_json, pass_json
-from lacuna.cli.session_log import Log, log_of, watchful
 from lacuna.cli.session_names import chosen
 from lacuna.cli.show_call import show_call
 from lacuna.cli.show_screen import SessionScreen
 from lacuna.config import settings
 from lacuna.lab.dialect import sizer
+from lacuna.manager.session_json import account_json, pass_json
+from lacuna.manager.session_log import Log, log_of, watchful
 from lacuna.stores.urls import open_existing
 
 

@@ -9,8 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from lacuna.cli.session_json import pass_json
-from lacuna.cli.session_log import Log, Pass
 from lacuna.cli.session_names import shown
 from lacuna.cli.show_screen import cost_line
 from lacuna.cli.view_screen import Screen
@@ -19,6 +17,8 @@ from lacuna.lab.dialect import renderer
 from lacuna.lab.report import figures
 from lacuna.lab.views import ViewAt
 from lacuna.manager.branch import Branch
+from lacuna.manager.session_json import pass_json
+from lacuna.manager.session_log import Log, Pass
 from lacuna.trajectory.events import Called
 from lacuna.trajectory.plan import handle
 from lacuna.trajectory.trajectory import Trajectory

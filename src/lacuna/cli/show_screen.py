@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from lacuna.cli.amounts import span_out
-from lacuna.cli.session_log import Account, Pass
 from lacuna.cli.session_names import shown
 from lacuna.cli.sessions_table import money
 from lacuna.cli.show_chart import chart
 from lacuna.cli.view_screen import QUIET
 from lacuna.engine import HELD
 from lacuna.lab.report import figures
+from lacuna.manager.session_log import Account, Pass
 from lacuna.stores.store import SessionInfo
 from lacuna.telemetry.diagnostics import Diagnostics, Hidden
 from lacuna.trajectory.events import Recalled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from lacuna.cli.session_log import Account, Pass
+from lacuna.manager.session_log import Account, Pass
 from lacuna.trajectory.plan import handle
 
 

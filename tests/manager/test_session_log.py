@@ -1,0 +1,140 @@
+"""A stored session, gone through as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli import stored
+from lacuna.errors import CorruptError, SummaryError
+from lacuna.manager import ContextManager
+from lacuna.manager.session_log import Account, Log, Reading
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.store import SessionInfo
+from lacuna.strategies.guards import Guards
+from lacuna.trajectory.events import Amended, Called, Decided, Event, HeadSet, TurnAdded
+from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.tokens import Sizer, counter
+from lacuna.trajectory.turn import Head
+
+SIZER = Sizer(counter())
+GUARDS = Guards(plateau_window=2)
+
+
+def told(at: Path, session: str) -> tuple[SessionInfo, list[Event]]:
+    store = SqliteStore(at / "agent.db")
+    found = store.info(session), list(store.events(session))
+    store.close()
+    return found
+
+
+def _burning(request: SummaryRequest) -> str:
+    raise SummaryError("the server is on fire", cause="server")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[SessionInfo, list[Event]]]:
+    """A session with recalls and a fork of it, one with digests, one whose summarizer fails."""
+    at = tmp_path_factory.mktemp("logs")
+    stored.played(at, "main", 7, each=_recalls)
+    stored.played(at, "digested", 8, stored.HYBRID)
+    stored.played(at, "burning", 7, stored.HYBRID, summarizer=_burning)
+    return [told(at, session) for session in ("main", "digested", "burning")]
+
+
+def _recalls(turn: int, context: ContextManager) -> None:
+    if turn == 5:
+        context.recall("t1.1", head=3)
+
+
+def whole(info: SessionInfo, events: Sequence[Event]) -> Account:
+    return Log(info=info, events=events, sizer=SIZER, guards=GUARDS).account()
+
+
+def reading(info: SessionInfo) -> Reading:
+    return Reading(info, SIZER, GUARDS)
+
+
+@given(st.data())
+def test_piece_by_piece_is_the_same_as_at_once(
+    logs: list[tuple[SessionInfo, list[Event]]], data: st.DataObject
+) -> None:
+    """Wherever the log is cut, also amid a pass, the account is the one of the log read whole."""
+    info, events = logs[data.draw(st.integers(0, len(logs) - 1))]
+    # Before the first call nobody knows the model, hence no prices.
+    first = next(place for place, event in enumerate(events, start=1) if isinstance(event, Called))
+    cuts = sorted(data.draw(st.lists(st.integers(first, len(events)), max_size=6)))
+    read = reading(info)
+    for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+        assert read.takes(events[start:end])
+        read.read(events[start:end])
+        assert read.records == end
+    assert read.account() == whole(info, events)
+
+
+def test_nothing_is_billed_before_the_first_call(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
+    """A session that was only begun is read anew when its first call says which model's prices hold."""
+    info, events = logs[0]
+    read = reading(info)
+    read.read(events[:2])
+    assert read.account().end is None
+    assert not read.takes(events[2:])
+
+
+def test_usage_belongs_to_the_request_that_was_answered(tmp_path: Path) -> None:
+    """A call that was made again after a failure was billed once: its report stands at the newer request."""
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", model=stored.MODEL) as context:
+        context.prepare(stored.opening())
+        context.prepare(stored.opening())
+        context.record({"prompt_tokens": 70, "completion_tokens": 3})
+    passes = whole(*told(tmp_path, "s")).passes
+    assert [each.usage is not None for each in passes] == [False, True]
+
+
+def test_a_turn_that_came_again_is_read_anew(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
+    """What changes the figures of calls that were gone through is refused, and taken where it is read whole."""
+    info, events = logs[0]
+    read = reading(info)
+    read.read(events)
+    turn = [event.turn for event in events if isinstance(event, TurnAdded)][-1]
+    again: list[Event] = [Amended(turn)]
+    assert not read.takes(again)
+    with pytest.raises(ValueError, match="read it anew"):
+        read.read(again)
+    fresh = reading(info)
+    fresh.read([*events, *again])
+    assert fresh.amendments == 1
+
+
+def test_another_model_sets_other_prices(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
+    """Where most calls were made of another model by now, everything is billed anew."""
+    info, events = logs[0]
+    read = reading(info)
+    read.read(events)
+    calls: list[Event] = []
+    for _ in range(20):
+        decided = Decided(call=8, reason="nothing eligible")
+        calls += [decided, Called(call=8, at=None, model="gpt-5", tokens=1)]
+    assert not read.takes(calls)
+    assert read.takes(calls[:4])
+
+
+def test_a_summary_names_the_results_it_covers(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
+    """Each result of a newly covered turn once, and the bill of sending everything beside ours."""
+    account = whole(*logs[1])
+    made = [each for each in account.passes if each.summary]
+    handles = [each.handle for one in made for each in one.covered]
+    assert handles == [f"t{turn}.1" for turn in range(1, made[-1].summary.covers + 1 if made[-1].summary else 0)]
+    assert all(each.raw.sent >= each.bill.sent for each in account.passes)
+    assert any(each.raw.sent > each.bill.sent for each in account.passes)
+
+
+def test_a_log_that_is_none() -> None:
+    """A call without a decision is no session's."""
+    info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
+    with pytest.raises(CorruptError, match="its log is no session's"):
+        reading(info).read([HeadSet(Head()), Called(call=1, at=None, model="", tokens=1)])
