@@ -42,6 +42,7 @@ class Branch:
     failing: what the store said when it last failed; "" while it serves. tried: what was to be written then, the first
              times and the last.
     handled: turns that `watch` and `tally` have seen. earlier: `watch` before the newest of them, which may change.
+    renamed: whether a name that is taken is no obstacle: the next one is taken then, as it always is for a fork.
     blind:   begun without a look into the store, which failed: what is there is looked for as soon as it serves.
     """
 
@@ -57,6 +58,7 @@ class Branch:
     tried: list[list[Event]] = field(default_factory=list)
     handled: int = 0
     blind: bool = False
+    renamed: bool = False
     nodes: dict[int, str] = field(default_factory=dict)
     ledger: Ledger | None = None
 
@@ -93,7 +95,8 @@ class Branch:
             try:
                 store.create(self.new)
             except ConflictError:
-                if self.new.relation not in ("fork", "replaced") or not _is_there(store, self.key):
+                free = self.renamed or self.new.relation in ("fork", "replaced")
+                if not free or not _is_there(store, self.key):
                     raise
                 self.new = replace(self.new, key=following(self.new.key))
             else:
@@ -152,7 +155,12 @@ def _is_there(store: Store, key: str) -> bool:
 
 def following(key: str) -> str:
     """The key of a session's next branch: a number behind the session's name."""
-    return f"{key.rpartition('~')[0]}~{number(key) + 1}" if number(key) > 1 else f"{key}~2"
+    return f"{stem(key)}~{number(key) + 1}"
+
+
+def stem(key: str) -> str:
+    """The session's name in the key of one of its branches."""
+    return key.rpartition("~")[0] if number(key) > 1 else key
 
 
 def number(key: str) -> int:

@@ -29,7 +29,7 @@ from lacuna.dialects.bound_thinking import editable_from, way
 from lacuna.dialects.live.plain import plain
 from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, UnknownHandle
 from lacuna.manager import recall as recalls
-from lacuna.manager.branch import Branch
+from lacuna.manager.branch import Branch, stem
 from lacuna.manager.drivers import Io, Steps, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
@@ -72,7 +72,7 @@ class ContextManager:
     def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[Given]) -> None:
         check_names(options)
         self.options = Options(strategy=strategy, **options)
-        self.session = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
+        self._named = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
         store, writer = self.options.store, self.options.summarizer
         self._owned = isinstance(store, str)
         self._store: Store = open_store(store) if isinstance(store, str) else store
@@ -81,7 +81,7 @@ class ContextManager:
             seconds=self.options.summary_seconds,
             background=self.options.background,
         )
-        self._passes = Passes(self.options, self._store, self.session)
+        self._passes = Passes(self.options, self._store, self._named)
         self._handles = Handles(self._store, self._passes)
         self._plain = PlainForm(self.options.dialect)
         self._lock = threading.RLock()
@@ -92,6 +92,12 @@ class ContextManager:
         branch = self._passes.branch
         turns = len(branch.session.state.turns) if branch is not None else 0
         return f"<ContextManager session={self.session!r} turns={turns}>"
+
+    @property
+    def session(self) -> str:
+        """The session's name; in a family that of the session whose history is gone on with."""
+        branch = self._passes.branch
+        return stem(branch.key) if self.options.family and branch is not None else self._named
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.manager.branch import Branch, branch, following, number, relation
+from lacuna.manager.branch import Branch, branch, following, number, relation, stem
 from lacuna.manager.history import History
 from lacuna.stores.store import NewSession, Relation, Store
 from lacuna.strategies.guards import Guards
@@ -22,26 +22,36 @@ Maker = Callable[[Sequence[Event]], Session]
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """One session's branches.
+    """One session's branches, or a whole family's.
 
-    root: the session's name. parent: of a sub-agent. opened: what a new log begins with.
+    root: the session's name. family: whose histories are looked up; "" for the session's own, which is all there is
+    then. parent: of a sub-agent. opened: what a new log begins with.
     """
 
     store: Store
     root: str
+    family: str
     parent: str
     make: Maker
     opened: Callable[[], Opened]
     guards: Guards
     clock: Callable[[], float]
 
+    @property
+    def kin(self) -> str:
+        """Within what histories are looked up."""
+        return self.family or self.root
+
     def begin(self) -> Branch:
         """The session itself, as nobody has written to it yet."""
         relation: Relation = "sub-agent" if self.parent else ""
-        new = NewSession(key=self.root, family=self.root, at=self.clock(), parent=self.parent, relation=relation)
+        new = NewSession(key=self.root, family=self.kin, at=self.clock(), parent=self.parent, relation=relation)
         session = self.make(())
         session.note(self.opened())
-        return branch(new, session, self.guards)
+        made = branch(new, session, self.guards)
+        # In a family the name is but a wish: the session that has it already may be anybody's.
+        made.renamed = bool(self.family)
+        return made
 
     def load(self, key: str) -> Branch:
         """A branch of the store, whole. Raises UnknownHandle, StoreError."""
@@ -60,20 +70,29 @@ class Lineage:
     def newest(self) -> Branch | None:
         """The session as it is in the store, without looking at any history; None if it is not there."""
         try:
+            if self.family and self.store.info(self.root).family != self.family:
+                return None
             return self.load(self.root)
         except UnknownHandle:
             return None
 
     def latest(self) -> Branch | None:
         """Of the session's branches the one that changed last; None if the store has none."""
+        if self.family:
+            # Others of the family are other runs, which are told apart by their histories alone.
+            return self.newest()
         keys = [info.key for info in self.store.sessions() if info.family == self.root]
         return self.load(keys[0]) if keys else None
 
-    def open(self, history: History) -> tuple[Branch, str]:
-        """The branch that `history` goes on with, and how. Raises StoreError."""
-        if found := self.store.locate(self.root, history.nodes()):
+    def open(self, history: History, at_hand: Branch | None = None) -> tuple[Branch, str]:
+        """The branch that `history` goes on with, and how. Raises StoreError.
+
+        at_hand: what the client's messages went on with so far; without turns it has no name to be found by.
+        """
+        if found := self.store.locate(self.kin, history.nodes()):
             return self._at(self.load(found[0]), found[1], history)
-        known = self.newest()
+        # In a family there is no session that the history must be of.
+        known = _begun(at_hand) if self.family else self.newest()
         if known is None:
             return self.begin(), "continue"
         if not known.session.state.turns:
@@ -83,7 +102,7 @@ class Lineage:
     def turn_back(self, current: Branch, history: History, intact: int) -> tuple[Branch, str]:
         """Where `history` goes on that shares `intact` turns (-1: not even the head) with `current`."""
         try:
-            found = self.store.locate(self.root, history.nodes())
+            found = self.store.locate(self.kin, history.nodes())
         except ConflictError:
             raise
         except StoreError:
@@ -96,13 +115,17 @@ class Lineage:
 
     def _at(self, found: Branch, turns: int, history: History, current: Branch | None = None) -> tuple[Branch, str]:
         """`found` where it ends with turn `turns`, else a fork of it there. current: the branch that is left."""
-        last = max(found.key, current.key, key=number) if current is not None else found.key
+        akin = current is not None and stem(current.key) == stem(found.key)
+        last = max(found.key, current.key, key=number) if current is not None and akin else found.key
         if turns == len(found.session.state.turns):
             return found, "continue"
         said = found.history.says() if found.history is not None else set[bytes]()
         if turns >= 0 and history.conversation.turns == turns:
             return self.fork(found, turns, "fork", last), "undo"
         how = relation(history, said - _shared(found, turns))
+        if self.family and turns < 0 and how == "fork":
+            # Nothing in common at all: another run of the family.
+            return self.begin(), "continue"
         return self.fork(found, turns, how, last), how
 
     def fork(self, found: Branch, turns: int, how: Relation, last: str = "") -> Branch:
@@ -116,7 +139,7 @@ class Lineage:
         shared = min(len(events), saved) if turns >= 0 else 0
         new = NewSession(
             key=following(last or found.key),
-            family=self.root,
+            family=self.kin,
             at=self.clock(),
             parent=parent,
             relation=how,
@@ -125,6 +148,14 @@ class Lineage:
         made = branch(new, self.make(events), self.guards)
         made.saved = shared
         return made
+
+
+def _begun(found: Branch | None) -> Branch | None:
+    """`found` if its first turn has yet to come."""
+    if found is None or found.session.state.turns:
+        return None
+    found.blind = False
+    return found
 
 
 def _shared(found: Branch, turns: int) -> set[bytes]:

@@ -55,6 +55,7 @@ class Given(TypedDict, total=False):
     prices: str | Prices | None
     store: str | Store
     session: str
+    family: str
     parent: str
     dialect: DialectName
     observations: Observations
@@ -95,6 +96,8 @@ class Options:
     strategy:   a text (`hybrid(window=10)`, a preset) or a Strategy.
     model:      whose prices, window and rules count. prices: a set's name or Prices, instead of the model's.
     store:      a URL (`memory:` keeps nothing) or a Store. session: its name; made up if "".
+    family:     whose histories these are: whatever session of the family knows the history is gone on with, and
+                `session` only names a new one. "" knows the session's own histories alone.
     parent:     the session that started this one, for a sub-agent.
     dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
     summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
@@ -116,6 +119,7 @@ class Options:
     prices: str | Prices | None = None
     store: str | Store = STORE
     session: str = ""
+    family: str = ""
     parent: str = ""
     dialect: DialectName = "auto"
     observations: Observations = "auto"
@@ -148,7 +152,7 @@ class Options:
             raise SettingError(f"summary_seconds={self.summary_seconds}: give seconds, above 0")
         if self.observations not in ("tools", "user", "auto"):
             raise SettingError(f"observations={self.observations!r}: give tools, user or auto")
-        for name, key in (("session", self.session), ("parent", self.parent)):
+        for name, key in (("session", self.session), ("family", self.family), ("parent", self.parent)):
             if not isinstance(key, str) or "\n" in key or len(key) > 400:
                 raise SettingError(f"{name}={str(key)[:60]!r}: give one line of at most 400 characters")
         self._check_values()
@@ -168,6 +172,11 @@ class Options:
         for listener in self.listeners:
             if not callable(listener):
                 raise SettingError(f"on_event: {type(listener).__name__} among them; give functions")
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may write to the same sessions, which is no error then."""
+        return bool(self.family)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

@@ -52,6 +52,8 @@ class Passes:
         self.prices = options.priced()
         self.notes = (said,) if (said := options.unpriced()) else ()
         self.branch: Branch | None = None
+        #: The branch of messages that are read again in another dialect.
+        self._left: Branch | None = None
         self.faults: list[Fault] = []
         #: Whether the next pass hides all that the strategy allows.
         self.forced = False
@@ -60,6 +62,7 @@ class Passes:
         self.lineage = Lineage(
             store=store,
             root=session,
+            family=options.family,
             parent=options.parent,
             make=self.make,
             opened=self._opened,
@@ -100,7 +103,7 @@ class Passes:
         if sign is None or sign is known.dialect:
             return known.dialect
         # What came first looked like another dialect's: it is read again.
-        self.branch = None
+        self._left, self.branch = self.branch, None
         return sign
 
     def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
@@ -132,8 +135,9 @@ class Passes:
 
     def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         history = self._read_anew(body, given, dialect)
+        at_hand, self._left = self.branch or self._left, None
         try:
-            branch, how = yield Io(lambda: self.lineage.open(history))
+            branch, how = yield Io(lambda: self.lineage.open(history, at_hand))
         except ConflictError:
             raise
         except StoreError as error:
@@ -150,11 +154,13 @@ class Passes:
         if current.made and current.unsaved and (failed := (yield from self._unsaved(current, self.options.clock()))):
             self.fault("store", failed)
         branch, how = yield Io(lambda: self.lineage.turn_back(current, history, intact))
+        if how == "continue" and branch is not current and branch.session.state.turns:
+            how = "fork"
         self._adopt(branch, history, given)
-        return branch, history, "fork" if how == "continue" and branch is not current else how
+        return branch, history, how
 
     def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
-        seed = self.session.encode("utf-8", "surrogatepass")
+        seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")
         history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
         history.extend(body)
         return history

@@ -1,0 +1,133 @@
+"""A family of sessions: a history is gone on with in whatever session of the family knows it, and in no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.errors import UnknownHandle
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import NewSession
+
+from .agents import SHAPES, history
+
+EAGER = "masking(window=2, schedule=every-turn)"
+
+
+def manager(store: Any, family: str = "f", strategy: str = EAGER, **options: Any) -> ContextManager:
+    return ContextManager(strategy, store=store, family=family, cache_control="client", **options)
+
+
+def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:
+    for steps in range(first, last + 1):
+        view = context.prepare(history(shape, steps, words))
+    return view
+
+
+def dumped(view: ContextView) -> str:
+    return json.dumps(view.messages)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_history_is_found_whatever_session_holds_it(shape: str, tmp_path: Path) -> None:
+    """Another process, which knows no session's name, goes on with the same view and the same log."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with manager(url) as first:
+        before = walk(first, shape, 0, 9)
+    with manager(url) as second:
+        again = second.prepare(history(shape, 9))
+        assert dumped(again) == dumped(before)
+        assert again.diagnostics.branch == before.diagnostics.branch == first.session == second.session
+        assert again.diagnostics.session == first.session
+        assert again.diagnostics.history == "continue"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_unknown_history_begins_a_session(shape: str) -> None:
+    """What no session of the family knows is another run, however many there are: a root of its own."""
+    store = MemoryStore()
+    for words in ("Mend the parser.", "Write a poem.", "Write another."):
+        view = walk(manager(store), shape, 0, 3, words)
+        assert view.diagnostics.history == "continue"
+    infos = store.sessions()
+    assert len({info.key for info in infos}) == 3
+    assert {(info.family, info.parent, info.relation) for info in infos} == {("f", "", "")}
+
+
+def test_families_share_nothing() -> None:
+    """The same words in another family are another run."""
+    store = MemoryStore()
+    walk(manager(store, "one"), "openai", 0, 4)
+    view = walk(manager(store, "two"), "openai", 4, 4)
+    assert [info.family for info in store.sessions()] == ["two", "one"]
+    assert view.diagnostics.turns == 4
+    one, two = ({event.node for event in store.events(info.key) if hasattr(event, "node")} for info in store.sessions())
+    assert not one & two
+
+
+def test_a_name_that_is_taken_is_no_obstacle() -> None:
+    """`session` only names a new root: where the name is somebody's, of this family or another, the next one is
+    taken."""
+    store = MemoryStore()
+    store.create(NewSession(key="s", family="another", at=0.0))
+    for words in ("Mend the parser.", "Write a poem."):
+        walk(manager(store, session="s"), "openai", 0, 2, words)
+    assert sorted((info.key, info.family) for info in store.sessions()) == [
+        ("s", "another"),
+        ("s~2", "f"),
+        ("s~3", "f"),
+    ]
+
+
+def test_an_undo_and_a_fork_in_another_process() -> None:
+    """Histories that turn back are branches of the session that was found, named behind it."""
+    store = MemoryStore()
+    first = manager(store)
+    views = [dumped(first.prepare(history("openai", steps))) for steps in range(8)]
+    second = manager(store)
+    back = second.prepare(history("openai", 5))
+    assert (back.diagnostics.history, dumped(back)) == ("undo", views[5])
+    assert back.diagnostics.branch == f"{first.session}~2"
+    other = manager(store).prepare([*history("openai", 3), *SHAPES["openai"](77)])
+    assert other.diagnostics.branch == f"{first.session}~3"
+    assert other.diagnostics.session == first.session
+    assert {info.family for info in store.sessions()} == {"f"}
+
+
+def test_a_client_that_compacts_by_itself_is_known_again() -> None:
+    """A manager that holds the history recognises what was rewritten of it; one that does not begins a root."""
+    store = MemoryStore()
+    context = manager(store)
+    walk(context, "openai", 0, 6)
+    rewritten = [{"role": "user", "content": "Summary of four turns."}, *SHAPES["openai"](5), *SHAPES["openai"](6)]
+    view = context.prepare(rewritten)
+    assert view.diagnostics.history == "replaced"
+    assert store.info(view.diagnostics.branch).parent == view.diagnostics.session
+    cold = manager(store, "g").prepare(rewritten)
+    assert (cold.diagnostics.history, store.info(cold.diagnostics.branch).relation) == ("continue", "")
+
+
+def test_another_run_through_the_same_manager() -> None:
+    """Messages that have nothing in common with the branch at hand are no fork of it."""
+    store = MemoryStore()
+    context = manager(store)
+    walk(context, "openai", 0, 3)
+    first = context.session
+    view = walk(context, "openai", 0, 3, "Write a poem.")
+    assert view.diagnostics.branch != first
+    assert {info.relation for info in store.sessions()} == {""}
+
+
+def test_recall_without_a_history_knows_no_session() -> None:
+    """Other runs of the family are not read by whoever brings no history of theirs."""
+    store = MemoryStore()
+    walk(manager(store), "openai", 0, 4)
+    context = manager(store)
+    with pytest.raises(UnknownHandle):
+        context.recall("t1.1")
+    walk(context, "openai", 4, 4)
+    assert "value" in context.recall("t1.1")
