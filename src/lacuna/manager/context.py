@@ -28,6 +28,7 @@ from lacuna.dialects import capabilities, signals
 from lacuna.dialects.bound_thinking import editable_from, way
 from lacuna.dialects.live.plain import plain
 from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, UnknownHandle
+from lacuna.manager import exchanges
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
 from lacuna.manager.drivers import Io, Steps, run, run_async
@@ -49,7 +50,7 @@ from lacuna.stores.urls import open_store
 from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.factory import summarizer
 from lacuna.telemetry.diagnostics import Costs, Diagnostics
-from lacuna.trajectory.events import Learned, Recalled
+from lacuna.trajectory.events import Exchanged, Learned, Recalled
 from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Head, Turn
 
@@ -231,6 +232,40 @@ class ContextManager:
         branch.session.note(Learned(call=branch.session.state.calls, window=found.limit))
         return True
 
+    # -- what the client never saw ---------------------------------------------------------------------------------
+
+    def exchanged(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
+        """Note what stands upstream in place of one message that the client was shown; see `Exchanged`.
+
+        Durable with the next write. False where there is no session to note it in.
+        """
+        branch = self._passes.branch
+        if branch is None:
+            return False
+        call = branch.session.state.calls
+        branch.session.note(Exchanged(call=call, node=node, messages=tuple(messages), results=tuple(results)))
+        return True
+
+    def exchanges(self) -> list[Exchanged]:
+        """What was noted so of the history at hand, oldest first; a fork has what came before it parted."""
+        branch = self._passes.branch
+        return exchanges.of(branch.session.events) if branch is not None else []
+
+    def recorded_exchanges(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> list[Exchanged]:
+        """The same of the stored session that `messages` begin like; [] if none does. Nothing is gone on with.
+
+        Where two have the same `node` the later one counts. Raises DialectError, StoreError.
+        """
+        with self._lock:
+            return run(self._recorded(_given(messages, tools, system, None)), self._scribe)
+
+    async def recorded_exchanges_async(
+        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
+    ) -> list[Exchanged]:
+        """`recorded_exchanges`, with the store off the event loop."""
+        async with self._turn:
+            return await run_async(self._recorded(_given(messages, tools, system, None)), self._scribe)
+
     # -- turns by hand -------------------------------------------------------------------------------------------
 
     def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -359,6 +394,12 @@ class ContextManager:
         marks = self.options.cache_control == "auto"
         sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
         return self._view(branch, sent, how, model, started, dialect.name)
+
+    def _recorded(self, given: Sent) -> Steps[list[Exchanged]]:
+        dialect = self._passes.dialect(given, self.options.model)
+        given = replace(given, end=ending(dialect, given.messages))
+        found: list[Exchanged] = yield from self._passes.recorded(given, dialect)
+        return found
 
     def _kept(self, given: Sent) -> Steps[Branch]:
         branch, _, _ = yield from self._passes.follow(given, self._passes.dialect(given, self.options.model))

@@ -17,6 +17,7 @@ from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, StoreError
+from lacuna.manager import exchanges
 from lacuna.manager.branch import Branch
 from lacuna.manager.drivers import Io, Steps
 from lacuna.manager.history import History
@@ -28,7 +29,7 @@ from lacuna.stores.store import Store
 from lacuna.strategies.spec import describe
 from lacuna.telemetry.diagnostics import Fault, FaultKind
 from lacuna.trajectory.draft import OPENING
-from lacuna.trajectory.events import Attempted, Event, Opened
+from lacuna.trajectory.events import Attempted, Event, Exchanged, Opened
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.text_protocol import Observations
 from lacuna.trajectory.tokens import Sizer, counter
@@ -158,6 +159,12 @@ class Passes:
             how = "fork"
         self._adopt(branch, history, given)
         return branch, history, how
+
+    def recorded(self, given: Given, dialect: LiveDialect) -> Steps[list[Exchanged]]:
+        """What the client never saw of the stored session that `given` begins like."""
+        history = self._read_anew(given.messages[: given.end], given, dialect)
+        found: list[Exchanged] = yield Io(lambda: exchanges.recorded(self.store, self.lineage.kin, history))
+        return found
 
     def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
         seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")

@@ -1,0 +1,99 @@
+"""What the client never saw: noted in the log, kept by the store, found again by what the client says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.manager import ContextManager
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.urls import open_store
+from lacuna.trajectory.events import Exchanged
+
+from .agents import SHAPES, history
+
+EAGER = "masking(window=2, schedule=every-turn)"
+
+
+def manager(store: Any, session: str = "s", **options: Any) -> ContextManager:
+    return ContextManager(EAGER, store=store, session=session, **options)
+
+
+def noted(context: ContextManager, node: str) -> Exchanged:
+    assert context.exchanged(node=node, messages=('{"role":"assistant"}', "{}"), results=("[]",))
+    return context.exchanges()[-1]
+
+
+def test_an_exchange_is_noted_at_its_call() -> None:
+    """With the newest call, its very texts, and nothing about the view changes."""
+    context = manager(MemoryStore())
+    view = context.prepare(history("openai", 3))
+    event = noted(context, "n")
+    assert event == Exchanged(call=4, node="n", messages=('{"role":"assistant"}', "{}"), results=("[]",))
+    assert context.prepare(history("openai", 3)).messages == view.messages
+
+
+def test_before_a_session_there_is_nothing_to_note_it_in() -> None:
+    """Whoever notes it is told."""
+    context = manager(MemoryStore())
+    assert not context.exchanged(node="n", messages=("{}",))
+    assert context.exchanges() == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_another_process_finds_it_by_the_messages(shape: str, tmp_path: Path) -> None:
+    """By content, in the store, whether the messages end as they did, go on, or end earlier; and takes nothing up."""
+    url = f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}"
+    with manager(url) as context:
+        context.prepare(history(shape, 3))
+        event = noted(context, "n")
+    with manager(url) as other:
+        assert all(other.recorded_exchanges(history(shape, steps)) == [event] for steps in (2, 3, 5))
+        assert other.exchanges() == []
+        assert other.recorded_exchanges(history(shape, 0)) == []
+        assert other.recorded_exchanges(history(shape, 3, "Another task.")) == []
+        other.prepare(history(shape, 4))
+        assert other.exchanges() == [event]
+
+
+def test_beside_an_event_loop(tmp_path: Path) -> None:
+    """The same."""
+    store = open_store(f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}")
+    with manager(store) as context:
+        context.prepare(history("openai", 2))
+        event = noted(context, "n")
+    assert asyncio.run(manager(store).recorded_exchanges_async(history("openai", 2))) == [event]
+    store.close()
+
+
+def test_a_fork_has_what_came_before_it() -> None:
+    """And not what its parent exchanged later; each branch keeps its own."""
+    store = MemoryStore()
+    context = manager(store)
+    context.prepare(history("openai", 2))
+    first = noted(context, "first")
+    context.prepare(history("openai", 4))
+    second = noted(context, "second")
+    fork = [*history("openai", 3), {"role": "user", "content": "Stop that."}]
+    assert context.prepare(fork).diagnostics.branch == "s~2"
+    assert context.exchanges() == [first]
+    third = noted(context, "third")
+    context.close()
+    # Up to where they part nothing tells the branches apart: all of them are looked at, the nearest counts last.
+    assert manager(store).recorded_exchanges(history("openai", 2)) == [first, second, third]
+    again = manager(store)
+    again.prepare(history("openai", 4))
+    assert again.exchanges() == [first, second]
+
+
+def test_families_do_not_see_each_other() -> None:
+    """Whoever has another key finds nothing, whatever the messages say."""
+    store = MemoryStore()
+    with manager(store, "a", family="one") as context:
+        context.prepare(history("openai", 3))
+        noted(context, "n")
+    assert manager(store, "b", family="two").recorded_exchanges(history("openai", 3)) == []
+    assert len(manager(store, "b", family="one").recorded_exchanges(history("openai", 3))) == 1
