@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from lacuna.cli.config import config
-from lacuna.config.keys import KEYS
+from lacuna.config.gateway_keys import ALL_KEYS
 from lacuna.errors import SettingError
 
 APP = typer.Typer()
@@ -40,7 +40,7 @@ def test_every_setting_is_shown(width: int) -> None:
     """Each has one line with its value and its place, within the width and uncut."""
     text = printed(width=width)
     lines = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
-    assert set(KEYS) <= set(lines)
+    assert set(ALL_KEYS) <= set(lines)
     assert lines["masking_window"][1:3] == ["8", "lacuna.toml:2"]
     assert lines["summary_turns"][1:3] == ["43", "default"]
     assert "…" not in text
@@ -64,7 +64,7 @@ def test_json() -> None:
     found = json.loads(printed("--json", AGENT_CONTEXT_STORE="postgresql://me:hunter2@db/x"))
     assert found["schema"] == "lacuna.config/1"
     by_name = {each["name"]: each for each in found["settings"]}
-    assert list(by_name) == list(KEYS)
+    assert list(by_name) == list(ALL_KEYS)
     assert by_name["masking_window"]["from"] == "lacuna.toml:2"
     assert by_name["store"] == {
         "name": "store",

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.config import Settings, settings
+from lacuna.config.gateway_keys import ALL_KEYS
 from lacuna.config.keys import KEYS, PREFIX
 from lacuna.config.values import PROVIDERS, STORES
 from lacuna.errors import SettingError
@@ -74,7 +75,7 @@ def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
 def test_every_setting_is_listed(tmp_path: Path) -> None:
     """Each setting has one entry, whatever the strategy."""
     for strategy in ("raw", "hybrid", "pipeline(supersede, masking)"):
-        assert [entry.key for entry in of(tmp_path, STRATEGY=strategy).entries] == list(KEYS.values())
+        assert [entry.key for entry in of(tmp_path, STRATEGY=strategy).entries] == list(ALL_KEYS.values())
 
 
 def test_the_environment(tmp_path: Path) -> None:
@@ -427,7 +428,7 @@ def test_a_secret_in_the_wrong_place(tmp_path: Path) -> None:
 # -- any text ---------------------------------------------------------------------------------------------------------
 
 
-@given(name=st.sampled_from([key.variable for key in KEYS.values()]), value=st.text(max_size=30))
+@given(name=st.sampled_from([key.variable for key in ALL_KEYS.values()]), value=st.text(max_size=30))
 def test_any_value(name: str, value: str) -> None:
     """Whatever a variable holds is either a setting or an error that names it."""
     try:
@@ -437,7 +438,9 @@ def test_any_value(name: str, value: str) -> None:
     assert said.startswith(("Settings(", name))
 
 
-@given(st.dictionaries(st.sampled_from([*KEYS, "zzz"]), st.one_of(st.integers(), st.booleans(), st.text(max_size=9))))
+@given(
+    st.dictionaries(st.sampled_from([*ALL_KEYS, "zzz"]), st.one_of(st.integers(), st.booleans(), st.text(max_size=9)))
+)
 def test_any_argument(arguments: dict[str, Any]) -> None:
     """So is whatever an argument holds."""
     try:

@@ -19,6 +19,10 @@ from lacuna.config.in_force import NOWHERE
 WIDE: Final = 160
 #: Shape of what --json prints.
 SCHEMA: Final = "lacuna.config/1"
+_LEGEND: Final = (
+    "NAME is AGENT_CONTEXT_NAME in the environment, name in lacuna.toml or [tool.lacuna], "
+    "and gateway_name is name in the table [gateway] there"
+)
 
 
 def config(
@@ -34,9 +38,7 @@ def config(
     for entry in found.entries:
         if entry.note:
             console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
-    console.print(
-        Text("NAME is AGENT_CONTEXT_NAME in the environment, name in lacuna.toml or [tool.lacuna]", style="dim")
-    )
+    console.print(Text(_LEGEND, style="dim"))
 
 
 def _table(found: Settings, *, wide: bool) -> Table:

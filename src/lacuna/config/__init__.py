@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from lacuna.config.gateway_keys import GATEWAY_KEYS
 from lacuna.config.in_force import Entry, Settings, settings
 from lacuna.config.keys import KEYS
 
-__all__ = ["KEYS", "Entry", "Settings", "settings"]
+__all__ = ["GATEWAY_KEYS", "KEYS", "Entry", "Settings", "settings"]

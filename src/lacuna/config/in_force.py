@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from lacuna.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
 from lacuna.config.keys import KEYS, Key
 from lacuna.config.refine import Refined, refine
 from lacuna.config.sources import Given, given
@@ -43,6 +44,7 @@ class Settings:
 
     strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
     summarizer: "digest" or provider:model. log: "none", "text" or "json". entries: each setting and its place.
+    gateway: the gateway's own settings, by the names that they have in their table.
     """
 
     strategy: Strategy
@@ -63,6 +65,7 @@ class Settings:
     tokens: str
     redaction: Redaction
     log: str
+    gateway: Mapping[str, Any] = field(repr=False)
     entries: tuple[Entry, ...] = field(repr=False)
 
     def options(self) -> dict[str, Any]:
@@ -101,13 +104,14 @@ def settings(environ: Mapping[str, str] | None = None, folder: Path | None = Non
     found = given(os.environ if environ is None else environ, folder or Path.cwd(), arguments)
     strategy = refine(found)
     guards, places = _guards(found, strategy.preset)
-    plain = {name: _value(found, name) for name in KEYS} | _asked_at(found) | asdict(guards)
+    plain = {name: _value(found, name) for name in ALL_KEYS} | _asked_at(found) | asdict(guards)
     redaction = _redaction(found, plain)
     return Settings(
         strategy=strategy.strategy,
         guards=guards,
         redaction=redaction,
-        entries=tuple(_entry(key, strategy, plain, places | _places(found)) for key in KEYS.values()),
+        gateway={short(name): plain[name] for name in GATEWAY_KEYS},
+        entries=tuple(_entry(key, strategy, plain, places | _places(found)) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
     )
 
@@ -117,7 +121,7 @@ _PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "s
 
 
 def _value(found: Mapping[str, Given], name: str) -> Any:
-    return found[name].value if name in found else KEYS[name].default
+    return found[name].value if name in found else ALL_KEYS[name].default
 
 
 def _guards(found: Mapping[str, Given], preset: str) -> tuple[Guards, dict[str, str]]:
@@ -160,7 +164,8 @@ def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mappin
     if key.options:
         value, note = _text(*strategy.values[name]), strategy.notes.get(name, "")
         return Entry(key=key, value=value, place=strategy.places[name], note=note)
-    return Entry(key=key, value=_text(plain[name]), place=places.get(name, NOWHERE))
+    value = "***" if key.secret and plain[name] is not None else _text(plain[name])
+    return Entry(key=key, value=value, place=places.get(name, NOWHERE))
 
 
 def _places(found: Mapping[str, Given]) -> dict[str, str]:

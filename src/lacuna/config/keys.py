@@ -12,7 +12,7 @@ from lacuna.dialects.bound_thinking import AUTO, WAYS
 #: In front of a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "AGENT_CONTEXT_"
 
-Group: TypeAlias = Literal["strategy", "budget", "guards", "summaries", "session"]
+Group: TypeAlias = Literal["strategy", "budget", "guards", "summaries", "session", "gateway"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class Key:
 
     default: in force where nobody says otherwise; what refines the strategy has the strategy's own default.
     options: of the strategy, which of them the setting stands for: the first one that the strategy has.
+    secret:  its value is shown nowhere.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Key:
     meaning: str
     default: Any = None
     options: tuple[str, ...] = ()
+    secret: bool = False
 
     @property
     def variable(self) -> str:

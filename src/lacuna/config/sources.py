@@ -11,6 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
+from lacuna.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
+from lacuna.config.gateway_keys import TABLE as GATEWAY
 from lacuna.config.keys import CONFIG, KEYS, PREFIX, Key
 from lacuna.config.values import concealed
 from lacuna.errors import SettingError
@@ -70,15 +72,16 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Given]:
 
 def _given(name: str, value: object, place: str, rank: Rank, spelled: Any) -> Given:
     """The setting `name`, its value read. spelled: how names are written there. Raises SettingError."""
-    if name not in KEYS:
+    if name not in ALL_KEYS:
         raise SettingError(f"{place}: {_unknown(name, spelled)}")
-    key = KEYS[name]
+    key = ALL_KEYS[name]
     if name == "strategy" and not isinstance(value, str) and rank is Rank.ARGUMENT:
         return Given(key=key, value=value, place=place, rank=rank)
     try:
         return Given(key=key, value=key.read(value), place=place, rank=rank)
     except ValueError as error:
-        raise SettingError(f"{place}: {_shown(value)} is no {name}; {error}") from None
+        shown = "what is given" if key.secret else _shown(value)
+        raise SettingError(f"{place}: {shown} is no {name}; {error}") from None
 
 
 def _shown(value: object) -> str:
@@ -86,12 +89,13 @@ def _shown(value: object) -> str:
 
 
 def _unknown(name: str, spelled: Any) -> str:
-    near = get_close_matches(name.lower(), KEYS, n=1, cutoff=0.6)
+    family = GATEWAY_KEYS if name.lower().startswith(f"{GATEWAY}_") else KEYS
+    near = get_close_matches(short(name.lower()), map(short, family), n=1, cutoff=0.6)
     if near:
-        return f"no such setting; did you mean {spelled(near[0])}?"
+        return f"no such setting; did you mean {spelled(next(key for key in family if short(key) == near[0]))}?"
     if _CREDENTIAL.search(name):
         return "no such setting; credentials are no settings: they are read by the provider's own client"
-    return f"no such setting; there are: {', '.join(spelled(key) for key in KEYS)}"
+    return f"no such setting; there are: {', '.join(spelled(key) for key in family)}"
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -106,9 +110,35 @@ def _file(environ: Mapping[str, str], folder: Path) -> Iterator[Given]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{path}: {error}") from None
+    inside = TABLE if path.name == PROJECT else ()
     for name, value in _table(document, path, named=named).items():
-        line = _line(text, name, path.name == PROJECT)
-        yield _given(name, value, f"{_short(path, folder)}{f':{line}' if line else ''}", Rank.FILE, str.lower)
+        if name == GATEWAY:
+            yield from _gateway(value, text, _short(path, folder), inside)
+            continue
+        place = _place(_short(path, folder), _line(text, name, inside))
+        if name in GATEWAY_KEYS:
+            raise SettingError(
+                f"{place}: {name} is written as {short(name)} in the table [{'.'.join((*inside, GATEWAY))}]"
+            )
+        yield _given(name, value, place, Rank.FILE, str.lower)
+
+
+def _gateway(table: Any, text: str, file: str, inside: tuple[str, ...]) -> Iterator[Given]:
+    """The settings of the gateway's own table. Raises SettingError."""
+    inner = (*inside, GATEWAY)
+    if not isinstance(table, Mapping):
+        raise SettingError(f"{_place(file, _line(text, GATEWAY, inside))}: {GATEWAY} is a table: [{'.'.join(inner)}]")
+    for name, value in table.items():
+        place = _place(file, _line(text, name, inner))
+        if name in KEYS and f"{GATEWAY}_{name}" not in GATEWAY_KEYS:
+            raise SettingError(
+                f"{place}: {name} is no setting of the gateway's alone; write it outside [{'.'.join(inner)}]"
+            )
+        yield _given(f"{GATEWAY}_{name}", value, place, Rank.FILE, short)
+
+
+def _place(file: str, line: int) -> str:
+    return f"{file}:{line}" if line else file
 
 
 def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
@@ -125,7 +155,9 @@ def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
 
 def _has_table(project: Path) -> bool:
     # Not parsed unless it speaks of us: somebody's broken pyproject.toml is none of our business.
-    return bool(re.search(r"^\s*\[?.*\blacuna\b", _text(project), re.MULTILINE)) and bool(_inner(_parsed(project)))
+    return bool(re.search(r"^\s*\[?.*\blacuna\b", _text(project), re.MULTILINE)) and bool(
+        _inner(_parsed(project), TABLE)
+    )
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -135,15 +167,15 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise SettingError(f"{path}: {error}") from None
 
 
-def _inner(document: Mapping[str, Any]) -> Any:
+def _inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     table: Any = document
-    for name in TABLE:
+    for name in names:
         table = table.get(name) if isinstance(table, Mapping) else None
     return table
 
 
 def _table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
-    table = _inner(document) if path.name == PROJECT else document
+    table = _inner(document, TABLE) if path.name == PROJECT else document
     if not isinstance(table, Mapping):
         raise SettingError(f"{path}: no table [{'.'.join(TABLE)}] in it{f', which {named} asks for' if named else ''}")
     return table
@@ -162,8 +194,8 @@ def _short(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-def _line(text: str, name: str, project: bool) -> int:
-    """The line on which `name` is set; 0 if that cannot be told.
+def _line(text: str, name: str, inside: tuple[str, ...]) -> int:
+    """The line on which `name` is set in the table `inside`; 0 if that cannot be told.
 
     Looked for as written, and believed where what stands before it is TOML by itself and does not set it yet: so no
     line of a longer text, and no other table, is taken for it.
@@ -177,7 +209,7 @@ def _line(text: str, name: str, project: bool) -> int:
             before, with_it = (tomllib.loads("".join(lines[:end])) for end in (number, _end(lines, number)))
         except tomllib.TOMLDecodeError:
             continue
-        inner = [_inner(part) if project else part for part in (before, with_it)]
+        inner = [_inner(part, inside) for part in (before, with_it)]
         if name not in (inner[0] or {}) and name in (inner[1] or {}):
             return number + 1
     return 0

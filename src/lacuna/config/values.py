@@ -44,18 +44,33 @@ def flag(value: object) -> bool:
     return found
 
 
-def whole(least: int, what: str) -> Reader:
-    """Whole numbers from `least` on, `what` being their unit."""
+def whole(least: int, what: str, most: int | None = None) -> Reader:
+    """Whole numbers from `least` on, up to `most` if there is one, `what` being their unit."""
+    bounds = f"{least} or more" if most is None else f"{least} to {most:_}"
 
     def read(value: object) -> int:
         number = value
         if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
             number = int(re.sub("[_,]", "", value))
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise ValueError(f"give {what}, a whole number, {least} or more")
+        if isinstance(number, bool) or not isinstance(number, int) or number < least or (most and number > most):
+            raise ValueError(f"give {what}, a whole number, {bounds}")
         return number
 
     return read
+
+
+_SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE: Final = re.compile(r"(\d[\d_,]{0,18})\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+
+
+def size(value: object) -> int:
+    """Bytes, 1 or more; "64MiB" is 67,108,864."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found and found[2].lower() in _SIZES:
+        value = int(re.sub("[_,]", "", found[1])) * _SIZES[found[2].lower()]
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**60:
+        raise ValueError("give bytes, such as 64MiB, 500MB or a whole number, 1 or more")
+    return value
 
 
 def share(value: object) -> float:
@@ -160,6 +175,25 @@ def address(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/]\S*", value.strip()):
         raise ValueError("give an address that begins with http:// or https://")
     return value.strip().rstrip("/")
+
+
+def upstream(value: object) -> str:
+    """A provider's address, in front of `/v1`; where it ends with that, as clients write it, that is left out."""
+    found = address(value)
+    if "?" in found or "#" in found or "@" in found:
+        raise ValueError("give an address without a user, a query or a fragment")
+    return found.removesuffix("/v1").rstrip("/")
+
+
+#: Bytes that a token at least has: shorter ones can be guessed.
+TOKEN: Final = 16
+
+
+def token(value: object) -> str:
+    """A secret that fits a header and a cookie."""
+    if not isinstance(value, str) or not re.fullmatch(rf"[A-Za-z0-9._~+/=-]{{{TOKEN},512}}", value.strip()):
+        raise ValueError(f"give {TOKEN} or more letters, digits or any of . _ ~ + / = -")
+    return value.strip()
 
 
 def prices(value: object) -> str:
