@@ -28,10 +28,11 @@ class Ledger:
     def read(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
         for event in events[self._read :]:
-            self._fold(event)
+            self.fold(event)
         self._read = len(events)
 
-    def _fold(self, event: Event) -> None:
+    def fold(self, event: Event) -> None:
+        """The same with one event of a log that nobody holds whole."""
         match event:
             case Decided():
                 self._decided(event)
