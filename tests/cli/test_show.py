@@ -112,6 +112,19 @@ def test_a_learned_window(tmp_path: Path) -> None:
     assert "made 2 times" in printed("s", "--call", "1", "--store", stored.url(tmp_path))
 
 
+def test_what_the_client_never_saw(tmp_path: Path) -> None:
+    """An exchange behind the client's back stands at its call, in sizes, and none of what it says."""
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s") as context:
+        context.prepare(stored.opening())
+        context.exchanged(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
+    text = printed("s", "--store", stored.url(tmp_path))
+    told = "answered here: 3 messages in place of the one that the client saw, 1 result in front of its next"
+    assert told in " ".join(text.split())
+    assert "secret" not in text
+    (made,) = json.loads(printed("s", "--json", "--store", stored.url(tmp_path)))["passes"]
+    assert made["exchanged"] == [{"messages": 3, "results": 1}]
+
+
 def test_savings_of_the_passes_add_up(kept: tuple[str, list[ContextView]]) -> None:
     """What stands beside the passes is what the whole session saved, as nothing is saved before the first of them."""
     told = json.loads(printed("main", "--json", "--store", kept[0]))

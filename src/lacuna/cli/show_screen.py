@@ -121,6 +121,7 @@ class SessionScreen:
         if told.acted or told.reason.startswith(HELD):
             yield Text(f"why: {shown(told.reason)}", style=QUIET)
         yield from _recalls(made)
+        yield from _exchanges(made)
 
     def _hidden(self, word: str, hidden: Sequence[Hidden], colour: str) -> Text:
         """How much, and the largest of it by handle."""
@@ -147,7 +148,8 @@ def _between(number: int) -> Text:
 def tells(made: Pass) -> bool:
     """Whether there is anything to say of a pass."""
     told = made.told
-    return bool(told.acted or made.failed or made.recalled or made.head or made.learned or told.reason.startswith(HELD))
+    beside = made.failed or made.recalled or made.exchanged or made.head or made.learned
+    return bool(told.acted or beside or told.reason.startswith(HELD))
 
 
 def _savings(account: Account, told: Sequence[Pass]) -> Iterator[float]:
@@ -205,6 +207,14 @@ def _recalls(made: Pass) -> Iterator[Text]:
     if made.recalled:
         read = ", ".join(f"{handle(each.key)} ({figures.tokens(each.tokens)}, {_by(each)})" for each in made.recalled)
         yield Text.assemble(("read again: ", "cyan"), read)
+
+
+def _exchanges(made: Pass) -> Iterator[Text]:
+    for each in made.exchanged:
+        messages, results = len(each.messages), len(each.results)
+        joined = f", {figures.plural(results, 'result')} in front of its next" if results else ""
+        told = f"{figures.plural(messages, 'message')} in place of the one that the client saw{joined}"
+        yield Text.assemble(("answered here: ", "cyan"), told)
 
 
 def _by(recalled: Recalled) -> str:

@@ -32,6 +32,7 @@ from lacuna.trajectory.events import (
     Called,
     Decided,
     Event,
+    Exchanged,
     HeadSet,
     Learned,
     Opened,
@@ -63,6 +64,7 @@ class Pass:
     summary: that it put in, and what of the newly covered turns' results stands behind it.
     head:    whether system prompt, tools or task changed before it. amended: whether the newest turn came again.
     learned: the window that the provider named when it refused this call, in tokens; 0 for none.
+    exchanged: what was answered behind it without the client.
     """
 
     told: Diagnostics
@@ -77,6 +79,7 @@ class Pass:
     head: bool = False
     amended: bool = False
     learned: int = 0
+    exchanged: tuple[Exchanged, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +223,7 @@ class Reading:
             head=not began and any(isinstance(event, HeadSet) for event in self._since),
             amended=self._amended,
             learned=behind.learned,
+            exchanged=tuple(behind.exchanged),
         )
         self._waiting, self._since, self._amended = [], [], False
         return made
@@ -240,6 +244,7 @@ class Reading:
                 usage=behind.usage or made.usage,
                 recalled=(*made.recalled, *behind.recalled),
                 learned=behind.learned or made.learned,
+                exchanged=(*made.exchanged, *behind.exchanged),
             )
 
     def _told(self, going: Branch, model: str = "") -> Diagnostics:
@@ -351,6 +356,7 @@ class _Behind:
     usage: Usage | None = None
     recalled: list[Recalled] = field(default_factory=list)
     learned: int = 0
+    exchanged: list[Exchanged] = field(default_factory=list)
 
 
 def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
@@ -367,6 +373,8 @@ def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
                 found.recalled.append(event)
             case Learned():
                 found.learned = event.window
+            case Exchanged():
+                found.exchanged.append(event)
             case _:
                 pass
     yield found
