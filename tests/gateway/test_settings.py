@@ -88,14 +88,6 @@ def test_values_that_are_none(tmp_path: Path, name: str, value: str, mend: str) 
     assert "hunter2" not in said
 
 
-@pytest.mark.parametrize(
-    "given", ["https://host/api/v1", "https://host/api/v1/", "https://host/api", "https://host/api/"]
-)
-def test_addresses_of_providers(tmp_path: Path, given: str) -> None:
-    """With or without /v1, as clients write it or not: the same place."""
-    assert of(tmp_path, GATEWAY_UPSTREAM_OPENAI=given).upstream_openai == "https://host/api"
-
-
 def test_no_provider(tmp_path: Path) -> None:
     """An API that is not served has none."""
     assert of(tmp_path, GATEWAY_UPSTREAM_ANTHROPIC="none").upstream_anthropic is None

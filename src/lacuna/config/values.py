@@ -178,11 +178,11 @@ def address(value: object) -> str:
 
 
 def upstream(value: object) -> str:
-    """A provider's address, in front of `/v1`; where it ends with that, as clients write it, that is left out."""
+    """A provider's address, as its own clients take it."""
     found = address(value)
     if "?" in found or "#" in found or "@" in found:
         raise ValueError("give an address without a user, a query or a fragment")
-    return found.removesuffix("/v1").rstrip("/")
+    return found
 
 
 #: Bytes that a token at least has: shorter ones can be guessed.
