@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 
 from lacuna.strategies.lexicon import Lexicon
-from lacuna.trajectory.items import items
+from lacuna.trajectory.items import holding, items, items_in, quoted, words_by_line
 from lacuna.trajectory.tokens import Counter
 
 #: A line that says what went wrong names what is looked up next.
@@ -50,21 +52,38 @@ def gist(text: str, lexicon: Lexicon, budget: int, counter: Counter, told: str =
 def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> list[str]:
     """The unwritten items of `text`, most telling first; ties in order of appearance."""
     scores: dict[str, float] = {}
-    alarms, written, often = _alarms_in(text), lexicon.written, lexicon.seen.get
-    for number, line in enumerate(text.split("\n")):
-        found = items(line)
-        # Not what the agent has written itself, is told anyway, or sees all the time.
-        unknown = [item for item in found if item not in written and item not in told and often(item, 0) < FURNITURE]
-        if not unknown:
-            continue
+    unknown = _unknown(text, lexicon, told)
+    alarms = _alarms_in(text)
+    for number, line, found in _telling(text, unknown):
         base = _weight(line, found, lexicon, alarms) + (0.3 if number < 3 else 0.0)
         own = _NUMBERED.match(line)
-        for item in unknown:
+        for item in filter(unknown.__contains__, found):
             # A line's number matters where the line does; in a plain file view it is a margin.
             margin = 1.0 if own and own[1] == item else 0.0
             scores[item] = max(scores.get(item, -9.0), base + worth(item, lexicon) - margin)
     whole = _without_parts(scores)
     return sorted((item for item in whole if scores[item] > LEAST), key=lambda item: -scores[item])
+
+
+def _unknown(text: str, lexicon: Lexicon, told: frozenset[str]) -> frozenset[str]:
+    """The items of `text` that the agent has not written itself, is not told anyway, and does not see all the time."""
+    written, often = lexicon.written, lexicon.seen.get
+    return frozenset(
+        item for item in items(text) if item not in written and item not in told and often(item, 0) < FURNITURE
+    )
+
+
+def _telling(text: str, unknown: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """(number, line, its items) of each line that holds one of the `unknown` items."""
+    if not unknown:
+        return
+    by_line = words_by_line(text)
+    # Nine lines in ten hold none, and need no other look than at their words.
+    words = holding(chain.from_iterable(by_line), unknown)
+    in_quotes = not unknown.isdisjoint(quoted(text))
+    for number, (line, own) in enumerate(zip(text.split("\n"), by_line, strict=True)):
+        if not words.isdisjoint(own) or (in_quotes and not unknown.isdisjoint(quoted(line))):
+            yield number, line, items_in(line, own)
 
 
 #: Scores below this are not worth their tokens at every later call.

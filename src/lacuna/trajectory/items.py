@@ -8,6 +8,8 @@ of the lab, so that what is kept and what is counted are the same thing.
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -17,7 +19,9 @@ LONGEST = 80
 #: Words whose items are kept, some 10 MB of them.
 _WORDS: Final = 1 << 16
 
-_WORD = re.compile(r"[A-Za-z0-9_./~@:#$%+\-\\]{3,}")
+_LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
+#: Byte by byte: what may stand in a word stays, a line's end too, all else parts words.
+_PARTED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
 _QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?$")
 _TRIM = "./:-\\#@%+$~"
@@ -39,18 +43,41 @@ def _is_item(word: str) -> bool:
     return len(word) <= LONGEST and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
 
 
-@lru_cache(maxsize=1 << 13)
+@lru_cache(maxsize=1 << 10)
 def items(text: str) -> tuple[str, ...]:
     """The code-like items of `text`, each once, in order of first appearance.
 
     A path counts as itself and as its last component; a dotted or `::` name as itself and as its last part, since that
     is how agents refer to them.
     """
-    found = dict.fromkeys(chain.from_iterable(map(_KNOWN.__getitem__, dict.fromkeys(_WORD.findall(text)))))
-    for _, word in _QUOTED.findall(text):
-        if any(map(str.isalpha, word)):
-            found[word] = None
+    return items_in(text, _parted(text).split())
+
+
+def items_in(text: str, words: Iterable[str]) -> tuple[str, ...]:
+    """The items of `text`, whose `words` are known already."""
+    found = dict.fromkeys(chain.from_iterable(map(_KNOWN.__getitem__, dict.fromkeys(words))))
+    found.update(dict.fromkeys(quoted(text)))
     return tuple(found)
+
+
+def quoted(text: str) -> Iterator[str]:
+    """The items of `text` that are items since they stand in quotes."""
+    return (word for _, word in _QUOTED.findall(text) if any(map(str.isalpha, word)))
+
+
+def words_by_line(text: str) -> list[list[str]]:
+    """The words of each line of `text`: whatever items it has are parts of them, or stand in quotes."""
+    return [line.split() for line in _parted(text).split("\n")]
+
+
+def holding(words: Iterable[str], wanted: frozenset[str]) -> frozenset[str]:
+    """Those of `words` that hold one of the `wanted` items."""
+    return frozenset(word for word in dict.fromkeys(words) if not wanted.isdisjoint(_KNOWN[word]))
+
+
+def _parted(text: str) -> str:
+    # Half the time of an expression for words: 40 ms instead of 84 for 4.5 MB. No letter beyond ASCII is part of one.
+    return text.encode("ascii", "replace").translate(_PARTED).decode("ascii")
 
 
 def _found(word: str) -> tuple[str, ...]:
