@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from lacuna.errors import SummaryError
+from lacuna.errors import BudgetError, SummaryError
 from lacuna.strategies.books import Books
 from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
@@ -80,8 +80,8 @@ def output_tokens(turn: Turn, sizer: Sizer) -> int:
 class Pending:
     """What the newest pass did: its decision, its view, and both prompt-side bills.
 
-    before: tokens of the view had this pass hidden nothing. covered: the newest turn that was covered before it.
-    summarizer: bill of this pass alone.
+    before: tokens of the view had this pass hidden nothing, whole: had nothing ever been hidden. covered: the newest
+    turn that was covered before it. summarizer: bill of this pass alone.
     """
 
     decided: Decided
@@ -89,6 +89,7 @@ class Pending:
     bill: Bill
     raw: Bill
     before: int
+    whole: int
     covered: int
     summarizer: Bill
 
@@ -127,6 +128,10 @@ class Session:
         #: Tokens that the provider's last usage had beyond our count of the same prompt, and that count.
         self.anchor = 0
         self._anchored = 0
+        #: Whether requests go out as they came: what the provider reports is of the whole prompt then.
+        self.shadow = False
+        #: Why the newest pass could not make its view fit, where it was to do without.
+        self.exceeded: BudgetError | None = None
         #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
         self.editable_from = 1
         self.redaction = redaction
@@ -184,15 +189,19 @@ class Session:
         """Something that changes no view."""
         self._record(event)
         match event:
-            case Answered() if self.newest is not None and self._credible(event.usage.prompt):
-                self._anchored = self.newest.view.tokens
+            case Answered() if self.newest is not None and self._is_of(self.newest, event):
+                self._anchored = self.newest.whole if self.shadow else self.newest.view.tokens
                 self.anchor = event.usage.prompt - self._anchored
+            case Opened():
+                self.shadow = event.shadow
             case Learned():
                 self._learn(event.window)
 
-    def _credible(self, prompt: int) -> bool:
-        """Whether a provider's prompt total may correct our count: it answered, so its window was not exceeded."""
-        return prompt > 0 and (self.prices.window is None or prompt <= self.prices.window)
+    def _is_of(self, newest: Pending, event: Answered) -> bool:
+        """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
+        have made meanwhile, and it was answered, so its window was not exceeded."""
+        prompt, window = event.usage.prompt, self.prices.window
+        return event.call == newest.decided.call and prompt > 0 and (window is None or prompt <= window)
 
     def as_billed(self, tokens: int) -> int:
         """`tokens` of a prompt as the provider would count them: what its last usage had beyond our count is added, of
@@ -218,15 +227,16 @@ class Session:
 
     # -- a pass --------------------------------------------------------------------------------------------------
 
-    def prepare(self, now: float | None = None, model: str = "", *, forced: bool = False) -> Pass:
+    def prepare(self, now: float | None = None, model: str = "", *, forced: bool = False, strict: bool = True) -> Pass:
         """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first.
 
         forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError where not even the floor
-        of the view fits.
+        of the view fits; with `strict` False the view is as small as it gets then, and `exceeded` says by how much.
         """
+        self.exceeded = None
         situation, before = self._situation(now, model), self.state.track.tokens
         wanted = self.policy.decide(self.state, situation, forced=forced)
-        plan = relieve(self.policy, self.state, situation, wanted)
+        plan = self._relieved(situation, wanted, strict=strict)
         plan = self._deferred(plan)
         summary, cost = None, Bill()
         if plan.summarize and self.breaker.may(situation.call):
@@ -235,9 +245,18 @@ class Session:
         if summary is None:
             plan = replace(plan, summarize=0)
         if summary is None and self._over(plan, situation):
-            summary, plan = self._fit(plan, situation)
+            summary, plan = self._fit(plan, situation, strict=strict)
         decided = Decided(situation.call, plan.reason, plan.masks, plan.clips, summary)
         return self._send(decided, now, model, before, cost)
+
+    def _relieved(self, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
+        try:
+            return relieve(self.policy, self.state, situation, plan, summaries=summaries)
+        except BudgetError as error:
+            if strict:
+                raise
+            self.exceeded = error
+            return relieve(self.policy, self.state, situation, plan, summaries=summaries, strict=False)
 
     def _deferred(self, plan: Plan) -> Plan:
         """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
@@ -264,7 +283,14 @@ class Session:
         bill = self.books.send(view, now, model)
         self._record(Called(call=decided.call, at=now, model=model, tokens=view.tokens))
         self.newest = Pending(
-            decided=decided, view=view, bill=bill, raw=raw, before=before, covered=covered, summarizer=cost
+            decided=decided,
+            view=view,
+            bill=bill,
+            raw=raw,
+            before=before,
+            whole=self.state.raw.tokens,
+            covered=covered,
+            summarizer=cost,
         )
         return view
 
@@ -337,9 +363,9 @@ class Session:
         """Whether a pass that got no summary leaves the view over its budget."""
         return situation.usable is not None and not fits(self.policy, self.state, situation, plan)
 
-    def _fit(self, plan: Plan, situation: Situation) -> tuple[Summary | None, Plan]:
+    def _fit(self, plan: Plan, situation: Situation, *, strict: bool) -> tuple[Summary | None, Plan]:
         """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
-        wanted = relieve(self.policy, self.state, situation, replace(plan, summarize=0))
+        wanted = self._relieved(situation, replace(plan, summarize=0), strict=strict)
         if wanted.summarize:
             asked = self._clean(request(self.state, wanted.summarize, self.strategy.summary_max_tokens))
             written = digest(asked, self.sizer.count)
@@ -347,15 +373,18 @@ class Session:
                 return accepted(self.state, self.policy, wanted.summarize, written, MODEL_FREE, self.redaction), wanted
             except SummaryError:
                 # Nothing can be said in fewer words; what is left is cutting the newest results.
-                wanted = relieve(self.policy, self.state, situation, Plan(reason=plan.reason), summaries=False)
+                wanted = self._relieved(situation, Plan(reason=plan.reason), summaries=False, strict=strict)
         return None, wanted
 
     # -- the log again -------------------------------------------------------------------------------------------
 
     def take_up(self, events: Iterable[Event]) -> None:
-        """Fold events that happened elsewhere, in their order; decisions are taken as they were made."""
+        """Fold events that happened elsewhere, in their order; decisions are taken as they were made.
+
+        They may stand behind what is here already, unless `takes` says no.
+        """
         events = list(events)
-        settled, reworded = _versions(events)
+        settled, reworded = _versions(events, self.state.turns)
         waiting: list[Attempted | Decided] = []
         for event in events:
             match event:
@@ -377,6 +406,17 @@ class Session:
                 case _:
                     self.note(event)
 
+    def takes(self, events: Iterable[Event]) -> bool:
+        """Whether `events` only add to what is here; where not, the log must be folded anew, for a turn came again
+        with another result."""
+        newest = dict(enumerate(self.state.turns[-1:], start=len(self.state.turns)))
+        for event in events:
+            if isinstance(event, Amended) and (known := newest.get(event.turn.index)) is not None:
+                if not known.reworded(event.turn):
+                    return False
+                newest[event.turn.index] = event.turn
+        return True
+
     def _relive(self, waiting: Sequence[Attempted | Decided], called: Called) -> None:
         """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
         situation, before = self._situation(called.at, called.model), self.state.track.tokens
@@ -395,12 +435,12 @@ class Session:
         self._send(decided, called.at, called.model, before, cost)
 
 
-def _versions(events: Iterable[Event]) -> tuple[dict[int, TurnAdded | Amended], set[int]]:
+def _versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int, TurnAdded | Amended], set[int]]:
     """For each turn what it is folded as where it first comes: as it was when all of its results were there; and the
-    events (ids) behind that, by which only words of the user changed."""
+    events (ids) behind that, by which only words of the user changed. known: turns that came before."""
     settled: dict[int, TurnAdded | Amended] = {}
-    newest: dict[int, Turn] = {}
-    reworded: dict[int, list[int]] = {}
+    newest: dict[int, Turn] = dict(enumerate(known[-1:], start=len(known)))
+    reworded: dict[int, list[int]] = {len(known): []}
     for event in events:
         if not isinstance(event, TurnAdded | Amended):
             continue

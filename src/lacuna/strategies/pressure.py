@@ -18,11 +18,13 @@ def fits(policy: Policy, state: State, situation: Situation, plan: Plan) -> bool
     return situation.usable is None or _after(policy, state, situation, plan) <= situation.usable
 
 
-def relieve(policy: Policy, state: State, situation: Situation, plan: Plan, *, summaries: bool = True) -> Plan:
+def relieve(
+    policy: Policy, state: State, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool = True
+) -> Plan:
     """`plan`, or one that fits the budget: mask everything pending, mask down to `min_window`, summarize, clip.
 
     summaries: whether a summary may still help. Raises BudgetError if nothing makes the view fit; then nothing is a
-    candidate that was none before.
+    candidate that was none before. strict: False to be given the smallest view then.
     """
     usable = situation.usable
     if usable is None:
@@ -30,10 +32,11 @@ def relieve(policy: Policy, state: State, situation: Situation, plan: Plan, *, s
     budget = policy.strategy.budget or Budget()
     if fits(policy, state, situation, plan):
         return _soften(policy, state, plan, usable, budget)
-    floor(state, usable)
+    if strict:
+        floor(state, usable)
     before = frozenset(policy.pending)
     try:
-        return _fitting(policy, state, situation, budget, usable, summaries=summaries)
+        return _fitting(policy, state, situation, budget, usable, summaries=summaries, strict=strict)
     except BudgetError:
         # Pressure made candidates of turns inside the window. No decision settles them, so they would stay candidates,
         # and the schedule would mask them at a later call that has room.
@@ -54,7 +57,7 @@ def _soften(policy: Policy, state: State, plan: Plan, usable: int, budget: Budge
 
 
 def _fitting(
-    policy: Policy, state: State, situation: Situation, budget: Budget, usable: int, *, summaries: bool
+    policy: Policy, state: State, situation: Situation, budget: Budget, usable: int, *, summaries: bool, strict: bool
 ) -> Plan:
     """A plan that fits, tier by tier; see `relieve`."""
     target = int(usable * budget.low)
@@ -66,7 +69,7 @@ def _fitting(
     summarized = _summarize(policy, state, situation, target, budget.min_window) if summaries else None
     best = summarized or masked
     tokens = _after(policy, state, situation, best)
-    return best if tokens <= usable else _clip(state, best, tokens, usable)
+    return best if tokens <= usable else _clip(state, best, tokens, usable, strict=strict)
 
 
 def floor(state: State, usable: int) -> int:
@@ -117,10 +120,10 @@ def _summarize(policy: Policy, state: State, situation: Situation, target: int, 
     return None
 
 
-def _clip(state: State, plan: Plan, tokens: int, usable: int) -> Plan:
+def _clip(state: State, plan: Plan, tokens: int, usable: int, *, strict: bool) -> Plan:
     """Cut the newest turn's results, the largest first, until a view of `tokens` is down to `usable`.
 
-    Raises BudgetError if it is still too large with all of them cut.
+    strict: raise BudgetError if it is still too large with all of them cut.
     """
     newest = state.turns[-1].index if state.turns else 0
     keys: list[Key] = [key for key in state.places if key[0] == newest]
@@ -133,7 +136,7 @@ def _clip(state: State, plan: Plan, tokens: int, usable: int) -> Plan:
         if state.sizer.text(text) < size:
             clips.append(Clip(key, text))
             tokens -= size - state.sizer.text(text)
-    if tokens > usable:
+    if tokens > usable and strict:
         raise _too_much("with every result of the newest turn cut the view still needs", tokens, usable)
     return replace(plan, clips=tuple(clips), reason="over budget")
 

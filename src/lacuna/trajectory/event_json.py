@@ -61,7 +61,12 @@ def event_in(value: Mapping[str, Any]) -> Event:
 
 
 def _opened_out(event: Opened) -> dict[str, Any]:
-    return {"strategy": event.strategy, **given(dialect=event.dialect), "handles": event.handles}
+    return {
+        "strategy": event.strategy,
+        **given(dialect=event.dialect),
+        "handles": event.handles,
+        **given(shadow=event.shadow),
+    }
 
 
 def _turn_out(event: TurnAdded | Amended) -> dict[str, Any]:
@@ -224,7 +229,10 @@ def _exchanged_in(value: Mapping[str, Any]) -> Exchanged:
 
 _IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "opened": lambda value: Opened(
-        strategy=text(value, "strategy"), dialect=text(value, "dialect"), handles=flag(value, "handles")
+        strategy=text(value, "strategy"),
+        dialect=text(value, "dialect"),
+        handles=flag(value, "handles"),
+        shadow=flag(value, "shadow"),
     ),
     "head": lambda value: HeadSet(head_in(value)),
     "turn": lambda value: TurnAdded(turn_in(value, whole(value, "turn")), text(value, "node")),

@@ -17,11 +17,13 @@ class Opened:
     strategy: as text (`lacuna.strategies.spec.describe`); a later process may go on with another one.
     dialect:  whose messages it is fed with; "" where turns are added by hand.
     handles:  whether placeholders name handles.
+    shadow:   whether requests go out as they came, whatever is decided; once more where that changed.
     """
 
     strategy: str
     dialect: str = ""
     handles: bool = True
+    shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
