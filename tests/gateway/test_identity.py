@@ -1,0 +1,244 @@
+"""Whose a request is, and which conversation it says it belongs to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.gateway.identity import ANONYMOUS, LONGEST, Identity, identity, namespace
+from lacuna.gateway.routes import Api
+
+UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
+CODEX = "codex_cli_rs/0.169.0 (Linux 6.1; x86_64)"
+
+
+class Body:
+    """A request's fields."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def field(self, name: str) -> Any:
+        return self._fields.get(name)
+
+
+def _who(headers: dict[str, str], api: Api = "openai", **fields: Any) -> Identity:
+    return identity(api, headers, Body(**fields))
+
+
+# -- namespaces ------------------------------------------------------------------------------------------------------
+
+CREDENTIALS = [
+    {"authorization": "Bearer sk-1"},
+    {"authorization": "Bearer sk-2"},
+    {"authorization": "Basic sk-1"},
+    {"x-api-key": "sk-1"},
+    {"api-key": "sk-1"},
+    {"x-goog-api-key": "sk-1"},
+    {"x-api-key": "sk-1", "authorization": "Bearer sk-1"},
+    {"x-api-key": "sk-1", "api-key": "sk-1"},
+    {"x-api-key": "sk-1 6 sk-1"},
+    {"cookie": "token=sk-1"},
+    {},
+]
+
+
+def test_every_credential_has_its_own_namespace() -> None:
+    """No two of these share anything; two headers together are somebody else than each alone."""
+    names = [namespace(headers) for headers in CREDENTIALS]
+    assert len(set(names)) == len(CREDENTIALS)
+    assert names[-1] == ANONYMOUS
+    assert all(len(name) == 33 and name[0] == "k" for name in names[:-1])
+
+
+def test_a_namespace_does_not_show_its_credential() -> None:
+    """What is stored and logged is a hash, and with a secret nobody can test a guess against it."""
+    headers = {"authorization": "Bearer sk-1"}
+    assert "sk-1" not in namespace(headers)
+    assert len({namespace(headers), namespace(headers, b"a"), namespace(headers, b"b" * 200)}) == 3
+
+
+@pytest.mark.parametrize("empty", [{"authorization": " "}, {"x-api-key": ""}, {"cookie": ""}])
+def test_empty_credentials_are_none(empty: dict[str, str]) -> None:
+    """A header without a value says nobody."""
+    assert namespace(empty) == ANONYMOUS
+
+
+def test_cookies_count_only_where_nothing_else_does() -> None:
+    """A cookie that changes beside a key does not make another caller."""
+    key = {"x-api-key": "sk-1"}
+    assert namespace({**key, "cookie": "a=1"}) == namespace({**key, "cookie": "a=2"}) == namespace(key)
+
+
+def test_who_is_billed_is_not_who_asks() -> None:
+    """Organization and project headers, ids of sessions and users leave the namespace as it is."""
+    key = {"authorization": "Bearer sk-1"}
+    more = {"openai-organization": "org-1", "openai-project": "proj", "x-session-id": "s", "user-agent": "x"}
+    assert namespace({**key, **more}) == namespace(key)
+
+
+def test_one_session_id_with_two_keys_is_two_sessions() -> None:
+    """Ids are the client's to choose: they never reach over to another key."""
+    one, other = (_who({"x-api-key": key, "x-session-id": "shared"}) for key in ("sk-1", "sk-2"))
+    assert one.session == other.session == "shared"
+    assert one.namespace != other.namespace
+
+
+# -- sessions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "session", "source"),
+    [
+        ({"x-lacuna-session": " mine "}, "mine", "x-lacuna-session"),
+        ({"x-lacuna-session": "mine", "x-claude-code-session-id": "c"}, "mine", "x-lacuna-session"),
+        ({"x-claude-code-session-id": UUID}, UUID, "x-claude-code-session-id"),
+        ({"user-agent": CODEX, "session-id": "root", "thread-id": "t"}, "t", "thread-id"),
+        ({"user-agent": CODEX, "session-id": "root"}, "root", "session-id"),
+        ({"user-agent": CODEX, "session_id": "s", "conversation_id": "c"}, "c", "conversation_id"),
+        ({"user-agent": "pi (linux; x64)", "session_id": "s"}, "s", "session_id"),
+        ({"user-agent": "pi/1.5.2", "session-id": "s"}, "s", "session-id"),
+        ({"x-opencode-session": "ses_1", "x-opencode-request": "r"}, "ses_1", "x-opencode-session"),
+        ({"x-session-affinity": "ses_1", "x-session-id": "ses_1"}, "ses_1", "x-session-id"),
+        ({"x-session-affinity": "ses_1"}, "ses_1", "x-session-affinity"),
+        ({"x-litellm-trace-id": "t", "x-litellm-session-id": "s"}, "s", "x-litellm-session-id"),
+        ({"x-litellm-trace-id": "t"}, "t", "x-litellm-trace-id"),
+        ({"x-grok-conv-id": "g"}, "g", "x-grok-conv-id"),
+        ({"x-affinity": "a"}, "a", "x-affinity"),
+    ],
+)
+def test_sessions_named_by_headers(headers: dict[str, str], session: str, source: str) -> None:
+    """What known clients send is their session's id, and who said so is told."""
+    who = _who(headers)
+    assert (who.session, who.source) == (session, source)
+
+
+@pytest.mark.parametrize(
+    ("api", "agent", "fields", "session", "source"),
+    [
+        ("anthropic", "", {"metadata": {"user_id": f"user_{'a' * 64}_account__session_{UUID}"}}, UUID, "metadata"),
+        (
+            "anthropic",
+            "claude-cli/2.1.329",
+            {"metadata": {"user_id": json.dumps({"device_id": "d", "account_uuid": "", "session_id": UUID})}},
+            UUID,
+            "metadata",
+        ),
+        ("openai-responses", CODEX, {"client_metadata": {"session_id": "r", "thread_id": "t"}}, "t", "client_metadata"),
+        ("openai-responses", "", {"conversation": "conv_1"}, "conv_1", "conversation"),
+        ("openai-responses", "", {"conversation": {"id": "conv_1"}}, "conv_1", "conversation"),
+        ("openai", "", {"session_id": "router"}, "router", "session_id"),
+        ("openai-responses", CODEX, {"prompt_cache_key": "t"}, "t", "prompt_cache_key"),
+        ("openai", "opencode/1.18.0 ai-sdk", {"prompt_cache_key": "ses_1"}, "ses_1", "prompt_cache_key"),
+    ],
+)
+def test_sessions_named_by_bodies(api: Api, agent: str, fields: dict[str, Any], session: str, source: str) -> None:
+    """Fields of the body count where no header says anything."""
+    who = _who({"user-agent": agent}, api, **fields)
+    assert (who.session, who.source) == (session, source)
+    assert _who({"user-agent": agent, "x-session-id": "first"}, api, **fields).session == "first"
+
+
+@pytest.mark.parametrize(
+    ("headers", "api", "fields"),
+    [
+        # LiteLLM's rule `^x-.+-session-id$` takes opencode's parent for the session.
+        ({"x-parent-session-id": "ses_parent"}, "openai", {}),
+        ({"x-some-session-id": "abcdefgh"}, "openai", {}),
+        # Codex' names from anyone else.
+        ({"session-id": "s", "user-agent": "Mozilla/5.0"}, "openai", {}),
+        ({"session_id": "s", "thread-id": "t", "conversation_id": "c"}, "openai", {}),
+        ({"session-id": "s", "user-agent": "pip/24"}, "openai", {}),
+        # Ids of a request, a turn, a window, an installation.
+        ({"x-client-request-id": "r", "x-codex-window-id": "t:1", "x-opencode-request": "r"}, "openai", {}),
+        ({"x-gemini-api-privileged-user-id": "i"}, "openai", {}),
+        # A person is no conversation.
+        ({}, "openai", {"safety_identifier": "u", "user": "u"}),
+        ({}, "anthropic", {"metadata": {"user_id": "person-1"}}),
+        ({}, "anthropic", {"metadata": {"user_id": "my_session_name"}}),
+        # The OpenAI Agents SDK makes one up for every run of a conversation.
+        ({"user-agent": "Agents/Python 0.9"}, "openai-responses", {"prompt_cache_key": "agents-sdk:run:0123"}),
+        ({}, "openai-responses", {"previous_response_id": "resp_1"}),
+        # Another API's field.
+        ({}, "openai", {"conversation": "c"}),
+    ],
+)
+def test_what_is_no_session(headers: dict[str, str], api: Api, fields: dict[str, Any]) -> None:
+    """An id that means something else, or changes within a conversation, is not taken for one."""
+    who = _who(headers, api, **fields)
+    assert (who.session, who.source) == ("", "")
+
+
+def test_the_parent_is_not_the_session() -> None:
+    """opencode's sub-agents send their own id and their parent's: two sessions, and which belongs to which."""
+    child = _who({"x-session-id": "ses_child", "x-session-affinity": "ses_child", "x-parent-session-id": "ses_parent"})
+    assert (child.session, child.parent) == ("ses_child", "ses_parent")
+
+
+def test_codex_sub_agents_have_their_own_thread() -> None:
+    """All threads of one Codex share `session-id`: the thread is the session."""
+    shared = {"user-agent": CODEX, "session-id": "root"}
+    root = _who({**shared, "thread-id": "root"})
+    child = _who({**shared, "thread-id": "child", "x-codex-parent-thread-id": "root"})
+    assert (root.session, root.parent) == ("root", "")
+    assert (child.session, child.parent) == ("child", "root")
+
+
+def test_claude_code_sub_agents_have_their_own_session() -> None:
+    """They share the session's id and have an id of their own; a nested one names the agent above it."""
+    shared = {"x-claude-code-session-id": UUID}
+    child = _who({**shared, "x-claude-code-agent-id": "a1"})
+    nested = _who({**shared, "x-claude-code-agent-id": "a2", "x-claude-code-parent-agent-id": "a1"})
+    assert _who(shared).parent == ""
+    assert child.session != UUID
+    assert (child.parent, nested.parent) == (UUID, child.session)
+
+
+def test_nobody_is_their_own_parent() -> None:
+    """A client that names itself as its parent has none."""
+    assert _who({"x-session-id": "s", "x-parent-session-id": "s"}).parent == ""
+
+
+def test_long_ids_are_hashed() -> None:
+    """An id of any length is an id, and no store has to take a long one."""
+    one, other = (_who({"x-session-id": "x" * 10_000 + end}).session for end in "ab")
+    assert one != other
+    assert len(one) < LONGEST
+    assert _who({"x-session-id": "x" * LONGEST}).session == "x" * LONGEST
+
+
+@given(st.text(), st.text(), st.text())
+def test_any_text_is_an_id(session: str, parent: str, agent: str) -> None:
+    """Whatever stands in a header becomes something short and printable, the same each time."""
+    headers = {"x-session-id": session, "x-parent-session-id": parent, "x-claude-code-agent-id": agent}
+    who = _who(headers)
+    assert who == _who(headers)
+    assert len(who.session) <= LONGEST
+    assert who.session.isprintable()
+    assert who.parent.isprintable()
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just('{"a":' * 400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["user_id", "id"]), inner, max_size=2),
+    max_leaves=5,
+)
+_NAMES = ("metadata", "client_metadata", "conversation", "session_id", "prompt_cache_key")
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(_NAMES, _JSON)), st.sampled_from(["anthropic", "openai-responses"]))
+def test_odd_bodies_name_no_session_and_break_nothing(fields: dict[str, Any], api: Api) -> None:
+    """Fields of the wrong shape say nothing."""
+    who = _who({"user-agent": CODEX}, api, **fields)
+    assert bool(who.session) == bool(who.source)
+
+
+def test_a_request_without_a_body() -> None:
+    """What has no readable body is known by its headers."""
+    assert identity(None, {"x-session-id": "s"}, None) == Identity(
+        namespace=ANONYMOUS, session="s", source="x-session-id"
+    )
