@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from lacuna.summarizers.prose import ELLIPSIS, clip, one_line
@@ -26,8 +27,12 @@ def path_of(action: Action) -> str:
     return _first(action.decoded, PATH_KEYS)
 
 
+@lru_cache(maxsize=128)
 def command_of(action: Action) -> str:
-    """The shell command of `action`; "" if it is no shell call."""
+    """The shell command of `action`; "" if it is no shell call.
+
+    The small cache serves the sections of a digest, each of which looks at the same calls again.
+    """
     if action.implicit and not action.decoded:
         return action.arguments
     decoded = action.decoded

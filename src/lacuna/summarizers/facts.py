@@ -29,6 +29,9 @@ _FILE = re.compile(r".*\.[A-Za-z]{1,4}")
 _KEYED = re.compile(
     r"\"([A-Za-z_]\w{1,30})\":\s?\"?([\w./@#-]{3,60})\"?|\b([a-z_]\w{1,30})=(\d{3,})\b|\b(line) (\d{3,})\b"
 )
+# What stands in whatever `_KEYED` finds, and begins with a plain letter: looked for 15 times faster, it is in one text
+# of four.
+_KEYED_AT_ALL = re.compile(r"\":\s?\"?[\w./@#-]{3}|=\d{3}|line \d{3}")
 _FILE_WORD = re.compile(r"[\w./~@+-]*\w\.[A-Za-z]\w{0,4}(?![\w(])|[\w.~@+-]*/[\w./@+-]+")
 
 # Format strings, fragments of code and the like happen to stand in quotes, too.
@@ -129,19 +132,22 @@ def _written(turns: Iterable[Turn], known: str) -> set[str]:
 
 def _see(turn: Turn, age: int, seen: dict[str, _Sighting]) -> None:
     fresh: set[str] = set()
+    age = min(age, _OLDEST)
     for observation in turn.observations:
         found, source = items(observation.text), source_of(turn, observation)
         for text in found:
             old = seen.get(text)
-            if old is None or len(found) <= old.size:
-                size, name = len(found), source
-            else:
-                size, name = old.size, old.source
-            turns = old.turns + (text not in fresh) if old else 1
-            seen[text] = _Sighting(turns, min(age, _OLDEST), size, name)
+            if old is None:
+                seen[text] = _Sighting(1, age, len(found), source)
+                continue
+            if len(found) <= old.size:
+                old.size, old.source = len(found), source
+            old.turns += text not in fresh
+            old.age = age
         fresh.update(found)
 
 
+@lru_cache(maxsize=16_384)
 def _tells(text: str) -> bool:
     return bool(_PLAIN.fullmatch(text)) and any(map(str.isalnum, text)) and not _DURATION.fullmatch(text)
 
@@ -169,7 +175,8 @@ def _keys(turns: Iterable[Turn]) -> dict[str, str]:
     found: dict[str, str] = {}
     for turn in turns:
         for observation in turn.observations:
-            for groups in _KEYED.findall(observation.text):
+            text = observation.text
+            for groups in _KEYED.findall(text) if _KEYED_AT_ALL.search(text) else ():
                 key, value = (group for group in groups if group)
                 found[value] = key
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from lacuna.strategies.extractors import BUILT_IN
 from lacuna.strategies.extractors.envelope import opened
@@ -32,10 +33,12 @@ _FAILING = re.compile(
 )
 
 
+@lru_cache(maxsize=128)
 def failure(observation: Observation) -> str | None:
     """The error line if the call failed ("" if it shows none), None if it did not.
 
-    A traceback or a bare complaint counts even beside exit status 0: `command | head` hides the status.
+    A traceback or a bare complaint counts even beside exit status 0: `command | head` hides the status. The small cache
+    serves the sections of a digest, each of which looks at the same results again.
     """
     envelope = opened(observation.text)
     if observation.error or envelope.failed or _REFUSED.match(envelope.body[:200]):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lacuna.trajectory.content import Content, Text
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.redact import Redaction
-from lacuna.trajectory.turn import Turn
+from lacuna.trajectory.turn import Action, Message, Observation, Turn
 
 
 @dataclass(slots=True)
@@ -38,14 +38,34 @@ class Redactor:
         )
 
     def _turn(self, turn: Turn) -> Turn:
+        before = self.hits
+        content, reasoning = self._content(turn.content), self.text(turn.reasoning)
+        actions = tuple(map(self._action, turn.actions))
+        observations = tuple(map(self._observation, turn.observations))
+        interjections = tuple(map(self._message, turn.interjections))
+        if self.hits == before:
+            # Nearly every turn: the same object, of which whoever looked at it before may know what it says.
+            return turn
         return replace(
             turn,
-            content=self._content(turn.content),
-            reasoning=self.text(turn.reasoning),
-            actions=tuple(replace(action, arguments=self.text(action.arguments)) for action in turn.actions),
-            observations=tuple(replace(seen, content=self._content(seen.content)) for seen in turn.observations),
-            interjections=tuple(replace(said, content=self._content(said.content)) for said in turn.interjections),
+            content=content,
+            reasoning=reasoning,
+            actions=actions,
+            observations=observations,
+            interjections=interjections,
         )
+
+    def _action(self, action: Action) -> Action:
+        before, clean = self.hits, self.text(action.arguments)
+        return replace(action, arguments=clean) if self.hits > before else action
+
+    def _observation(self, seen: Observation) -> Observation:
+        before, clean = self.hits, self._content(seen.content)
+        return replace(seen, content=clean) if self.hits > before else seen
+
+    def _message(self, said: Message) -> Message:
+        before, clean = self.hits, self._content(said.content)
+        return replace(said, content=clean) if self.hits > before else said
 
     def _content(self, parts: Content) -> Content:
         return tuple(Text(self.text(part.text)) if isinstance(part, Text) else part for part in parts)
