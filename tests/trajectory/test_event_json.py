@@ -28,11 +28,13 @@ from lacuna.trajectory.usage import Usage
 SUMMARY = Summary(covers=2, text="t", block="b", interjections=(1,), input_tokens=3, output_tokens=4, route="extend")
 EVENTS: list[Event] = [
     Opened(strategy="masking", dialect="anthropic", handles=False),
+    Opened(strategy="masking", offer="first", tools=({"name": "lacuna_recall", "input_schema": {}},)),
     HeadSet(Head(hidden_tokens=3)),
     TurnAdded(Turn(index=7), "n"),
     Amended(Turn(index=7)),
     Decided(1, "why"),
     Decided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
+    Decided(3, "why", offers=True),
     Attempted(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
     Called(call=1, at=None, model="", tokens=0),
     Called(call=1, at=2.5, model="m", tokens=4),

@@ -29,6 +29,7 @@ QUIET = "bright_black"
 COLOURS: Mapping[str, str] = {
     "hidden": QUIET,
     "tools": QUIET,
+    "recall": QUIET,
     "system": "blue",
     "developer": "blue",
     "user": "cyan",
@@ -235,7 +236,7 @@ def tokens(count: int) -> str:
 
 
 def _messages(segments: Sequence[Segment]) -> str:
-    count = sum(segment.kind not in ("hidden", "tools") for segment in segments)
+    count = sum(segment.kind not in ("hidden", "tools", "recall") for segment in segments)
     parts = f"{count:,} message{'' if count == 1 else 's'}"
     return f"{parts}, {tokens(sum(segment.tokens for segment in segments))}"
 

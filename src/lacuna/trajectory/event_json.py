@@ -65,7 +65,8 @@ def _opened_out(event: Opened) -> dict[str, Any]:
         "strategy": event.strategy,
         **given(dialect=event.dialect),
         "handles": event.handles,
-        **given(shadow=event.shadow),
+        **given(shadow=event.shadow, tools=list(event.tools)),
+        **({} if event.offer == "caller" else {"offer": event.offer}),
     }
 
 
@@ -79,6 +80,7 @@ def _decided_out(event: Decided) -> dict[str, Any]:
         "reason": event.reason,
         **given(masks=[_edit_out(mask) for mask in event.masks], clips=[_edit_out(clip) for clip in event.clips]),
         **stated(summary=event.summary and _summary_out(event.summary)),
+        **given(offers=event.offers),
     }
 
 
@@ -175,6 +177,7 @@ def _decided_in(value: Mapping[str, Any]) -> Decided:
         masks=tuple(Mask(_key(each), text(each, "text"), _renderer(each)) for each in mappings(value, "masks")),
         clips=tuple(Clip(_key(each), text(each, "text"), _renderer(each)) for each in mappings(value, "clips")),
         summary=_summary_in(found) if (found := optional(value, "summary", mapping)) is not None else None,
+        offers=flag(value, "offers"),
     )
 
 
@@ -233,6 +236,8 @@ _IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
         dialect=text(value, "dialect"),
         handles=flag(value, "handles"),
         shadow=flag(value, "shadow"),
+        offer=text(value, "offer") or "caller",
+        tools=tuple(mappings(value, "tools")),
     ),
     "head": lambda value: HeadSet(head_in(value)),
     "turn": lambda value: TurnAdded(turn_in(value, whole(value, "turn")), text(value, "node")),

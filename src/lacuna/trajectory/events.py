@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from lacuna.trajectory.plan import Clip, Key, Mask, Summary
 from lacuna.trajectory.turn import Head, Turn
@@ -17,6 +18,8 @@ class Opened:
     strategy: as text (`lacuna.strategies.spec.describe`); a later process may go on with another one.
     dialect:  whose messages it is fed with; "" where turns are added by hand.
     handles:  whether placeholders name handles.
+    offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",
+              "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
     shadow:   whether requests go out as they came, whatever is decided; once more where that changed.
     """
 
@@ -24,6 +27,8 @@ class Opened:
     dialect: str = ""
     handles: bool = True
     shadow: bool = False
+    offer: str = "caller"
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +59,17 @@ class Amended:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One pass: everything it hid, at once (I4), or nothing and why."""
+    """One pass: everything it hid, at once (I4), or nothing and why.
+
+    offers: whether the recall tools enter with it; they stand in every later request.
+    """
 
     call: int
     reason: str
     masks: tuple[Mask, ...] = ()
     clips: tuple[Clip, ...] = ()
     summary: Summary | None = None
+    offers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
-from lacuna.trajectory.events import Amended, Called, Decided, Event, HeadSet, TurnAdded
+from lacuna.trajectory.events import Amended, Called, Decided, Event, HeadSet, Opened, TurnAdded
 from lacuna.trajectory.plan import Key, Summary
 from lacuna.trajectory.tokens import Sizer
 from lacuna.trajectory.turn import Head, Message, Observation, Turn
@@ -32,6 +34,10 @@ class State:
         self.raw_places: list[int] = []
         self.raw_last = 0
         self.head_length = 0
+        #: The recall tools that we put into requests, from the pass on that says so.
+        self.recall: tuple[Mapping[str, Any], ...] = ()
+        self.offered = False
+        self.offer = ""
         self.task_tokens = 0
         self.last: View | None = None
         self.places: dict[Key, int] = {}
@@ -56,6 +62,9 @@ class State:
 
     def fold(self, event: Event) -> State:
         match event:
+            case Opened() if not self.offer:
+                # Once for all: a later one is about something else.
+                self.offer, self.recall = event.offer, event.tools
             case HeadSet():
                 self._set_head(event.head)
             case TurnAdded():
@@ -109,7 +118,7 @@ class State:
         last = self.raw_last
         if self._reworded and self.turns:
             last = self.raw_places[-1] + 1 + len(self.turns[-1].observations)
-        marks = tuple(sorted({mark for mark in (self.head_length, last, length) if mark}))
+        marks = tuple(sorted({mark for mark in (self.head_length - self.offered, last, length) if mark}))
         return View(call=len(self.turns) + 1, epoch=1, track=self.raw, length=length, marks=marks)
 
     def raw_start(self, turn: int) -> int:
@@ -127,8 +136,8 @@ class State:
 
     def _set_head(self, head: Head) -> None:
         segments = list(self._head_segments(head))
-        behind, length = self.head_length, len(segments)
-        self.head, self.head_length = head, length
+        behind, length = self.head_length - self.offered, len(segments)
+        self.head, self.head_length = head, length + self.offered
         self.task_tokens = sum(each.tokens for each in segments if _is_task(each))
         if not self.track.segments:
             for segment in segments:
@@ -140,7 +149,26 @@ class State:
             raw.append(segment)
         self.raw, self.raw_last = raw, 0
         self.raw_places = [place + length - behind for place in self.raw_places]
-        self._rebuild(0, [*segments, *self.track.segments[behind:]])
+        ours = self._with_recall(segments) if self.offered else segments
+        self._rebuild(0, [*ours, *self.track.segments[behind + self.offered :]])
+
+    def _offer(self) -> None:
+        """The recall tools enter: behind the client's own, in front of all that is said, so that all of it is new."""
+        segments = list(self._head_segments(self.head))
+        self._rebuild(0, [*self._with_recall(segments), *self.track.segments[self.head_length :]])
+        self.offered = True
+        self.head_length += 1
+
+    def _with_recall(self, segments: list[Segment]) -> list[Segment]:
+        """The head's segments with the recall tools in their place."""
+        text = json.dumps(list(self.recall), ensure_ascii=False, default=dict)
+        place = sum(segment.kind in ("hidden", "tools") for segment in segments)
+        return [*segments[:place], Segment(kind="recall", tokens=self.recall_tokens, text=text), *segments[place:]]
+
+    @property
+    def recall_tokens(self) -> int:
+        """What the recall tools take up in every request that holds them."""
+        return self.sizer.tools(Head(tools=self.recall))
 
     def _head_segments(self, head: Head) -> Iterator[Segment]:
         if head.hidden_tokens:
@@ -203,6 +231,8 @@ class State:
         self.raw.append(segment)
 
     def _decide(self, event: Decided) -> None:
+        if event.offers:
+            self._offer()
         edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
         edits |= {clip.key: ("clipped", clip.text) for clip in event.clips}
         if not edits and event.summary is None:

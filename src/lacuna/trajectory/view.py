@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from lacuna.trajectory.turn import Message, Observation, Turn
 
 SegmentKind: TypeAlias = Literal[
-    "hidden", "head", "tools", "summary", "interjection", "assistant", "observation", "placeholder", "clipped"
+    "hidden", "head", "tools", "recall", "summary", "interjection", "assistant", "observation", "placeholder", "clipped"
 ]
 
 
@@ -22,7 +22,8 @@ SegmentKind: TypeAlias = Literal[
 class Segment:
     """The smallest thing that is rewritten as a whole: a message, or one result of several.
 
-    kind:   hidden is the unrecorded part of a head: counted, never rendered.
+    kind:   hidden is the unrecorded part of a head: counted, never rendered. recall: the recall tools, where we put
+            them in.
     tokens: as billed, frame included.
     turn:   the turn it belongs to, 0 for head and summary.
     index:  1-based position among the turn's observations or interjections, 0 otherwise.
