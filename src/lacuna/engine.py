@@ -132,6 +132,8 @@ class Session:
         self.shadow = False
         #: Why the newest pass could not make its view fit, where it was to do without.
         self.exceeded: BudgetError | None = None
+        #: Whether the recall tools must not enter requests now.
+        self.withheld = False
         #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
         self.editable_from = 1
         self.redaction = redaction
@@ -246,8 +248,18 @@ class Session:
             plan = replace(plan, summarize=0)
         if summary is None and self._over(plan, situation):
             summary, plan = self._fit(plan, situation, strict=strict)
-        decided = Decided(situation.call, plan.reason, plan.masks, plan.clips, summary)
+        offers = self._offers(masks=bool(plan.masks), others=bool(plan.clips or summary))
+        decided = Decided(situation.call, plan.reason, plan.masks, plan.clips, summary, offers)
         return self._send(decided, now, model, before, cost)
+
+    def _offers(self, *, masks: bool = False, others: bool = False) -> bool:
+        """Whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
+        return self._may_enter and (self.state.offer == "start" or self.policy.names(masks, others))
+
+    @property
+    def _may_enter(self) -> bool:
+        """Whether there are recall tools that may enter, and do not stand there yet."""
+        return bool(self.state.recall) and not self.state.offered and not self.withheld
 
     def _relieved(self, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
         try:
@@ -271,16 +283,16 @@ class Session:
 
     def hold(self, reason: str, now: float | None = None, model: str = "") -> View:
         """A pass that decides nothing; the view goes out as decided so far."""
-        decided = Decided(len(self.state.turns) + 1, f"{HELD}: {reason}")
+        decided = Decided(len(self.state.turns) + 1, f"{HELD}: {reason}", offers=self._offers())
         return self._send(decided, now, model, self.state.track.tokens, Bill())
 
     def _send(self, decided: Decided, now: float | None, model: str, before: int, cost: Bill) -> View:
-        covered = self.state.covered
+        covered, first = self.state.covered, not self.state.calls
         self._record(decided)
         self.policy.decided(self.state, decided)
         view = self.state.view(self.policy.frontier(self.state))
         raw = self.books.send_raw(self.state.raw_view(), now, model)
-        bill = self.books.send(view, now, model)
+        bill = self.books.send(view, now, model, anew=decided.offers and not first)
         self._record(Called(call=decided.call, at=now, model=model, tokens=view.tokens))
         self.newest = Pending(
             decided=decided,
@@ -304,6 +316,8 @@ class Session:
             spent=self.books.spent,
             raw=self.books.raw_spent + self.books.peek_raw(self.state.raw_view(), now, model),
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
+            recall=self.state.recall_tokens if self._may_enter else 0,
+            at_once=self.state.offer == "start",
             usable=None if self._usable is None else max(self._counted(self._usable), self._usable // 4),
         )
 

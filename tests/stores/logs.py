@@ -83,7 +83,12 @@ def every_event() -> tuple[Event, ...]:
         covers=1, text="all well", block="[summary] all well", interjections=(1,), input_tokens=5, output_tokens=2
     )
     return (
-        Opened(strategy="masking(window=10)", dialect="anthropic"),
+        Opened(
+            strategy="masking(window=10)",
+            dialect="anthropic",
+            offer="first",
+            tools=({"name": "lacuna_recall", "description": "Reads again. " * 50, "input_schema": {}},),
+        ),
         HeadSet(Head(messages=said, tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=3)),
         added(1, "out " * 400, said="I look", node="n1"),
         amended(1, "out " * 401, "more", said="I look", node="n1b"),

@@ -211,7 +211,7 @@ def test_an_error_leaves_no_candidates() -> None:
 @given(st.text(st.characters(exclude_categories=()), max_size=400), st.integers(30, 300))
 def test_clipped(text: str, tokens: int) -> None:
     """A clip is within its size, or nothing but its handle; its ends are the text's."""
-    result = clipped(text, tokens, (3, 2), SIZER)
+    result = clipped(text, tokens, "t3.2", SIZER)
     before, _, behind = result.partition("\n[t3.2: ")
     behind = behind.partition(" chars cut here to fit]\n")[2]
     assert SIZER.text(result) <= tokens or (before, behind) == ("", "")

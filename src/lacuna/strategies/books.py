@@ -43,9 +43,9 @@ class Books:
         """What a call that sends everything would cost now, in USD; books nothing."""
         return self.prices.prompt_usd(view.tokens, self._raw_cache.lookup(view, now, model))
 
-    def send(self, view: View, now: float | None, model: str) -> Bill:
-        """Book a call that sends `view`."""
-        bill = self.prices.bill(view.tokens, self.cache.send(view, now, model))
+    def send(self, view: View, now: float | None, model: str, *, anew: bool = False) -> Bill:
+        """Book a call that sends `view`. anew: it begins as no request before it did."""
+        bill = self.prices.bill(view.tokens, self.cache.send(view, now, model, anew=anew))
         self.bill += bill
         return bill
 

@@ -37,6 +37,11 @@ class Placeholders:
     extractors: Extractors = BUILT_IN
     redaction: Redaction = DEFAULT
 
+    @property
+    def named(self) -> bool:
+        """Whether placeholders say by which handle what they stand for is recalled."""
+        return self.handles and not self.text
+
     def write(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
         """The placeholder of `observation`, of `turn`, as of the log behind `lexicon`."""
         # What is hidden may be forgotten, what stands for it stays: a secret must not be what it is known by.

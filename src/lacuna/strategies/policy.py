@@ -171,6 +171,14 @@ class Policy:
             return Plan(masks=self.masks(self.pending), reason=reason)
         return Plan(reason=reason)
 
+    def entering(self, situation: Situation, plan: Plan) -> int:
+        """Tokens of the recall tools that enter with `plan`."""
+        return situation.entering(hides=self.names(bool(plan.masks), bool(plan.clips or plan.summarize)))
+
+    def names(self, masks: bool, others: bool) -> bool:
+        """Whether something is hidden that can be recalled. masks: observations are; others: clips, or a summary."""
+        return others or (masks and self.placeholders.named)
+
     def masks(self, keys: Iterable[Key]) -> tuple[Mask, ...]:
         """The candidates of `keys` as decisions, in the order of the view."""
         return tuple(Mask(key, self.pending[key].text) for key in sorted(keys))
@@ -224,11 +232,11 @@ class Policy:
         place = state.turn_places.get(covers + 1)
         behind = state.track.tokens - (state.track.tokens if place is None else state.track.start(place))
         saved = sum(candidate.saves for key, candidate in self.pending.items() if key[0] > covers)
-        head = state.track.start(state.head_length)
+        head = state.track.start(state.head_length) + situation.entering(hides=True)
         limit = self.strategy.summary_max_tokens
         said = standing_words(self.user_tokens[covers], self.strategy.keep_user_tokens, limit)
         tokens = head + BLOCK_TOKENS + limit + said + self.quoted(covers) + behind - saved
-        if tokens >= state.track.tokens - self.saves:
+        if tokens - situation.entering(hides=True) >= state.track.tokens - self.saves:
             return None
         last = len(state.track.segments) if state.last is None else state.sent
         call = summary_call(
@@ -248,10 +256,11 @@ class Policy:
 
     def _offer(self, state: State, situation: Situation, summary: SummaryOffer | None) -> Offer:
         sent = state.sent
-        hold = situation.usd(state.track.tokens, situation.cached(state, sent))
+        standing = situation.entering(hides=False)
+        hold = situation.usd(state.track.tokens + standing, situation.cached(state, sent, standing))
         mask, masked, window = self._mask_costs(state, situation, sent) if self.pending else (hold, hold, hold)
         summarize = summarized = masked
-        least = state.track.tokens - self.saves
+        least = state.track.tokens - self.saves + situation.entering(hides=self.placeholders.named)
         if summary is not None:
             summarize, summarized = self._summary_costs(state, situation, sent, summary)
             least = min(least, summary.tokens)
@@ -283,12 +292,13 @@ class Policy:
 
         sent: segments of the last view.
         """
-        tokens = state.track.tokens - self.saves
+        entering = situation.entering(hides=self.placeholders.named)
+        tokens = state.track.tokens - self.saves + entering
         assert self._first is not None
         newest = next(reversed(self.pending))
-        cached = situation.cached(state, min(sent, state.places[self._first]))
+        cached = situation.cached(state, min(sent, state.places[self._first]), entering)
         ideal = max(cached, self._ideal(state, situation, sent, tokens, cached))
-        settled = situation.prices.cache.usable(state.track.ends[state.places[newest]] - self.saves)
+        settled = situation.prices.cache.usable(state.track.ends[state.places[newest]] - self.saves + entering)
         window = max(cached, min(ideal, settled))
         return situation.usd(tokens, cached), situation.usd(tokens, ideal), situation.usd(tokens, window)
 
@@ -296,7 +306,7 @@ class Policy:
         self, state: State, situation: Situation, sent: int, summary: SummaryOffer
     ) -> tuple[float, float]:
         """This call behind a summary made now, and had it stood before; USD."""
-        cached = situation.cached(state, min(sent, state.head_length))
+        cached = situation.cached(state, min(sent, state.head_length), situation.entering(hides=True))
         ideal = max(cached, self._ideal(state, situation, sent, summary.tokens, cached))
         return situation.usd(summary.tokens, cached), situation.usd(summary.tokens, ideal)
 

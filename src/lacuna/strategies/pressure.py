@@ -33,7 +33,7 @@ def relieve(
     if fits(policy, state, situation, plan):
         return _soften(policy, state, plan, usable, budget)
     if strict:
-        floor(state, usable)
+        floor(state, usable, situation.entering(hides=True))
     before = frozenset(policy.pending)
     try:
         return _fitting(policy, state, situation, budget, usable, summaries=summaries, strict=strict)
@@ -61,7 +61,7 @@ def _fitting(
 ) -> Plan:
     """A plan that fits, tier by tier; see `relieve`."""
     target = int(usable * budget.low)
-    _mask_down(policy, state, situation.call, target, budget.min_window)
+    _mask_down(policy, state, situation.call, target - situation.entering(hides=True), budget.min_window)
     masked = Plan(masks=policy.masks(policy.pending), reason="over budget")
     # Not just below the limit: there every next call would mask one more (design 3, low watermark).
     if _after(policy, state, situation, masked) <= target:
@@ -69,14 +69,20 @@ def _fitting(
     summarized = _summarize(policy, state, situation, target, budget.min_window) if summaries else None
     best = summarized or masked
     tokens = _after(policy, state, situation, best)
-    return best if tokens <= usable else _clip(state, best, tokens, usable, strict=strict)
+    if tokens <= usable:
+        return best
+    tokens += situation.entering(hides=True) - policy.entering(situation, best)
+    return _clip(policy, state, best, tokens, usable, strict=strict)
 
 
-def floor(state: State, usable: int) -> int:
-    """Tokens of head, tools and the newest turn with its results clipped away; BudgetError if they do not fit."""
+def floor(state: State, usable: int, entering: int = 0) -> int:
+    """Tokens of head, tools and the newest turn with its results clipped away; BudgetError if they do not fit.
+
+    entering: tokens of tools that enter with whatever is hidden.
+    """
     head = state.track.start(state.head_length)
     newest = state.turns[-1] if state.turns else None
-    needed = head + (state.sizer.assistant(newest) if newest else 0)
+    needed = head + entering + (state.sizer.assistant(newest) if newest else 0)
     if needed > usable:
         raise _too_much("system prompt, tools, task and the newest turn need", needed, usable)
     return needed
@@ -96,7 +102,8 @@ def _after(policy: Policy, state: State, situation: Situation, plan: Plan) -> in
     if plan.summarize:
         offer = policy.summary_to(state, situation, plan.summarize)
         return offer.tokens if offer else state.track.tokens
-    return state.track.tokens - sum(policy.pending[mask.key].saves for mask in plan.masks)
+    saved = sum(policy.pending[mask.key].saves for mask in plan.masks)
+    return state.track.tokens - saved + policy.entering(situation, plan)
 
 
 def _mask_down(policy: Policy, state: State, call: int, target: int, least: int) -> None:
@@ -120,7 +127,7 @@ def _summarize(policy: Policy, state: State, situation: Situation, target: int, 
     return None
 
 
-def _clip(state: State, plan: Plan, tokens: int, usable: int, *, strict: bool) -> Plan:
+def _clip(policy: Policy, state: State, plan: Plan, tokens: int, usable: int, *, strict: bool) -> Plan:
     """Cut the newest turn's results, the largest first, until a view of `tokens` is down to `usable`.
 
     strict: raise BudgetError if it is still too large with all of them cut.
@@ -132,7 +139,8 @@ def _clip(state: State, plan: Plan, tokens: int, usable: int, *, strict: bool) -
         if tokens <= usable:
             break
         size = state.segment(key).tokens
-        text = clipped(state.observation(key).text, size - (tokens - usable), key, state.sizer)
+        named = handle(key) if policy.strategy.handles else ""
+        text = clipped(state.observation(key).text, size - (tokens - usable), named, state.sizer)
         if state.sizer.text(text) < size:
             clips.append(Clip(key, text))
             tokens -= size - state.sizer.text(text)
@@ -141,16 +149,17 @@ def _clip(state: State, plan: Plan, tokens: int, usable: int, *, strict: bool) -
     return replace(plan, clips=tuple(clips), reason="over budget")
 
 
-def clipped(text: str, tokens: int, key: Key, sizer: Sizer) -> str:
-    """Head and tail of `text` with the handle of the whole between them: a message of at most `tokens` tokens.
+def clipped(text: str, tokens: int, named: str, sizer: Sizer) -> str:
+    """Head and tail of `text` with what was cut between them: a message of at most `tokens` tokens.
 
-    Only the handle where not even that fits.
+    Only what was cut where not even that fits. named: the handle of the whole, "" where none is to be named.
     """
     share = min(len(text) // 2, max(0, len(text) * tokens // max(1, sizer.count(text)) // 2))
+    name = f"{named}: " if named else ""
     while True:
         cut = len(text) - 2 * share
         what = f"{cut} chars" if cut else "images and other parts"
-        result = f"{text[:share]}\n[{handle(key)}: {what} cut here to fit]\n{text[len(text) - share :]}"
+        result = f"{text[:share]}\n[{name}{what} cut here to fit]\n{text[len(text) - share :]}"
         if share == 0 or sizer.text(result) <= tokens:
             return result
         share = share * 9 // 10

@@ -19,6 +19,8 @@ class Situation:
     spent:  our bill before this call, answers and summarizer included; USD.
     raw:    the bill of sending everything, answers before this call and its prompt included; USD.
     usable: tokens the view may have; None for no limit.
+    recall: tokens of the recall tools that enter with the first thing that can be recalled; 0 once they stand there.
+    at_once: whether they enter at this call, whatever is hidden.
     """
 
     call: int
@@ -29,6 +31,8 @@ class Situation:
     spent: float
     raw: float
     usable: int | None = None
+    recall: int = 0
+    at_once: bool = False
 
     def cold(self) -> bool:
         return self.cache.is_cold(self.now, self.model)
@@ -37,8 +41,18 @@ class Situation:
         """Whether another model's cache holds this conversation: a rewrite for this one throws that away too."""
         return self.cache.is_warm_for_others(self.now, self.model)
 
-    def cached(self, state: State, common: int) -> int:
-        """Tokens read from cache by a request whose first `common` segments are those of the last view."""
+    def entering(self, *, hides: bool) -> int:
+        """Tokens of the recall tools that enter with this call; hides: if something is hidden that can be recalled."""
+        return self.recall if hides or self.at_once else 0
+
+    def cached(self, state: State, common: int, entering: int = 0) -> int:
+        """Tokens read from cache by a request whose first `common` segments are those of the last view.
+
+        entering: tokens of tools that are new in front of them all.
+        """
+        if entering and not self.at_once:
+            return 0
+        common = 0 if entering else common
         length = len(state.track.segments)
         # Every request marks the end of the head, whatever else it marks.
         view = View(call=self.call, epoch=state.epoch, track=state.track, length=length, marks=(state.head_length,))

@@ -114,13 +114,16 @@ class PromptCache:
         memory = self._memories.get(model)
         return self.readable(view.common(memory.view) if memory else 0, view, now, model)
 
-    def send(self, view: View, now: float | None, model: str = "") -> int:
-        """A request of `view`: tokens it reads from cache; what it leaves there is remembered."""
+    def send(self, view: View, now: float | None, model: str = "", *, anew: bool = False) -> int:
+        """A request of `view`: tokens it reads from cache; what it leaves there is remembered.
+
+        anew: it begins as no request before it did, not even those of other runs.
+        """
         if self.rules.kind == "none":
             return 0
         memory = self._memories.get(model)
         common = view.common(memory.view) if memory else 0
-        cached = self.readable(common, view, now, model)
+        cached = 0 if anew else self.readable(common, view, now, model)
         if memory is None or self.rules.kind == "prefix":
             memory = self._memories[model] = _Memory(view)
         elif common < memory.view.length:
