@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import chain
 
 from lacuna.strategies.lexicon import Lexicon
-from lacuna.trajectory.items import holding, items, items_in, quoted, words_by_line
+from lacuna.trajectory.items import items, items_by_line
 from lacuna.trajectory.tokens import Counter
 
 #: A line that says what went wrong names what is looked up next.
@@ -54,7 +52,7 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
     scores: dict[str, float] = {}
     unknown = _unknown(text, lexicon, told)
     alarms = _alarms_in(text)
-    for number, line, found in _telling(text, unknown):
+    for number, line, found in items_by_line(text, unknown):
         base = _weight(line, found, lexicon, alarms) + (0.3 if number < 3 else 0.0)
         own = _NUMBERED.match(line)
         for item in filter(unknown.__contains__, found):
@@ -71,19 +69,6 @@ def _unknown(text: str, lexicon: Lexicon, told: frozenset[str]) -> frozenset[str
     return frozenset(
         item for item in items(text) if item not in written and item not in told and often(item, 0) < FURNITURE
     )
-
-
-def _telling(text: str, unknown: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """(number, line, its items) of each line that holds one of the `unknown` items."""
-    if not unknown:
-        return
-    by_line = words_by_line(text)
-    # Nine lines in ten hold none, and need no other look than at their words.
-    words = holding(chain.from_iterable(by_line), unknown)
-    in_quotes = not unknown.isdisjoint(quoted(text))
-    for number, (line, own) in enumerate(zip(text.split("\n"), by_line, strict=True)):
-        if not words.isdisjoint(own) or (in_quotes and not unknown.isdisjoint(quoted(line))):
-            yield number, line, items_in(line, own)
 
 
 #: Scores below this are not worth their tokens at every later call.
