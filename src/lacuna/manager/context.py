@@ -28,7 +28,7 @@ from lacuna.dialects import capabilities, signals
 from lacuna.dialects.bound_thinking import editable_from, way
 from lacuna.dialects.live.plain import plain
 from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, UnknownHandle
-from lacuna.manager import exchanges
+from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
 from lacuna.manager.drivers import Io, Steps, run, run_async
@@ -386,13 +386,16 @@ class ContextManager:
     def _prepared(self, given: Sent, model: str, started: float) -> Steps[ContextView]:
         dialect = self._passes.dialect(given, model)
         given = replace(given, end=ending(dialect, given.messages))
-        branch, history, how = yield from self._passes.follow(given, dialect)
         able = capabilities.of(model)
         treated = way(able, self.options.thinking) if dialect.name == "anthropic" else "ignore"
+        self._passes.bound = treated != "ignore"
+        branch, history, how = yield from self._passes.follow(given, dialect)
+        branch.session.withheld = offering.withheld(branch.session, given.tools, bound=self._passes.bound)
         branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
         view = yield from self._passes.decided(branch, given, model)
         marks = self.options.cache_control == "auto"
         sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
+        sent = offering.joined(sent, branch.session, dialect.name)
         return self._view(branch, sent, how, model, started, dialect.name)
 
     def _recorded(self, given: Sent) -> Steps[list[Exchanged]]:
@@ -411,6 +414,7 @@ class ContextManager:
         branch = self._passes.by_hand()
         branch.catch_up()
         model = model or self.options.model
+        branch.session.withheld = offering.withheld(branch.session, branch.session.state.head.tools, bound=False)
         try:
             view = yield from self._passes.decided(branch, None, model)
         except BudgetError:
@@ -424,6 +428,7 @@ class ContextManager:
             raise
         messages, system = self._plain.messages(view)
         sent = Outgoing(messages=messages, system=system, tools=list(branch.session.state.head.tools) or None)
+        sent = offering.joined(sent, branch.session, self._plain.dialect)
         made = self._view(branch, sent, "continue", model, started, self._plain.dialect)
         self._tell(made.diagnostics)
         return made
@@ -493,6 +498,7 @@ def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:
         tools=sent.tools,
         extra=sent.extra,
         betas=sent.betas,
+        added_tools=list(sent.added),
     )
 
 

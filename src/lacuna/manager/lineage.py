@@ -46,8 +46,7 @@ class Lineage:
         """The session itself, as nobody has written to it yet."""
         relation: Relation = "sub-agent" if self.parent else ""
         new = NewSession(key=self.root, family=self.kin, at=self.clock(), parent=self.parent, relation=relation)
-        session = self.make(())
-        session.note(self.opened())
+        session = self.make([self.opened()])
         made = branch(new, session, self.guards)
         # In a family the name is but a wish: the session that has it already may be anybody's.
         made.renamed = bool(self.family)
@@ -60,11 +59,9 @@ class Lineage:
         new = NewSession(
             key=key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation, shared=0
         )
-        loaded = branch(new, self.make(events), self.guards)
+        # Without any it was begun, and never written to.
+        loaded = branch(new, self.make(events or [self.opened()]), self.guards)
         loaded.saved, loaded.made = len(events), True
-        if not events:
-            # Begun, and never written to.
-            loaded.session.note(self.opened())
         return loaded
 
     def newest(self) -> Branch | None:

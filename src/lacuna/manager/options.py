@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import PurePath
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from lacuna.dialects.bound_thinking import AUTO, WAYS
 from lacuna.errors import PriceError, SettingError
@@ -36,6 +36,7 @@ Listener: TypeAlias = Callable[[Diagnostics], None]
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
 DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic"]
 CacheControl: TypeAlias = Literal["auto", "client"]
+Offer: TypeAlias = Literal["caller", "first", "start", "never"]
 
 #: Tool by which the agent reads what was hidden; turns for which what it read stays whatever the strategy's window.
 RECALL_TOOL = "lacuna_recall"
@@ -71,6 +72,7 @@ class Given(TypedDict, total=False):
     rules: Sequence[Rule]
     pin: Pin | None
     recall: bool
+    offer: Offer
     thinking: str
     cache_control: CacheControl
     tokens: str
@@ -108,6 +110,8 @@ class Options:
     extractors: glob on the tool's name -> what placeholders say of its observations. rules: refine the strategy.
     pin:        says of each message whether it must never be hidden.
     recall:     whether recall is served, so that placeholders name handles.
+    offer:      who puts the recall tools into `tools`: the "caller"; we, with the "first" placeholder or from the
+                "start", and they stay; "never" anybody, and no handle is named. Settled when a session begins.
     thinking:   how bound thinking is treated: auto, defer, native, drop_block or ignore.
     cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "client" leaves them to the client.
     tokens:     the counter. clock: seconds since the epoch.
@@ -135,6 +139,7 @@ class Options:
     rules: Sequence[Rule] = ()
     pin: Pin | None = None
     recall: bool = True
+    offer: Offer = "caller"
     thinking: str = AUTO
     cache_control: CacheControl = "auto"
     tokens: str = "o200k"
@@ -146,6 +151,8 @@ class Options:
             raise SettingError(f"dialect={self.dialect!r}: give auto, openai, openai-responses or anthropic")
         if self.thinking not in (AUTO, *WAYS):
             raise SettingError(f"thinking={self.thinking!r}: give {', '.join((AUTO, *WAYS))}")
+        if self.offer not in get_args(Offer):
+            raise SettingError(f"offer={self.offer!r}: give {', '.join(get_args(Offer))}")
         if self.cache_control not in ("auto", "client"):
             raise SettingError(f"cache_control={self.cache_control!r}: give auto or client")
         if self.summary_seconds <= 0:
@@ -226,7 +233,8 @@ class Options:
         strategy = parse(self.strategy) if isinstance(self.strategy, str) else self.strategy
         own = (Rule(tool=RECALL_TOOL, after=FRESH), Rule(tool=SEARCH_TOOL, after=FRESH)) if self.recall else ()
         rules = (*self.rules, *own, *strategy.rules)
-        changed = replace(strategy, handles=strategy.handles and self.recall, budget=self._budget(strategy.budget))
+        handles = strategy.handles and self.recall and self.offer != "never"
+        changed = replace(strategy, handles=handles, budget=self._budget(strategy.budget))
         return replace(changed, rules=rules) if changed.hides else changed
 
     def _budget(self, budget: Budget | None) -> Budget | None:

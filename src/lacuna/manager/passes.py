@@ -17,13 +17,14 @@ from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, StoreError
-from lacuna.manager import exchanges
+from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
 from lacuna.manager.drivers import Io, Steps
 from lacuna.manager.history import History
 from lacuna.manager.lineage import Lineage
 from lacuna.manager.options import Options
 from lacuna.manager.reading import absorb
+from lacuna.manager.recall import TOOLS
 from lacuna.manager.sending import Given, live_prefix
 from lacuna.stores.store import Store
 from lacuna.strategies.spec import describe
@@ -58,6 +59,8 @@ class Passes:
         self.faults: list[Fault] = []
         #: Whether the next pass hides all that the strategy allows.
         self.forced = False
+        #: Whether the model at hand binds its thinking to what stands in front of it.
+        self.bound = False
         #: Whether the messages bore a sign of their dialect.
         self._settled = False
         self.lineage = Lineage(
@@ -81,7 +84,10 @@ class Passes:
         return session
 
     def _opened(self) -> Opened:
-        return Opened(strategy=describe(self.strategy), dialect=self.options.dialect, handles=self.strategy.handles)
+        offer = offering.settled(self.options, handles=self.strategy.handles, bound=self.bound)
+        return Opened(strategy=describe(self.strategy), dialect=self.options.dialect, handles=self.strategy.handles and offer != "never",
+            offer=offer,
+            tools=TOOLS if offer in ("first", "start") else ())
 
     def by_hand(self) -> Branch:
         """The branch of a session without messages: taken up where the store has it."""
@@ -263,9 +269,9 @@ class Passes:
         self._remake(branch, branch.session.events)
 
     def _remake(self, branch: Branch, events: Sequence[Event]) -> None:
-        first = branch.session.editable_from
+        first, withheld = branch.session.editable_from, branch.session.withheld
         branch.session = self.make(events)
-        branch.session.editable_from = first
+        branch.session.editable_from, branch.session.withheld = first, withheld
 
     def _held(self, branch: Branch, error: StoreError, model: str, now: float) -> View:
         """The view as it was decided so far, and what is new."""
@@ -292,4 +298,6 @@ class Passes:
         marks = state.last.marks if state.last is not None and state.last.track is state.track else ()
         view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
         mark = self.options.cache_control == "auto"
+        tools = [*(given.tools or ()), *offering.added(branch.session, branch.history.dialect.name, given.tools)]
+        given = replace(given, tools=tools or None)
         return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,14 +165,25 @@ _SEARCH_INPUT: Mapping[str, Any] = {
     "properties": {"query": {"type": "string", "description": "Words that must all occur"}},
     "required": ["query"],
 }
-_TOOLS = ((RECALL_TOOL, _RECALL, _RECALL_INPUT), (SEARCH_TOOL, _SEARCH, _SEARCH_INPUT))
+#: The recall tools, in nobody's shape: what a session's log keeps of them.
+TOOLS: tuple[Mapping[str, Any], ...] = tuple(
+    {"name": name, "description": said, "input_schema": dict(given)}
+    for name, said, given in ((RECALL_TOOL, _RECALL, _RECALL_INPUT), (SEARCH_TOOL, _SEARCH, _SEARCH_INPUT))
+)
 
 
 def definitions(dialect: str) -> list[dict[str, Any]]:
     """The recall tools in the shape of `dialect`; the same bytes every time."""
+    return shaped(TOOLS, dialect)
+
+
+def shaped(tools: Sequence[Mapping[str, Any]], dialect: str) -> list[dict[str, Any]]:
+    """`tools`, each with `name`, `description` and `input_schema`, in the shape of `dialect`."""
     if dialect == "anthropic":
-        return [{"name": name, "description": said, "input_schema": dict(given)} for name, said, given in _TOOLS]
-    inner = [{"name": name, "description": said, "parameters": dict(given)} for name, said, given in _TOOLS]
+        return [dict(tool) for tool in tools]
+    inner = [
+        {"name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"]} for tool in tools
+    ]
     if dialect == "openai-responses":
         return [{"type": "function", **each, "strict": False} for each in inner]
     return [{"type": "function", "function": each} for each in inner]

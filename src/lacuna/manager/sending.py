@@ -19,7 +19,7 @@ from lacuna.trajectory.view import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """The request's parts. notes: what could not be done as decided, and why."""
+    """The request's parts. notes: what could not be done as decided, and why. added: of the tools those of ours."""
 
     messages: list[Any]
     system: Any
@@ -27,6 +27,7 @@ class Outgoing:
     extra: Mapping[str, Any] = field(default_factory=dict)
     betas: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    added: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

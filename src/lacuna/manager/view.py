@@ -18,6 +18,7 @@ class ContextView:
     system, tools: as given, or as they must be sent instead.
     extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
     betas:    values for the `anthropic-beta` header.
+    added_tools: those of `tools` that we put there, behind the client's own: the recall tools. offered: whether we did.
     """
 
     messages: list[Any] = field(repr=False)
@@ -27,6 +28,11 @@ class ContextView:
     tools: Any = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict)
     betas: tuple[str, ...] = ()
+    added_tools: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def offered(self) -> bool:
+        return bool(self.added_tools)
 
     @property
     def request(self) -> dict[str, Any]:
