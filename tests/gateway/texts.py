@@ -1,0 +1,126 @@
+"""JSON texts as no encoder of ours writes them: odd white space, escapes, numbers, doubles, in any order."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lacuna.formats.registry import read
+from lacuna.gateway.routes import Api
+from lacuna.testing.follower import Follower
+from lacuna.testing.provider import Provider
+from lacuna.trajectory.trajectory import Trajectory
+
+RUNS = Path(__file__).parents[2] / "examples" / "runs"
+APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
+NUMBERS = (
+    "0",
+    "-0",
+    "-0.0",
+    "1",
+    "1.0",
+    "1.50",
+    "1e5",
+    "1E+2",
+    "12e-1",
+    "123456789012345678901234567890",
+    "0.1000000000000000055",
+)
+LETTERS = ("a", "B", " ", '"', "\\", "/", "\n", "\t", "{", "}", "[", "]", ",", ":", "é", "→", "😀", "\x7f", "\x00")
+NAMES = ("type", "role", "content", "text", "cache_control", "id", "x", "", "messages", "input", 'na"me', "naïve", "😀")
+LISTED: dict[Api, str] = {"openai": "messages", "anthropic": "messages", "openai-responses": "input"}
+
+
+@dataclass
+class Writer:
+    """Writes JSON by chance. gap: white space between any two tokens; None for another each time."""
+
+    chance: random.Random
+    gap: str | None = None
+    doubles: bool = True
+    names: Sequence[str] = field(default=NAMES)
+
+    def space(self) -> str:
+        return self.chance.choice(("", "", "", " ", "\n\t", "\r\n  ")) if self.gap is None else self.gap
+
+    def text(self, value: str) -> str:
+        return '"' + "".join(map(self._letter, value)) + '"'
+
+    def _letter(self, letter: str) -> str:
+        way = self.chance.randrange(4)
+        if way == 0:
+            return json.dumps(letter)[1:-1]
+        if way == 1 and ord(letter) < 0x10000:
+            code = f"{ord(letter):04x}"
+            return "\\u" + (code.upper() if self.chance.random() < 0.5 else code)
+        return "\\/" if (letter, way) == ("/", 2) else json.dumps(letter, ensure_ascii=False)[1:-1]
+
+    def words(self) -> str:
+        return self.text("".join(self.chance.choices(LETTERS, k=self.chance.randrange(6))))
+
+    def value(self, depth: int = 3) -> str:
+        way = self.chance.randrange(8 if depth else 5)
+        if way == 0:
+            return self.chance.choice(NUMBERS)
+        if way == 1:
+            return self.chance.choice(("true", "false", "null"))
+        if way < 5:
+            return self.words()
+        if way == 5:
+            return self.array([self.value(depth - 1) for _ in range(self.chance.randrange(4))])
+        return self.object(self.pairs(depth))
+
+    def pairs(self, depth: int = 3) -> list[tuple[str, str]]:
+        names = self.chance.choices(self.names, k=self.chance.randrange(5))
+        return [(name, self.value(depth - 1)) for name in (names if self.doubles else dict.fromkeys(names))]
+
+    def array(self, elements: Sequence[str]) -> str:
+        return "[" + ",".join(self.space() + each + self.space() for each in elements) + (self.space() or "") + "]"
+
+    def object(self, pairs: Sequence[tuple[str, str]]) -> str:
+        told = (f"{self.space()}{self.text(name)}{self.space()}:{self.space()}{value}" for name, value in pairs)
+        return "{" + (self.space() + ",").join(told) + self.space() + "}"
+
+    def message(self) -> str:
+        """One message: blocks or a text, and fields nobody knows."""
+        role = ("role", self.text(self.chance.choice(("user", "assistant", "tool"))))
+        blocks = [self.object([("type", self.text("text")), *self.pairs(2)]) for _ in range(self.chance.randrange(3))]
+        content = ("content", self.array(blocks) if self.chance.random() < 0.6 else self.words())
+        pairs = [role, content, *self.pairs(2)]
+        self.chance.shuffle(pairs)
+        return self.object(pairs)
+
+    def body(self, api: Api, messages: Sequence[str]) -> tuple[str, str]:
+        """A body in two parts: up to and with the opening bracket of its messages, and what follows the last."""
+        others = [("model", '"m"'), ("stream", "true"), ("tools", self.array([self.value()])), *self.pairs()]
+        # A second list of messages is a list as well: of two the last one counts.
+        others = [(name, self.array([self.message()]) if name == LISTED[api] else value) for name, value in others]
+        self.chance.shuffle(others)
+        middle = self.chance.randrange(len(others) + 1)
+        ahead = "".join(f"{self.text(name)}{self.space()}:{value}," for name, value in others[:middle])
+        behind = "".join(f",{self.space()}{self.text(name)}:{value}" for name, value in others[middle:])
+        opening = self.space() + "{" + ahead + self.text(LISTED[api]) + self.space() + ":" + self.space() + "["
+        return opening, self.space() + "]" + behind + self.space() + "}" + self.space()
+
+    def whole(self, api: Api, messages: Sequence[str]) -> bytes:
+        opening, ending = self.body(api, messages)
+        return (opening + ",".join(self.space() + each + self.space() for each in messages) + ending).encode()
+
+
+@cache
+def requests(api: Api, turns: int = 8) -> tuple[dict[str, Any], ...]:
+    """The first requests of a recorded run, each the next of the one before."""
+    run = next(each for each in read(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
+    provider, follower = Provider([run]), Follower(run, api)
+    found = []
+    for _ in range(turns):
+        body = {"model": "m", "max_tokens": 9, **follower.request, "stream": False, "tools": [{"name": "t"}]}
+        found.append(body)
+        _, answer = provider.answer(api, {}, json.dumps({**body, "tools": []}).encode())
+        follower.take(dict(answer.body))
+    return tuple(found)
