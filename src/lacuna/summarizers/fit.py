@@ -36,6 +36,7 @@ class Page:
         self.left = limit
         self._count = count
         self._lines: dict[tuple[str, int], Line] = {}
+        self._begun: set[str] = set()
 
     @property
     def lines(self) -> list[Line]:
@@ -55,12 +56,13 @@ class Page:
 
     def _add(self, key: tuple[str, int], line: Line, reserve: int) -> bool:
         cost = self._count(f"- {line.text}\n")
-        if not any(taken.section == line.section for taken in self._lines.values()):
+        if line.section not in self._begun:
             cost += self._count(f"{line.section}:\n")
         if cost > self.left - reserve:
             return False
         self.left -= cost
         self._lines[key] = line
+        self._begun.add(line.section)
         return True
 
 

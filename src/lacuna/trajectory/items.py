@@ -46,7 +46,7 @@ def _is_item(word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was found in a text: its words, each once; the items that are items since they stand in quotes; all."""
+    """What was found in a text: words that hold items, each once; what is an item since it stands in quotes; all."""
 
     words: tuple[str, ...]
     quoted: frozenset[str]
@@ -65,7 +65,7 @@ def items(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=512)
 def scan(text: str) -> Scan:
     """`text`, looked through once; the cache serves who looks when it is read, masked and digested."""
-    words = tuple(dict.fromkeys(_parted(text).split()))
+    words = tuple(word for word in dict.fromkeys(_parted(text).split()) if _KNOWN[word])
     found = tuple(_quoted(text))
     return Scan(words, frozenset(found), _items(words, found))
 
@@ -77,10 +77,11 @@ def items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, str,
     known = scan(text)
     # Nine lines in ten have none, and need no other look than at their words.
     holding = {word for word in known.words if not wanted.isdisjoint(_KNOWN[word])}
-    in_quotes = not wanted.isdisjoint(known.quoted)
+    # What is a word as well is found as one: between its quotes stands nothing else.
+    in_quotes = (wanted & known.quoted) - holding
     for number, (line, parted) in enumerate(zip(text.split("\n"), _parted(text).split("\n"), strict=True)):
         words = parted.split()
-        if not holding.isdisjoint(words) or (in_quotes and not wanted.isdisjoint(_quoted(line))):
+        if not holding.isdisjoint(words) or (in_quotes and not in_quotes.isdisjoint(_quoted(line))):
             yield number, line, _items(words, _quoted(line))
 
 

@@ -81,6 +81,8 @@ def _load(name: str) -> tiktoken.Encoding:
 KEPT = 200_000
 #: Texts that are kept themselves, with their counts.
 NEWEST = 256
+#: Characters of a text that is its own name; a longer one is known by its hash.
+SHORT = 32
 
 
 class Vocabulary:
@@ -91,23 +93,23 @@ class Vocabulary:
     def __init__(self, name: str) -> None:
         self.name = name
         self._encoding: tiktoken.Encoding | None = None
-        self._seen: dict[bytes, int] = {}
+        self._seen: dict[str | bytes, int] = {}
         self._newest: dict[str, int] = {}
 
     def count(self, text: str) -> int:
+        if len(text) <= SHORT:
+            return self._looked_up(text, text)
         # One pass asks for a text several times; a string knows its own hash.
         known = self._newest.get(text)
         if known is None:
-            known = self._looked_up(text)
+            known = self._looked_up(text, _named(text))
             if len(self._newest) >= NEWEST:
                 self._newest = {}
             if len(text) < 50_000:
                 self._newest[text] = known
         return known
 
-    def _looked_up(self, text: str) -> int:
-        data = text.encode("utf-8", "surrogatepass")
-        key = data if len(data) <= 32 else hashlib.blake2b(data, digest_size=16).digest()
+    def _looked_up(self, text: str, key: str | bytes) -> int:
         known = self._seen.get(key)
         if known is None:
             if len(self._seen) >= KEPT:
@@ -130,6 +132,10 @@ class Vocabulary:
     def cached(self) -> int:
         """How many texts' counts are kept."""
         return len(self._seen)
+
+
+def _named(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _pieces(text: str, limit: int = 100_000) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lacuna.strategies.extractors import edits, files, git, json_data, search, shell, test_runs, web
 from lacuna.strategies.extractors.arguments import named, tool_of
 from lacuna.strategies.extractors.command import SHELLS
 from lacuna.strategies.extractors.generic import generic
 from lacuna.strategies.extractors.outcome import Extractor, Outcome
-from lacuna.trajectory.turn import Observation, Turn
+from lacuna.trajectory.turn import Action, Observation, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,12 @@ class Registration:
         return named(tool, self.tools)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Extractors:
-    """An ordered table; the first extractor that answers wins, the generic one stands behind all."""
+    """An ordered table; the first extractor that answers wins, the generic one stands behind all.
+
+    Equal to itself alone: an extractor may be anything that can be called, also what has no hash.
+    """
 
     registrations: tuple[Registration, ...] = ()
 
@@ -40,14 +44,19 @@ class Extractors:
 
         The built-in extractors never raise; what a user's own raises comes through.
         """
-        action = turn.action_of(observation)
-        tool = tool_of(action, observation)
-        for registration in self.registrations:
-            if registration.serves(tool):
-                found = registration.extractor(action, observation, turn.text)
-                if found is not None:
-                    return found
-        return generic(action, observation, turn.text)
+        return _asked(self, turn.action_of(observation), observation, turn.text)
+
+
+@lru_cache(maxsize=128)
+def _asked(table: Extractors, action: Action | None, observation: Observation, said: str) -> Outcome:
+    # The small cache serves the digest, which looks again at what placeholders were written for some 40 turns before.
+    tool = tool_of(action, observation)
+    for registration in table.registrations:
+        if registration.serves(tool):
+            found = registration.extractor(action, observation, said)
+            if found is not None:
+                return found
+    return generic(action, observation, said)
 
 
 #: Most special first. What a command does decides before what its output looks like.
