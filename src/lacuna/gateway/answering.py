@@ -1,0 +1,444 @@
+"""One request of a client, answered: through its session, by one request to the provider or, where the model recalls
+what was hidden, by several.
+
+    said -> prepare -> view -> bytes -> provider -> client
+              ^                           |
+              +---- a recall answered ----+
+
+The session's lock is held while its context manager works, never while the provider does. Whatever fails in here that
+is ours, the client's bytes go out as they came (I9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any, Final
+
+import msgspec
+
+from lacuna.dialects.bound_thinking import with_beta
+from lacuna.gateway import headers as fields
+from lacuna.gateway.body import RequestBody
+from lacuna.gateway.exchanges import Said
+from lacuna.gateway.forwarding import broken, is_stream, tap_of, tell
+from lacuna.gateway.recalling import Outcome, RecallCall, Relay
+from lacuna.gateway.refusals import stream_error
+from lacuna.gateway.rewriting import appended, rewritten
+from lacuna.gateway.routes import Api
+from lacuna.gateway.served import Served
+from lacuna.gateway.sessions import LiveSession, plain
+from lacuna.gateway.tap import Heard
+from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
+from lacuna.gateway.wire import Headers, Incoming, Reply
+from lacuna.manager.view import ContextView
+
+_log: Final = logging.getLogger("lacuna.gateway")
+
+#: Requests to the provider that one answer may take: a model that does nothing but recall is stopped there.
+ROUNDS: Final = 8
+#: Bytes of an error's body that are read before it is decided what becomes of it.
+ERROR_BYTES: Final = 1_000_000
+#: What stands beside the messages and says something about the context.
+_BESIDE: Final = ("thinking", "context_management", "cache_control", "compaction")
+_PLAIN: Final = (b"accept-encoding", b"identity")
+_SYSTEM: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-responses": "instructions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What goes to the provider.
+
+    edited:  whether it is other than what the client sent. beta: values for the `anthropic-beta` header.
+    offered: whether recall is offered, so that the answer must come in the plain.
+    """
+
+    body: bytes
+    edited: bool = False
+    beta: tuple[str, ...] = ()
+    offered: bool = False
+
+
+@dataclass(slots=True)
+class Answering:
+    """See the module. body: of `request`, taken apart."""
+
+    upstream: Upstream
+    live: LiveSession
+    api: Api
+    url: str
+    body: RequestBody
+    request: Incoming
+    reply: Reply
+    served: Served
+    hint: str = ""
+    relay: Relay | None = None
+    #: What the model and the gateway said since the client's last message.
+    hidden: list[Said] = field(default_factory=list)
+    _settling: asyncio.Task[Any] | None = None
+
+    async def answer(self) -> bool:
+        """Answer it; whether the answer came to its end."""
+        try:
+            said = await self._said()
+            while (outcome := await self._round([*said, *self.hidden])) is not None:
+                assert self.relay is not None
+                await self._recalled(self.relay, outcome)
+            return self.served.complete
+        finally:
+            await self._settled()
+
+    async def _said(self) -> list[Said]:
+        """The conversation as it stands upstream; the store is asked once for what this process has not heard."""
+        live = self.live
+        if live.cold:
+            async with live.lock:
+                if live.cold and live.transcript.newest >= 0:
+                    entries = [entry.json for entry in live.transcript.entries]
+                    live.exchanges.learn(await live.context.recorded_exchanges_async(entries))
+                live.cold = False
+        return live.said()
+
+    # -- one request to the provider -------------------------------------------------------------------------------
+
+    async def _round(self, said: Sequence[Said]) -> Outcome | None:
+        """Ask the provider once; the outcome where it goes on with a recall, None where the answer is over."""
+        view = await self._prepared(said)
+        answer = await self._asked(self._outgoing(view, said), said)
+        if answer is None:
+            return None
+        self.served.rounds += 1
+        async with answer:
+            if answer.status >= 400:
+                await self._refused(answer, b"")
+                return None
+            if self.relay is None and view is not None and view.offered and answer.status == 200:
+                self.relay = Relay(self.api, stream=is_stream(answer))
+            return await (self._relayed(answer, self.relay) if self.relay is not None else self._passed(answer))
+
+    async def _prepared(self, said: Sequence[Said]) -> ContextView | None:
+        """The view of the next call; None where it goes out as it came."""
+        live, waited = self.live, time.perf_counter()
+        async with live.lock:
+            self.served.waited += time.perf_counter() - waited
+            try:
+                view = await live.context.prepare_async(
+                    plain(said),
+                    tools=self.body.field("tools"),
+                    system=self.body.field(_SYSTEM[self.api]) if self.api in _SYSTEM else None,
+                    model=self.body.model,
+                    request={name: value for name in _BESIDE if (value := self.body.field(name)) is not None},
+                )
+            except Exception as error:  # noqa: BLE001
+                # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
+                self._fault("prepare", error)
+                return None
+        live.newest = self.served.diagnostics = view.diagnostics
+        self.served.session = view.diagnostics.branch or live.name
+        self._settling = asyncio.ensure_future(self._settle())
+        return view
+
+    def _outgoing(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
+        """The bytes of `view`: the client's own where it changes nothing."""
+        if view is None:
+            return self._without_a_view(said)
+        same = len(view.messages) == len(said) and all(map(is_, view.messages, (each.json for each in said)))
+        own = len(said) == len(self.body.messages) and not self.live.exchanges.known
+        if same and own and not view.added_tools and not view.extra:
+            return Outgoing(self.request.body)
+        try:
+            raws = self.live.sent.messages(view.messages, said)
+            body = self.body.with_changes(messages=raws, fields=self._fields(view))
+        except Exception as error:  # noqa: BLE001
+            # The same boundary.
+            self._fault("render", error)
+            return self._without_a_view(said)
+        return Outgoing(body, edited=True, beta=view.betas, offered=view.offered)
+
+    def _without_a_view(self, said: Sequence[Said]) -> Outgoing:
+        """As it came; behind a recall with what that was."""
+        self.served.how = "failed"
+        if not self.hidden:
+            return Outgoing(self.request.body)
+        return Outgoing(self.body.with_changes(messages=[each.raw for each in said]), edited=True)
+
+    def _fields(self, view: ContextView) -> dict[str, bytes]:
+        """What changes beside the messages."""
+        changed = {
+            name: rewritten(self.body.raw_field(name) or b"null", self.body.field(name), value)
+            for name, value in view.extra.items()
+        }
+        if view.added_tools:
+            own = [msgspec.json.encode(tool) for tool in view.added_tools]
+            changed["tools"] = appended(self.body.raw_field("tools"), own)
+        return changed
+
+    async def _asked(self, out: Outgoing, said: Sequence[Said]) -> Answer | None:
+        """The provider's answer, asked again where what it refused is ours to mend; None where there is none."""
+        answer = await self._open(out)
+        if answer is None or answer.status not in (400, 413) or self.relay is not None:
+            return answer
+        return await self._mended(answer, out, said)
+
+    async def _open(self, out: Outgoing) -> Answer | None:
+        names = fields.forwarded(self.request.headers, changed=out.edited, readable=True)
+        if out.beta:
+            names = _with_betas(names, out.beta)
+        if out.offered:
+            names = [*(pair for pair in names if pair[0].lower() != b"accept-encoding"), _PLAIN]
+        if not self.served.rounds:
+            self.served.added += time.perf_counter() - self.request.received_at
+        self.served.bytes_up += len(out.body)
+        if out.edited and self.served.how == "same":
+            self.served.how = "view"
+        try:
+            return await self.upstream.open(self.request.method, self.url, names, out.body)
+        except UpstreamError as error:
+            await broken(error, self.reply, self.api, self.served)
+            return None
+
+    # -- refusals --------------------------------------------------------------------------------------------------
+
+    async def _mended(self, answer: Answer, out: Outgoing, said: Sequence[Said]) -> Answer | None:
+        """A request that was refused: shortened where it was too long, as it came where our edits may be the cause."""
+        async with answer:
+            told = await _read(answer, ERROR_BYTES)
+            heard = self._heard(answer, told)
+            if heard.overflow is not None and (shorter := await self._shortened(heard, said)) is not None:
+                self.served.cause = "overflow"
+                return await self._open(shorter)
+            if heard.overflow is None and out.edited and not self.hidden:
+                return await self._as_it_came(answer, heard, told)
+            await self._refused(answer, told)
+            return None
+
+    async def _shortened(self, heard: Heard, said: Sequence[Said]) -> Outgoing | None:
+        """The same messages once more, now that the model's window is known; None where nothing becomes shorter."""
+        before = self.served.diagnostics
+        async with self.live.lock:
+            if not self.live.context.overflowed(heard.error):
+                return None
+        view = await self._prepared(said)
+        if view is None or before is None or view.diagnostics.after >= before.after:
+            return None
+        return self._outgoing(view, said)
+
+    async def _as_it_came(self, answer: Answer, heard: Heard, told: bytes) -> Answer | None:
+        """What the client sent itself: if that is taken, what we made of it was wrong, and this session is left alone.
+
+        Providers advise against hiding their error about thinking: it is in the log, and in the client's answer where
+        its own request is refused as well.
+        """
+        own = await self._open(Outgoing(self.request.body))
+        if own is None or own.status >= 400:
+            return own
+        self.live.left_alone = True
+        self.served.how, self.served.cause = "failed", "unbound" if heard.unbound else "rejected"
+        _log.error(
+            "session %s: the provider refused what was made of a request and took it as it came; the session is left"
+            " alone from now on: %s",
+            self.served.session,
+            heard.error,
+        )
+        return own
+
+    async def _refused(self, answer: Answer, read: bytes) -> None:
+        """The provider's refusal, word for word; as an event where an answer has begun."""
+        if not self.reply.started:
+            heard = await tell(
+                answer,
+                self.reply,
+                self.api,
+                self.served,
+                received_at=self.request.received_at,
+                before=read,
+                extra=self._extra(),
+            )
+            self.served.cause = self.served.cause or f"upstream-{answer.status}"
+            self.served.why = heard.error
+            return
+        heard = self._heard(answer, read or await _read(answer, ERROR_BYTES))
+        await self._end_with_error(heard.error or f"the provider answered {answer.status}", f"upstream-{answer.status}")
+
+    async def _end_with_error(self, message: str, cause: str) -> None:
+        self.served.cause, self.served.why = cause, message
+        if self.served.stream:
+            await self.reply.send(stream_error(self.api, message))
+            await self.reply.finish()
+
+    def _heard(self, answer: Answer, read: bytes) -> Heard:
+        tap = tap_of(self.api, answer)
+        tap.feed(read)
+        return tap.finish()
+
+    # -- the way back ----------------------------------------------------------------------------------------------
+
+    async def _passed(self, answer: Answer) -> None:
+        """The answer as it comes."""
+        try:
+            heard = await tell(
+                answer,
+                self.reply,
+                self.api,
+                self.served,
+                received_at=self.request.received_at,
+                extra=self._extra(),
+            )
+        except UpstreamError as error:
+            await broken(error, self.reply, self.api, self.served)
+            return
+        await self._record(heard)
+
+    async def _relayed(self, answer: Answer, relay: Relay) -> Outcome | None:
+        """The answer as it comes, but for calls of the recall tools: the outcome where it goes on behind them."""
+        tap, stream = tap_of(self.api, answer), is_stream(answer)
+        relay.begin_round()
+        late = b""
+        try:
+            if stream:
+                await self._start(answer)
+            async for chunk in answer.chunks():
+                self.served.first = self.served.first or time.perf_counter() - self.request.received_at
+                tap.feed(chunk)
+                if (out := relay.feed(chunk)) and self.served.rounds > 1:
+                    # The end is held until what the client is not shown is in the store.
+                    late, out = out, late
+                await self._send(out)
+        except UpstreamError as error:
+            await broken(error, self.reply, self.api, self.served)
+            return None
+        outcome = relay.end_round()
+        await self._record(tap.finish())
+        if outcome.calls and not outcome.done and self.served.rounds < ROUNDS:
+            await self._send(late + outcome.out)
+            return outcome
+        await self._close(relay, outcome, late, answer)
+        return None
+
+    async def _close(self, relay: Relay, outcome: Outcome, late: bytes, answer: Answer) -> None:
+        """The end of an answer in which something was recalled, or nothing."""
+        ending = outcome.out
+        if outcome.cut and not outcome.passed:
+            await self._send(late + ending)
+            await broken(UpstreamError("cut", "the provider's answer broke off"), self.reply, self.api, self.served)
+            return
+        if outcome.calls and outcome.others:
+            await self._answered(relay, outcome)
+        elif outcome.calls:
+            # Nothing but recalls, for as long as an answer may take.
+            outcome = relay.finish_without_recall()
+            ending += outcome.out
+        await self._remember(relay, outcome)
+        if not self.reply.started:
+            await self._start(answer, length=len(ending))
+        await self._send(late + ending)
+        self.served.complete = outcome.done
+        self.served.whole = time.perf_counter() - self.request.received_at
+        await self.reply.finish()
+
+    async def _start(self, answer: Answer, length: int | None = None) -> None:
+        """Status and headers of the first round's answer."""
+        if self.reply.started:
+            return
+        self.served.status, self.served.stream = answer.status, is_stream(answer)
+        own = [(b"content-length", str(length).encode())] if length is not None else []
+        await self.reply.start(answer.status, [*fields.returned(answer.headers, changed=True), *own, *self._extra()])
+
+    async def _send(self, chunk: bytes) -> None:
+        if chunk:
+            self.served.bytes_out += len(chunk)
+            await self.reply.send(chunk)
+
+    def _extra(self) -> Headers:
+        """What we say of our own: whose session it is, and when a guard says stop."""
+        told = [(b"x-lacuna-session", self.served.session.encode("ascii", "backslashreplace"))]
+        return told + ([(b"x-lacuna-stop", self.hint.encode("ascii", "backslashreplace"))] if self.hint else [])
+
+    # -- recalls ---------------------------------------------------------------------------------------------------
+
+    async def _recalled(self, relay: Relay, outcome: Outcome) -> None:
+        """Answer the model's recalls and take both for said."""
+        told = await self._answered(relay, outcome)
+        self.hidden += [Said(message, msgspec.json.encode(message)) for message in (*outcome.said, *told)]
+
+    async def _answered(self, relay: Relay, outcome: Outcome) -> tuple[dict[str, Any], ...]:
+        """Recalls and what they found, as request messages."""
+        found: list[tuple[RecallCall, str]] = []
+        async with self.live.lock:
+            for call in outcome.calls:
+                text = await asyncio.to_thread(self.live.context.handle_tool_call, call.name, call.arguments)
+                found.append((call, text or "[not found]"))
+        self.served.recalls += len(found)
+        return relay.answered(found)
+
+    async def _remember(self, relay: Relay, outcome: Outcome) -> None:
+        """What the client is not shown, in the store before it has the end of the answer."""
+        replaced = relay.replacements() if outcome.done else ()
+        if not replaced:
+            return
+        await self._settled()
+        live = self.live
+        async with live.lock:
+            for each in replaced:
+                live.context.exchanged(
+                    node=live.transcript.after(*outcome.shown[: each.place + 1]).hex(),
+                    messages=tuple(map(_text, each.messages)),
+                    results=tuple(map(_text, each.results)),
+                )
+            live.exchanges.learn(live.context.exchanges())
+            await live.context.settle_async()
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Write what the pass left unwritten, while the provider works."""
+        async with self.live.lock:
+            if (fault := await self.live.context.settle_async()) is not None:
+                self.served.cause = self.served.cause or fault.kind
+
+    async def _settled(self) -> None:
+        if self._settling is not None:
+            # Cancelled or not, the log is not left in the midst of a write.
+            await asyncio.shield(self._settling)
+
+    async def _record(self, heard: Heard) -> None:
+        """What the provider reported for the newest call."""
+        self.served.usage = heard.usage or self.served.usage
+        self.served.cache_miss = heard.cache_miss.reason if heard.cache_miss else ""
+        self.served.thinking_dropped += sum(each.dropped for each in heard.transformations)
+        self.served.cleared_tokens += heard.cleared.tokens if heard.cleared else 0
+        if heard.usage is None:
+            return
+        await self._settled()
+        async with self.live.lock:
+            if self.live.newest is self.served.diagnostics:
+                self.live.context.record(heard.usage)
+
+    def _fault(self, what: str, error: Exception) -> None:
+        self.served.cause, self.served.why = what, type(error).__name__
+        _log.error("session %s: %s failed, the request goes out as it came", self.live.name, what, exc_info=error)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(message).decode()
+
+
+async def _read(answer: Answer, limit: int) -> bytes:
+    parts: list[bytes] = []
+    async for chunk in answer.chunks():
+        parts.append(chunk)
+        if sum(map(len, parts)) > limit:
+            break
+    return b"".join(parts)
+
+
+def _with_betas(names: Headers, betas: Sequence[str]) -> Headers:
+    asked = ",".join(value.decode("latin-1") for name, value in names if name.lower() == b"anthropic-beta")
+    for beta in betas:
+        asked = with_beta(asked, beta)
+    kept = [pair for pair in names if pair[0].lower() != b"anthropic-beta"]
+    return [*kept, (b"anthropic-beta", asked.encode("latin-1"))]

@@ -1,0 +1,88 @@
+"""The parts of a gateway, put together: one store, one pool of connections, a context manager for each session."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from lacuna.dialects.capabilities import of
+from lacuna.errors import StoreError
+from lacuna.gateway.budgets import Budgets
+from lacuna.gateway.proxy import Proxy
+from lacuna.gateway.routes import Api
+from lacuna.gateway.served import Watch
+from lacuna.gateway.sessions import Maker, Sessions
+from lacuna.gateway.settings import GatewaySettings
+from lacuna.gateway.upstream import Upstream
+from lacuna.manager import ContextManager
+from lacuna.stores.store import Store
+
+_log: Final = logging.getLogger("lacuna.gateway")
+
+Offer: TypeAlias = Literal["first", "start", "never"]
+
+
+def offer(settings: GatewaySettings, api: Api, model: str) -> Offer:
+    """When the recall tools enter a session's tools: with its first gap, where nothing is bound to what stands in front
+    of it."""
+    if not settings.recall:
+        return "never"
+    return settings.recall_bound if api == "anthropic" and of(model).bound else "first"
+
+
+def maker(settings: GatewaySettings, store: Store) -> Maker:
+    """Makes context managers over `store`, as the settings say."""
+
+    def make(name: str, family: str, api: Api, model: str) -> ContextManager:
+        return ContextManager.from_settings(
+            settings.library,
+            os.environ,
+            store=store,
+            session=name,
+            # What is only tried is never gone on with by what is done.
+            family=f"shadow/{family}" if settings.shadow else family,
+            dialect=api,
+            model=model or settings.library.model,
+            write_behind=True,
+            background=True,
+            shadow=settings.shadow,
+            over_budget="send",
+            offer=offer(settings, api, model),
+        )
+
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A gateway without its sockets."""
+
+    proxy: Proxy
+    sessions: Sessions
+    upstream: Upstream
+
+    @classmethod
+    def of(cls, settings: GatewaySettings, store: Store, watch: Watch) -> Door:
+        """The door that `settings` describe, over `store`, which stays the caller's."""
+        sessions = Sessions(
+            maker(settings, store),
+            most=settings.max_sessions,
+            memory_bytes=settings.memory_bytes,
+            idle_seconds=settings.session_idle_seconds,
+        )
+        upstream = Upstream(
+            connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
+        )
+        budgets = Budgets(settings, store, unread=_unread)
+        return cls(Proxy(settings, sessions, upstream, budgets, watch), sessions, upstream)
+
+    async def close(self) -> None:
+        """Write what is not written yet, and let go of the connections."""
+        await self.sessions.close()
+        await self.upstream.close()
+
+
+def _unread(error: StoreError) -> None:
+    _log.error("what a key has spent could not be read, nothing is stopped for that: %s", error)

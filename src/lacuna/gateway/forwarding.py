@@ -1,0 +1,92 @@
+"""A request passed through as it came, and an answer told as it comes: what is read of either is read on the way by."""
+
+from __future__ import annotations
+
+import time
+
+from lacuna.gateway import headers as fields
+from lacuna.gateway.refusals import refusal, stream_error
+from lacuna.gateway.routes import Api
+from lacuna.gateway.served import Served
+from lacuna.gateway.tap import Heard, Tap
+from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
+from lacuna.gateway.wire import Headers, Incoming, Reply
+
+
+async def passed(
+    upstream: Upstream, request: Incoming, reply: Reply, url: str, api: Api | None, served: Served
+) -> None:
+    """Send `request` on byte for byte, and its answer back; a provider that fails is told of in its own shape."""
+    served.added = time.perf_counter() - request.received_at
+    served.bytes_up, served.rounds = len(request.body), 1
+    try:
+        answer = await upstream.open(
+            request.method, url, fields.forwarded(request.headers, changed=False), request.content()
+        )
+        async with answer:
+            heard = await tell(answer, reply, api, served, received_at=request.received_at)
+            served.usage = heard.usage
+    except UpstreamError as error:
+        await broken(error, reply, api, served)
+
+
+async def tell(
+    answer: Answer,
+    reply: Reply,
+    api: Api | None,
+    served: Served,
+    *,
+    received_at: float,
+    before: bytes = b"",
+    extra: Headers | None = None,
+) -> Heard:
+    """Give the client `answer` as it comes; what was heard on the way. Raises UpstreamError where it breaks off.
+
+    before: what was read of it already. extra: headers of our own.
+    """
+    tap = tap_of(api, answer)
+    served.status, served.stream = answer.status, is_stream(answer)
+    await reply.start(answer.status, [*fields.returned(answer.headers), *(extra or ())])
+    if before:
+        tap.feed(before)
+        served.bytes_out += len(before)
+        await reply.send(before)
+    async for chunk in answer.chunks():
+        served.first = served.first or time.perf_counter() - received_at
+        served.bytes_out += len(chunk)
+        # The client first: reading is nothing that it should wait for.
+        await reply.send(chunk)
+        tap.feed(chunk)
+    await reply.finish()
+    served.whole = time.perf_counter() - received_at
+    heard = tap.finish()
+    served.complete = heard.complete
+    return heard
+
+
+async def broken(error: UpstreamError, reply: Reply, api: Api | None, served: Served) -> None:
+    """The provider was not reached, or its answer broke off: the client hears of it in the provider's shape.
+
+    An answer that has begun and is no stream of events is left unfinished, which cuts the connection.
+    """
+    served.cause, served.why = error.kind, str(error)
+    if reply.started:
+        if served.stream and api is not None:
+            await reply.send(stream_error(api, str(error)))
+            await reply.finish()
+        return
+    served.status, names, body = refusal(api, 504 if "timeout" in error.kind else 502, str(error))
+    await reply.start(served.status, [(name.encode(), value.encode()) for name, value in names.items()])
+    await reply.send(body)
+    await reply.finish()
+
+
+def is_stream(answer: Answer) -> bool:
+    """Whether an answer is a stream of events."""
+    return (answer.header(b"content-type") or b"").lower().startswith(b"text/event-stream")
+
+
+def tap_of(api: Api | None, answer: Answer) -> Tap:
+    """What reads an answer on its way by."""
+    kind, encoding = answer.header(b"content-type") or b"", answer.header(b"content-encoding") or b""
+    return Tap(api, status=answer.status, content_type=kind.decode("latin-1"), encoding=encoding.decode("latin-1"))

@@ -1,0 +1,159 @@
+"""The path of one request. Read this first.
+
+    request -> route -> body -> who asks -> session -> `Answering` -> client
+
+What is not ours to decide on (another path, the off switch, a body that cannot be taken apart) is passed through as it
+came, and so is everything in which something of ours fails before the provider was asked (I9).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lacuna.gateway.answering import Answering
+from lacuna.gateway.body import RequestBody, Unreadable
+from lacuna.gateway.budgets import Budgets
+from lacuna.gateway.content import decompressed
+from lacuna.gateway.forwarding import passed
+from lacuna.gateway.identity import Identity, identity
+from lacuna.gateway.refusals import refusal
+from lacuna.gateway.routes import Route, route, target
+from lacuna.gateway.served import Served, Watch
+from lacuna.gateway.sessions import LiveSession, Sessions
+from lacuna.gateway.settings import GatewaySettings
+from lacuna.gateway.upstream import Upstream
+from lacuna.gateway.wire import Incoming, Reply
+
+_log: Final = logging.getLogger("lacuna.gateway")
+
+#: The client's own switch for one request.
+SWITCH: Final = b"x-lacuna"
+#: Server-side state: what is not in the request cannot be hidden from it.
+_STATEFUL: Final = ("previous_response_id", "conversation")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request to a model that was taken apart."""
+
+    route: Route
+    body: RequestBody
+    who: Identity
+
+
+class Proxy:
+    """Serves requests. watch: told of each when it is over."""
+
+    def __init__(
+        self, settings: GatewaySettings, sessions: Sessions, upstream: Upstream, budgets: Budgets, watch: Watch
+    ) -> None:
+        self.settings = settings
+        self.sessions = sessions
+        self.upstream = upstream
+        self.budgets = budgets
+        self._watch = watch
+
+    async def serve(self, request: Incoming, reply: Reply) -> None:
+        """Answer `request`. Raises CancelledError where the client is gone."""
+        served = Served(path=request.raw_path.decode("latin-1"), bytes_in=len(request.body))
+        try:
+            await self._serve(request, reply, served)
+        finally:
+            served.whole = served.whole or time.perf_counter() - request.received_at
+            self._watch(served)
+
+    async def _serve(self, request: Incoming, reply: Reply, served: Served) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers)}
+        found = route(request.method, request.raw_path, request.query, headers)
+        if found is None:
+            await self._refuse(reply, served, None, 404, "there is nothing at this path; OpenAI clients use /v1")
+            return
+        served.api = found.api
+        base = self.settings.upstream_openai if found.upstream == "openai" else self.settings.upstream_anthropic
+        if base is None:
+            why = f"no provider is configured for this path; start it with --upstream-{found.upstream}"
+            await self._refuse(reply, served, found, 404, why)
+            return
+        url = target(base, found)
+        asked = self._read(found, request, headers, served)
+        live = self._live(asked, served) if asked is not None else None
+        if asked is None or live is None:
+            await passed(self.upstream, request, reply, url, found.api, served)
+            return
+        await self._answer(asked, live, request, reply, url, served)
+
+    async def _answer(
+        self, asked: _Asked, live: LiveSession, request: Incoming, reply: Reply, url: str, served: Served
+    ) -> None:
+        complete = False
+        try:
+            stop = await self.budgets.stop(asked.who, live)
+            if stop and self.settings.at_limit == "refuse":
+                await self._refuse(reply, served, asked.route, 429, stop)
+                return
+            assert asked.route.api is not None
+            served.how = "shadow" if self.settings.shadow else "same"
+            complete = await Answering(
+                upstream=self.upstream,
+                live=live,
+                api=asked.route.api,
+                url=url,
+                body=asked.body,
+                request=request,
+                reply=reply,
+                served=served,
+                hint=stop,
+            ).answer()
+        finally:
+            self.sessions.release(live, answered=complete)
+
+    def _read(self, found: Route, request: Incoming, headers: Mapping[str, str], served: Served) -> _Asked | None:
+        """The request taken apart; None where it is not ours to decide on."""
+        if found.api is None or found.kind != "complete" or request.more is not None or self._off(request):
+            return None
+        try:
+            raw = decompressed(request.body, headers.get("content-encoding", ""), self.settings.max_read_bytes)
+            who = identity(found.api, headers, None)
+            body = RequestBody.parse(raw, found.api, before=self.sessions.before(who.namespace, found.api, raw))
+            if any(body.field(name) for name in _STATEFUL) or body.field("n") not in (None, 1):
+                return None
+            return _Asked(found, body, identity(found.api, headers, body))
+        except Unreadable as error:
+            served.cause, served.why = "unreadable", str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._fault("reading a request", error, served)
+        return None
+
+    def _off(self, request: Incoming) -> bool:
+        return self.settings.off or (request.header(SWITCH) or b"").strip().lower() == b"off"
+
+    def _live(self, asked: _Asked, served: Served) -> LiveSession | None:
+        assert asked.route.api is not None
+        try:
+            live = self.sessions.find(asked.who, asked.route.api, asked.body)
+        except Unreadable as error:
+            served.cause, served.why = "unreadable", str(error)
+            return None
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._fault("finding its session", error, served)
+            return None
+        served.session, served.model = live.name, asked.body.model
+        if live.left_alone:
+            self.sessions.release(live, answered=True)
+            return None
+        return live
+
+    async def _refuse(self, reply: Reply, served: Served, found: Route | None, status: int, why: str) -> None:
+        served.how, served.status, served.why = "refused", status, why
+        status, headers, body = refusal(found.api if found else None, status, why)
+        await reply.start(status, [(name.encode(), value.encode()) for name, value in headers.items()])
+        await reply.send(body)
+        await reply.finish()
+
+    def _fault(self, what: str, error: Exception, served: Served) -> None:
+        served.how, served.cause, served.why = "failed", "engine", type(error).__name__
+        _log.error("%s failed, it goes out as it came", what, exc_info=error)

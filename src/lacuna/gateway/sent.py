@@ -1,0 +1,57 @@
+"""A view's messages as bytes: what was not touched in the client's very own, the rest as near to them as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from lacuna.gateway.exchanges import Said
+from lacuna.gateway.rewriting import rewritten
+
+
+@dataclass(slots=True)
+class Sent:
+    """Of one session. A message of ours that comes again is the very object, and is written once."""
+
+    _written: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
+
+    def messages(self, view: Sequence[Any], said: Sequence[Said]) -> list[bytes]:
+        """The bytes of each message of `view`, which was made of `said`."""
+        own = {id(each.json): place for place, each in enumerate(said)}
+        places = [own.get(id(message)) for message in view]
+        written: dict[int, tuple[Any, bytes]] = {}
+        out: list[bytes] = []
+        for message, place, source in zip(view, places, _sources(places, len(said)), strict=True):
+            if place is not None:
+                out.append(said[place].raw)
+                continue
+            known = self._written.get(id(message))
+            raw = known[1] if known is not None and known[0] is message else _of(message, source, said)
+            written[id(message)] = message, raw
+            out.append(raw)
+        self._written = written
+        return out
+
+
+def _of(message: Any, source: int | None, said: Sequence[Said]) -> bytes:
+    """A message that is ours: what it kept of the client's keeps its bytes."""
+    if source is None:
+        return msgspec.json.encode(message)
+    return rewritten(said[source].raw, said[source].json, message)
+
+
+def _sources(places: Sequence[int | None], count: int) -> Iterator[int | None]:
+    """For each message of a view the client's message that it probably was made of.
+
+    Between two messages that went untouched, those in between answer each other from the back: a summary, which is
+    nobody's, stands in front of them. A wrong guess costs nothing but bytes that could have stayed.
+    """
+    found: list[int | None] = []
+    following = count
+    for place in reversed(places):
+        following = place if place is not None else following - 1
+        found.append(following if following >= 0 else None)
+    return reversed(found)

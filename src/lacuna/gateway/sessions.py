@@ -1,0 +1,282 @@
+"""Which live session a request goes on with; found without help from the client, by what was said.
+
+One live session is one line of a conversation: a context manager and the transcript that it was fed with. A request
+that extends a known history continues it. One that goes another way is the same agent's undo, edit or compaction where
+that agent is waiting for nobody, and another agent's fork where an answer is still on its way. Two agents that start
+with the same words are two sessions from their first call on. What this process does not know the store may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from lacuna.dialects.live.detect import LIVE
+from lacuna.dialects.live.pieces import digest
+from lacuna.gateway.body import RequestBody, decoded
+from lacuna.gateway.exchanges import Exchanges, Said
+from lacuna.gateway.identity import Identity
+from lacuna.gateway.routes import Api
+from lacuna.gateway.sent import Sent
+from lacuna.gateway.transcript import Transcript
+from lacuna.manager import ContextManager
+from lacuna.telemetry.diagnostics import Diagnostics
+
+_log: Final = logging.getLogger("lacuna.gateway")
+
+#: Histories that one live session leaves for another before each of them gets a session of its own: agents that take
+#: turns on branches of one history would have the log read again at every call.
+TURNS_BACK: Final = 3
+#: Live sessions of a family that are asked whether a history which begins in other words is theirs, compacted.
+ASKED: Final = 16
+#: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
+WEIGHT: Final = 7
+_ODD: Final = re.compile(r"[^\w.-]+")
+
+#: Family, api and opening words.
+Group: TypeAlias = tuple[str, Api, bytes]
+#: Makes the context manager of a session: (its name, family, api, model).
+Maker = Callable[[str, str, Api, str], ContextManager]
+
+
+@dataclass(slots=True, eq=False)
+class LiveSession:
+    """One conversation in this process.
+
+    lock:     around everything that touches `context`, which is for one caller at a time; never around the upstream.
+    flying:   requests on their way. answered: whether the newest one was answered to its end.
+    turned:   how often its history went another way. used: when it was asked last, monotonic seconds.
+    newest:   the diagnostics of its newest pass. body: its newest request, so that the next is read from where it ends.
+    cold:     whether the store was not asked yet for exchanges that the client never saw. group: where it is found.
+    left_alone: its requests pass as they come: what we made of one was refused.
+    """
+
+    name: str
+    family: str
+    api: Api
+    context: ContextManager
+    transcript: Transcript
+    exchanges: Exchanges
+    sent: Sent = field(default_factory=Sent)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    flying: int = 0
+    answered: bool = False
+    turned: int = 0
+    used: float = 0.0
+    cold: bool = True
+    left_alone: bool = False
+    group: Group = ("", "openai", b"")
+    newest: Diagnostics | None = None
+    body: RequestBody | None = None
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory that it holds, about."""
+        return WEIGHT * len(self.body.raw) if self.body is not None else 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request of it is on its way."""
+        return self.flying > 0
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether a history that went another way may be this agent's: it waits for nobody, and does not waver."""
+        return not self.flying and self.turned < TURNS_BACK
+
+    def said(self) -> list[Said]:
+        """The conversation as it stands upstream."""
+        return self.exchanges.expanded(self.transcript)
+
+
+class Sessions:
+    """The live sessions of this process, the least recently used ones closed where they are too many or too large.
+
+    Everything in here runs on the event loop without waiting, so a request finds its session and is taken for its next
+    in one step.
+    """
+
+    def __init__(
+        self,
+        make: Maker,
+        *,
+        most: int,
+        memory_bytes: int,
+        idle_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._most = most
+        self._memory = memory_bytes
+        self._idle = idle_seconds
+        self._clock = clock
+        #: The one used last at the end.
+        self._groups: dict[Group, dict[int, LiveSession]] = {}
+        self._all: dict[int, LiveSession] = {}
+        self._openings: dict[bytes, bytes] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[LiveSession]:
+        return iter(self._all.values())
+
+    def before(self, namespace: str, api: Api, raw: bytes) -> RequestBody | None:
+        """A request that `raw` probably goes on from, so that it can be read from there on."""
+        for live in list(reversed(self._all.values()))[:ASKED]:
+            body = live.body
+            if live.api == api and body is not None and live.family.startswith(namespace) and body.begins(raw):
+                return body
+        return None
+
+    def find(self, who: Identity, api: Api, body: RequestBody) -> LiveSession:
+        """The session that `body` goes on with, taken for it: `release` it when the answer is complete.
+
+        Raises Unreadable where a message is no JSON object.
+        """
+        family = f"{who.namespace}/{who.session}" if who.session else who.namespace
+        group = (family, api, self._opening(api, body.messages))
+        live = self._known(self._groups.get(group, {}), body.messages) or self._compacted(family, api, body.messages)
+        if live is None:
+            live = self._new(who, family, api, body.model)
+        self._settle_in(live, group)
+        shared = live.transcript.common(body.messages)
+        live.turned += shared <= live.transcript.newest
+        live.transcript.take(body.messages)
+        live.body = body
+        live.flying += 1
+        live.used = self._clock()
+        self._shrink(keep=live)
+        return live
+
+    def release(self, live: LiveSession, *, answered: bool) -> None:
+        """An answer is complete, or will never be."""
+        live.flying -= 1
+        live.answered = answered
+        live.used = self._clock()
+
+    # -- whose it is -----------------------------------------------------------------------------------------------
+
+    def _opening(self, api: Api, raws: Sequence[bytes]) -> bytes:
+        """What the first message says that says anything: system prompts name no history."""
+        for place, raw in enumerate(raws):
+            says = self._openings.get(raw)
+            if says is None:
+                says = digest(LIVE[api].pieces(decoded(raw), place))
+                if len(self._openings) >= 4 * self._most:
+                    self._openings.clear()
+                self._openings[raw] = says
+            if says:
+                return says
+        return b""
+
+    def _known(self, group: dict[int, LiveSession], raws: Sequence[bytes]) -> LiveSession | None:
+        best: tuple[int, bool, LiveSession] | None = None
+        for live in reversed(group.values()):
+            shared = live.transcript.common(raws)
+            if not self._is_its(live, raws, shared):
+                continue
+            whole = shared == len(live.transcript)
+            if best is None or (shared, whole and not live.flying) > best[:2]:
+                best = (shared, whole and not live.flying, live)
+        return best[2] if best else None
+
+    def _is_its(self, live: LiveSession, raws: Sequence[bytes], shared: int) -> bool:
+        """Whether a request that shares so many messages may be the session's own next one."""
+        transcript = live.transcript
+        begun = transcript.newest >= 0
+        if shared == len(transcript):
+            # The same first words once more: a second try where the first got no answer, else another agent.
+            again = shared == len(raws) and not begun
+            return not again or not (live.answered or live.flying)
+        if begun and shared > transcript.newest:
+            # Only what stands behind the newest answer came another way.
+            return True
+        if not live.may_turn or shared == len(raws) <= transcript.head:
+            return False
+        return shared > transcript.head or self._keeps(live, raws[transcript.head :])
+
+    def _compacted(self, family: str, api: Api, raws: Sequence[bytes]) -> LiveSession | None:
+        """The session whose client rewrote its own history from the first word on, but for some messages."""
+        waiting = [
+            live
+            for live in list(reversed(self._all.values()))
+            if (live.family, live.api) == (family, api) and live.may_turn and live.transcript.newest >= 0
+        ]
+        return next((live for live in waiting[:ASKED] if self._keeps(live, raws)), None) if len(raws) > 1 else None
+
+    def _keeps(self, live: LiveSession, raws: Sequence[bytes]) -> bool:
+        """Whether messages of the session's come again among `raws`, at least two in a row."""
+        said, dialect, row = live.transcript.said(), live.transcript.dialect, 0
+        for place, raw in enumerate(raws):
+            row = row + 1 if digest(dialect.pieces(decoded(raw), place), inside=True) in said else 0
+            if row == 2:
+                return True
+        return False
+
+    def _new(self, who: Identity, family: str, api: Api, model: str) -> LiveSession:
+        told = _ODD.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
+        name = f"{told}-{uuid.uuid4().hex[:8]}"
+        dialect = LIVE[api]
+        return LiveSession(
+            name=name,
+            family=family,
+            api=api,
+            context=self._make(name, family, api, model),
+            transcript=Transcript(dialect, family.encode("utf-8", "surrogatepass")),
+            exchanges=Exchanges(blocks=dialect.in_blocks),
+        )
+
+    # -- how many --------------------------------------------------------------------------------------------------
+
+    def _settle_in(self, live: LiveSession, group: Group) -> None:
+        """The newest of its group, and of all."""
+        self._take_out(live)
+        live.group = group
+        self._groups.setdefault(group, {})[id(live)] = self._all[id(live)] = live
+
+    def _take_out(self, live: LiveSession) -> None:
+        self._all.pop(id(live), None)
+        known = self._groups.get(live.group, {})
+        known.pop(id(live), None)
+        if not known:
+            self._groups.pop(live.group, None)
+
+    def _shrink(self, keep: LiveSession) -> None:
+        """Close what is idle for long, too many or too much."""
+        held, now = sum(live.weight for live in self._all.values()), self._clock()
+        for live in list(self._all.values()):
+            if len(self._all) <= self._most and held <= self._memory and now - live.used <= self._idle:
+                break
+            if live is not keep and not live.flying:
+                held -= live.weight
+                self._forget(live)
+
+    def _forget(self, live: LiveSession) -> None:
+        self._take_out(live)
+        task = asyncio.get_running_loop().create_task(_closed(live))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Write what is not written yet, of every session."""
+        for live in list(self._all.values()):
+            self._forget(live)
+        await asyncio.gather(*self._closing)
+
+
+async def _closed(live: LiveSession) -> None:
+    async with live.lock:
+        await asyncio.to_thread(live.context.close)
+
+
+def plain(messages: Sequence[Said]) -> list[dict[str, Any]]:
+    """Messages as the library takes them."""
+    return [said.json for said in messages]

@@ -1,0 +1,222 @@
+"""Which live session a request goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lacuna.gateway.body import RequestBody, Unreadable
+from lacuna.gateway.identity import Identity
+from lacuna.gateway.sessions import LiveSession, Sessions
+from lacuna.manager import ContextManager
+from lacuna.stores.memory import MemoryStore
+
+Json = dict[str, Any]
+TASK = {"role": "user", "content": "Fix the parser."}
+
+
+def made(name: str, family: str, api: str, model: str) -> ContextManager:
+    return ContextManager("raw", store=MemoryStore(), session=name, family=family, dialect=api)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sessions(*, most: int = 100, memory: int = 1 << 30, idle: float = 1e9, clock: Clock | None = None) -> Sessions:
+    return Sessions(made, most=most, memory_bytes=memory, idle_seconds=idle, clock=clock or Clock())
+
+
+def who(namespace: str = "k1", session: str = "") -> Identity:
+    return Identity(namespace=namespace, session=session, parent="", source="")
+
+
+def body(messages: list[Json], api: Any = "openai") -> RequestBody:
+    return RequestBody.parse(json.dumps({"model": "m", "messages": messages}).encode(), api)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def call(number: int, told: str = "") -> list[Json]:
+    """One turn: a call, and its result."""
+    id = f"call_{number}{told}"
+    function = {"name": "bash", "arguments": json.dumps({"command": f"step {number}{told}"})}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": id, "content": f"result {number}{told}"},
+    ]
+
+
+def asked(known: Sessions, messages: list[Json], *, whom: Identity | None = None, answered: bool = True) -> LiveSession:
+    """A request that was answered before the next comes."""
+    live = known.find(whom or who(), "openai", body(messages))
+    known.release(live, answered=answered)
+    return live
+
+
+def test_what_extends_a_history_continues_it() -> None:
+    """Each request of one agent is served by the session of the one before."""
+
+    async def test() -> None:
+        known = sessions()
+        first = asked(known, [TASK])
+        assert asked(known, [TASK, *call(1)]) is first
+        assert asked(known, [TASK, *call(1), *call(2)]) is first
+
+    run(test)
+
+
+def test_same_words_of_two_agents_are_two_sessions() -> None:
+    """The same first request again, behind an answer or while it is on its way, is another agent's."""
+
+    async def test() -> None:
+        known = sessions()
+        one = asked(known, [TASK])
+        other = known.find(who(), "openai", body([TASK]))
+        third = known.find(who(), "openai", body([TASK]))
+        assert len({id(one), id(other), id(third)}) == 3
+        for live in (other, third):
+            known.release(live, answered=True)
+        ours = asked(known, [TASK, *call(1, "a")])
+        theirs = asked(known, [TASK, *call(1, "b")])
+        assert ours is not theirs
+        assert asked(known, [TASK, *call(1, "a"), *call(2)]) is ours
+        assert asked(known, [TASK, *call(1, "b"), *call(2)]) is theirs
+
+    run(test)
+
+
+def test_a_first_request_that_failed_is_tried_again() -> None:
+    """A client whose first request got no answer asks once more in the same session."""
+
+    async def test() -> None:
+        known = sessions()
+        assert asked(known, [TASK], answered=False) is asked(known, [TASK])
+
+    run(test)
+
+
+def test_moved_markers_and_new_ids_are_no_change() -> None:
+    """A message that says the same in other bytes is known, and goes on as it came last."""
+
+    async def test() -> None:
+        known = sessions()
+        marked = {**TASK, "content": [{"type": "text", "text": "Fix it.", "cache_control": {"type": "ephemeral"}}]}
+        plain = {**TASK, "content": [{"type": "text", "text": "Fix it."}], "name": None}
+        live = asked(known, [marked])
+        again = [dict(message) for message in call(1)]
+        again[0]["tool_calls"] = [{**again[0]["tool_calls"][0], "id": "other"}]
+        again[1]["tool_call_id"] = "other"
+        asked(known, [marked, *call(1)])
+        assert asked(known, [plain, *again, *call(2)]) is live
+        assert json.loads(live.transcript.raws[0]) == plain
+        assert live.transcript.entries[0].json == plain
+
+    run(test)
+
+
+def test_an_undo_stays_with_its_agent_and_a_fork_in_flight_does_not() -> None:
+    """A history that goes back is the same session's where nobody waits, and another one's where somebody does."""
+
+    async def test() -> None:
+        known = sessions()
+        long = [TASK, *call(1), *call(2), *call(3)]
+        live = asked(known, long)
+        assert asked(known, [TASK, *call(1), *call(2, "other")]) is live
+        known.find(who(), "openai", body([TASK, *call(1), *call(2, "other"), *call(3)]))
+        fork = known.find(who(), "openai", body([TASK, *call(1), *call(2, "third")]))
+        assert fork is not live
+
+    run(test)
+
+
+def test_branches_that_take_turns_get_sessions_of_their_own() -> None:
+    """Two agents that go on from one history in turns are told apart after a few changes of sides."""
+
+    async def test() -> None:
+        known = sessions()
+        shared = [TASK, *call(1)]
+        asked(known, shared)
+        for number in range(2, 9):
+            left = asked(
+                known, [*shared, *(each for n in range(2, number) for each in call(n, "l")), *call(number, "l")]
+            )
+            right = asked(
+                known, [*shared, *(each for n in range(2, number) for each in call(n, "r")), *call(number, "r")]
+            )
+        assert left is not right
+
+    run(test)
+
+
+def test_keys_share_nothing() -> None:
+    """The same history under another key, or another session id of the client, is another session."""
+
+    async def test() -> None:
+        known = sessions()
+        history = [TASK, *call(1)]
+        found = {id(asked(known, history, whom=whom)) for whom in (who("k1"), who("k2"), who("k1", "s"))}
+        assert len(found) == 3
+        assert {live.family for live in known} == {"k1", "k2", "k1/s"}
+
+    run(test)
+
+
+def test_a_compaction_by_the_client_is_recognised() -> None:
+    """A client that replaced its history but for some of its messages goes on in its session."""
+
+    async def test() -> None:
+        known = sessions()
+        live = asked(known, [TASK, *call(1), *call(2), *call(3)])
+        summary = {"role": "user", "content": "Summary of what was done so far."}
+        assert asked(known, [summary, *call(2), *call(3)]) is live
+        assert asked(known, [{"role": "user", "content": "Another task."}, *call(9)]) is not live
+
+    run(test)
+
+
+def test_the_least_used_are_closed() -> None:
+    """Sessions beyond the number, the memory or the idle time are closed; one in flight never is."""
+
+    async def test() -> None:
+        clock = Clock()
+        known = sessions(most=2, clock=clock)
+        flying = known.find(who("k0"), "openai", body([TASK]))
+        for number in range(1, 5):
+            asked(known, [TASK], whom=who(f"k{number}"))
+        assert flying in list(known)
+        assert len(known) == 2
+        late = sessions(idle=10.0, clock=clock)
+        asked(late, [TASK])
+        clock.now = 11.0
+        newest = asked(late, [TASK], whom=who("k2"))
+        assert list(late) == [newest]
+        small = sessions(memory=1, clock=clock)
+        asked(small, [TASK])
+        newest = asked(small, [TASK], whom=who("k2"))
+        assert list(small) == [newest]
+        for each in (known, late, small):
+            await each.close()
+
+    run(test)
+
+
+def test_a_message_that_is_none_is_unreadable() -> None:
+    """Messages that are no objects are nothing to take apart."""
+
+    async def test() -> None:
+        with pytest.raises(Unreadable):
+            sessions().find(who(), "openai", RequestBody.parse(b'{"model": "m", "messages": ["text"]}', "openai"))
+
+    run(test)
