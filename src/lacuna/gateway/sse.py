@@ -9,8 +9,7 @@ were fed in, however these were cut.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 #: Bytes of one event that are kept in memory while its end has not come.
 LIMIT: Final = 32 * 1024 * 1024
@@ -18,11 +17,12 @@ LIMIT: Final = 32 * 1024 * 1024
 #: The end of a line and the blank line behind it. The LF of a CRLF is no line of its own.
 _END: Final = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n?|\n)")
 _MARK: Final = b"\xef\xbb\xbf"
+#: The frame that nearly every server sends: one name at most, one line of data. In two groups.
+_USUAL: Final = re.compile(rb"(?:event: ?([^\r\n]*)\n)?data: ?([^\r\n]*)\n\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One event of a stream, or a comment that stands where one could stand.
+class Frame(NamedTuple):
+    """One event of a stream, or a comment that stands where one could stand. A tuple, which is quickly made.
 
     raw:      its bytes, the blank line that ends it included (and blank lines in front of it).
     event:    its type; "" where it names none, which is "message" to a browser.
@@ -38,6 +38,9 @@ class Frame:
     @classmethod
     def read(cls, raw: bytes) -> Frame:
         """The frame that these bytes are, with or without the blank line that ends it."""
+        if usual := _USUAL.fullmatch(raw):
+            named, told = usual.groups(b"")
+            return cls(raw, named.decode("utf-8", "replace"), told)
         event, data = b"", []
         for line in raw.removeprefix(_MARK).splitlines():
             name, _, value = line.partition(b":")
@@ -71,6 +74,12 @@ class Splitter:
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that this chunk completes, in order; also pieces of one that grew too large."""
+        return [Frame.read(raw) if whole else Frame(raw, readable=False) for raw, whole in self.cut(chunk)]
+
+    def cut(self, chunk: bytes) -> list[tuple[bytes, bool]]:
+        """The same as bytes, for whoever reads few of them: (raw, readable)."""
+        if not self._held and self._is_one(chunk):
+            return [(chunk, True)]
         self._held += chunk
         ends = [found.end() for found in _END.finditer(self._held, self._searched)]
         frames = self._until(ends) if ends else []
@@ -86,20 +95,24 @@ class Splitter:
         self._given = self._searched = 0
         return left
 
-    def _until(self, ends: list[int]) -> list[Frame]:
+    def _is_one(self, chunk: bytes) -> bool:
+        """Whether it is one frame and nothing else, as most chunks are."""
+        size = len(chunk)
+        return 2 <= size <= self._limit and chunk.find(b"\n\n") == size - 2 and b"\r" not in chunk
+
+    def _until(self, ends: list[int]) -> list[tuple[bytes, bool]]:
         """The frames that end there."""
         text, frames, start = bytes(self._held), [], self._given
         for end in ends:
             raw = text[start:end]
-            whole = not self._given and len(raw) <= self._limit
-            frames.append(Frame.read(raw) if whole else Frame(raw, readable=False))
+            frames.append((raw, not self._given and len(raw) <= self._limit))
             self._given, start = 0, end
         del self._held[:start]
         return frames
 
-    def _piece(self) -> Frame:
+    def _piece(self) -> tuple[bytes, bool]:
         """All that is held, of a frame that is too large; its last byte stays behind, to find the end by."""
         raw = bytes(self._held[self._given :])
         del self._held[:-1]
         self._given = 1
-        return Frame(raw, readable=False)
+        return raw, False

@@ -1,0 +1,112 @@
+"""Compressed bytes made readable as they come, a bounded piece at a time: gzip, deflate, zstd."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import zstandard
+
+#: What can be read, as `content-encoding` and `accept-encoding` name it.
+ENCODINGS: Final = ("gzip", "deflate", "zstd")
+#: Decompressed bytes after which an answer is not read further: more than any that a model writes.
+MOST: Final = 64 * 1024 * 1024
+#: Bytes that zlib hands out at once. zstd cannot be told: its input is cut so that 128 kB blocks of one repeated byte,
+#: 4 bytes each, come to 16 MB at most.
+_PIECE: Final = 64 * 1024
+_CUT: Final = 512
+#: RFC 9659: what a sender of `content-encoding: zstd` may expect of a reader.
+_WINDOW: Final = 8 * 1024 * 1024
+
+
+class Inflater:
+    """One body, decompressed. Raises ValueError for an encoding that it does not know.
+
+    most: decompressed bytes in all; beyond them `feed` raises ValueError, as it does for bytes that are not compressed
+    so (zlib and zstd have errors of their own, which come out as ValueError).
+    """
+
+    def __init__(self, encoding: str, *, most: int = MOST) -> None:
+        name = encoding.strip().lower()
+        if name not in _KNOWN:
+            raise ValueError(f"content-encoding {name[:40]!r}: known are {', '.join(ENCODINGS)}")
+        self._pieces = _KNOWN[name]()
+        self._left = most
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """What `chunk` adds, in pieces."""
+        try:
+            for piece in self._pieces(chunk):
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise ValueError("the decompressed body is too large to be read")
+                yield piece
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise ValueError(f"no such compressed body: {error}") from error
+
+
+def _plain() -> Callable[[bytes], Iterator[bytes]]:
+    return lambda chunk: iter((chunk,))
+
+
+def _gzip() -> Callable[[bytes], Iterator[bytes]]:
+    return _zlib(31)
+
+
+def _deflate() -> Callable[[bytes], Iterator[bytes]]:
+    """With the zlib header that the standard asks for, or without, as some servers send it."""
+    waiting = b""
+    pieces: Callable[[bytes], Iterator[bytes]] | None = None
+
+    def feed(chunk: bytes) -> Iterator[bytes]:
+        nonlocal waiting, pieces
+        waiting += chunk
+        if pieces is None and len(waiting) >= 2:
+            headed = waiting[0] & 0x0F == 8 and int.from_bytes(waiting[:2], "big") % 31 == 0
+            pieces = _zlib(15 if headed else -15)
+        if pieces is not None:
+            chunk, waiting = waiting, b""
+            yield from pieces(chunk)
+
+    return feed
+
+
+def _zlib(bits: int) -> Callable[[bytes], Iterator[bytes]]:
+    inflating = zlib.decompressobj(bits)
+
+    def feed(chunk: bytes) -> Iterator[bytes]:
+        nonlocal inflating
+        while chunk:
+            if inflating.eof:
+                # A gzip file may have several members.
+                inflating = zlib.decompressobj(bits)
+            if piece := inflating.decompress(chunk, _PIECE):
+                yield piece
+            chunk = inflating.unconsumed_tail or inflating.unused_data
+        # A piece may fill up with the last byte of input.
+        while not inflating.eof and (piece := inflating.decompress(b"", _PIECE)):
+            yield piece
+
+    return feed
+
+
+def _zstd() -> Callable[[bytes], Iterator[bytes]]:
+    inflating = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj(read_across_frames=True)
+
+    def feed(chunk: bytes) -> Iterator[bytes]:
+        for start in range(0, len(chunk), _CUT):
+            if piece := inflating.decompress(chunk[start : start + _CUT]):
+                yield piece
+
+    return feed
+
+
+_KNOWN: Final[Mapping[str, Callable[[], Callable[[bytes], Iterator[bytes]]]]] = {
+    "": _plain,
+    "identity": _plain,
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _deflate,
+    "zstd": _zstd,
+}
