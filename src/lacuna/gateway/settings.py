@@ -6,10 +6,13 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from lacuna.config import Settings, settings
 from lacuna.errors import SettingError
+
+#: Stores that several processes cannot share.
+_OF_ONE_PROCESS: Final = ("memory", "linear-hash")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,12 @@ class GatewaySettings:
             raise SettingError(
                 f"gateway_host {self.host!r}: others can reach it there, and dashboard and metrics would be open to "
                 "them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
+            )
+        scheme = self.library.store.partition(":")[0]
+        if self.workers > 1 and scheme in _OF_ONE_PROCESS:
+            raise SettingError(
+                f"gateway_workers {self.workers}: a store at {scheme}: serves one process; give another store, such as "
+                "sqlite:///lacuna.db or postgresql://..., or one worker"
             )
         if self.max_read_bytes > self.memory_bytes:
             raise SettingError(

@@ -98,21 +98,24 @@ class Upstream:
         headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes],
         body: bytes | AsyncIterable[bytes] = b"",
     ) -> Answer:
-        """Send a request and wait for the head of its answer. Raises UpstreamError.
+        """Send a request and wait for the head of its answer. Raises UpstreamError, and whatever `body` raises itself.
 
         url: sent as it is written, percent signs included. headers: all that is sent, `Host` and the length of `body`
         aside; a `content-length` among them is used where `body` comes in chunks.
         """
         place = _place(url)
+        sent = body if isinstance(body, bytes) else _Chunks(body)
         try:
             response = await self._pool().request(
                 method,
                 URL(url, encoded=True),
                 headers=_fields(headers, measured=isinstance(body, bytes)),
-                data=_body(body),
+                data=_body(sent),
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(sent, _Chunks) and sent.failed is not None:
+                raise sent.failed from None
             raise _translated(error, place, begun=False) from error
         return Answer(response, place)
 
@@ -161,6 +164,22 @@ class _Whole(Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         await writer.write(self._value if content_length is None else self._value[:content_length])
+
+
+class _Chunks:
+    """A body in chunks; `failed` is what ended it early, which is its maker's to say and no fault of the provider."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = chunks
+        self.failed: Exception | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._chunks:
+                yield chunk
+        except Exception as error:
+            self.failed = error
+            raise
 
 
 def _body(body: bytes | AsyncIterable[bytes]) -> Any:

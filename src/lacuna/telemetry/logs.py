@@ -31,7 +31,7 @@ class PassLog(Collector):
         super().__init__()
         if form not in ("text", "json"):
             raise SettingError(f"log form {form!r}: give text or json")
-        self._write = _json if form == "json" else _text
+        self._form: Form = form
         self._redaction = redaction
         self._log = logging.getLogger(LOGGER)
         self._spoken: set[tuple[str, str]] = set()
@@ -40,7 +40,7 @@ class PassLog(Collector):
         level = self._level(diagnostics)
         if self._log.isEnabledFor(level):
             found = self._redaction.tree(facts(diagnostics))
-            self._log.log(level, "%s", self._write(found), extra={"lacuna": found})
+            self._log.log(level, "%s", line(found, self._form), extra={"lacuna": found})
 
     def _level(self, told: Diagnostics) -> int:
         """How loud a pass is. A guard says the same at each later call; once is enough to be loud."""
@@ -102,11 +102,10 @@ def _named(names: list[str]) -> str:
     return "; ".join(names[:NAMED]) + more
 
 
-def _json(found: Mapping[str, Any]) -> str:
-    return json.dumps(found, default=str)
-
-
-def _text(found: Mapping[str, Any]) -> str:
+def line(found: Mapping[str, Any], form: Form) -> str:
+    """Facts as one line of ASCII: JSON, or key=value."""
+    if form == "json":
+        return json.dumps(found, default=str)
     return " ".join(f"{name}={_value(value)}" for name, value in found.items())
 
 

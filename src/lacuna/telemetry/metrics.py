@@ -11,7 +11,7 @@ from lacuna.telemetry.diagnostics import FaultKind
 
 #: gauge: as of the newest pass. counter: only grows, over all sessions of the process. updown: a sum that may shrink.
 Kind: TypeAlias = Literal["gauge", "counter", "updown", "histogram"]
-Unit: TypeAlias = Literal["tokens", "turns", "USD", "seconds", "1"]
+Unit: TypeAlias = Literal["tokens", "turns", "USD", "seconds", "bytes", "1"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

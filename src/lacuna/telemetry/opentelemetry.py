@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCOPE: Final = "lacuna"
 #: Unit -> as UCUM writes it; what is counted stands in braces.
-_UNITS: Final = {"tokens": "{token}", "turns": "{turn}", "USD": "{USD}", "seconds": "s", "1": "1"}
+_UNITS: Final = {"tokens": "{token}", "turns": "{turn}", "USD": "{USD}", "seconds": "s", "bytes": "By", "1": "1"}
 MODEL: Final = "gen_ai.request.model"
 OPERATION: Final = "gen_ai.operation.name"
 CONVERSATION: Final = "gen_ai.conversation.id"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from lacuna.errors import MissingExtra
@@ -21,7 +21,7 @@ class _Instruments:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.readings = Readings()
-        self.by_name = {metric.name: _instrument(metric, registry) for metric in METRICS}
+        self.by_name = {metric.name: instrument(metric, registry) for metric in METRICS}
 
 
 _LOCK: Final = Lock()
@@ -48,21 +48,30 @@ class Prometheus(Collector):
 
     def take(self, diagnostics: Diagnostics) -> None:
         for sample in self._instruments.readings.read(diagnostics):
-            _put(sample.metric, self._instruments.by_name[sample.metric.name], sample.value, sample.labels)
+            put(sample.metric, self._instruments.by_name[sample.metric.name], sample.value, sample.labels)
 
 
-def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:
+def instrument(metric: Metric, registry: CollectorRegistry, *, standing: bool = False) -> Any:
+    """The instrument of `metric`, made in `registry`.
+
+    standing: how much there is just now. Where several processes report as one (PROMETHEUS_MULTIPROC_DIR), it is the
+    sum over those alive; other sums go on behind a process's end, and the newest call is whichever process made it.
+    """
     from prometheus_client import Counter, Gauge, Histogram
 
     text = f"{metric.meaning} ({metric.unit})" if metric.unit != "1" else metric.meaning
     if metric.kind == "histogram":
         return Histogram(metric.name, text, metric.labels, registry=registry, buckets=metric.buckets)
-    kind = Counter if metric.kind == "counter" else Gauge
-    return kind(metric.name, text, metric.labels, registry=registry)
+    if metric.kind == "counter":
+        return Counter(metric.name, text, metric.labels, registry=registry)
+    together: Literal["livesum", "mostrecent", "sum"]
+    together = "livesum" if standing else "mostrecent" if metric.kind == "gauge" else "sum"
+    return Gauge(metric.name, text, metric.labels, registry=registry, multiprocess_mode=together)
 
 
-def _put(metric: Metric, instrument: Any, value: float, labels: Mapping[str, str]) -> None:
-    series = instrument.labels(**labels) if metric.labels else instrument
+def put(metric: Metric, made: Any, value: float, labels: Mapping[str, str]) -> None:
+    """Add `value` to the instrument that was made of `metric`, or set it."""
+    series = made.labels(**labels) if metric.labels else made
     if metric.kind == "gauge":
         series.set(value)
     elif metric.kind == "histogram":

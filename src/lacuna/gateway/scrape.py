@@ -1,0 +1,61 @@
+"""`/metrics`: the library's metrics and the gateway's, on a page that Prometheus scrapes. Needs the extra `prometheus`.
+
+Several workers report as one: each writes into files of a folder that all share, and whichever is asked adds them up.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from lacuna.errors import MissingExtra
+from lacuna.gateway import metrics
+from lacuna.gateway.served import Served
+from lacuna.telemetry.prometheus import Prometheus, instrument, put
+from lacuna.telemetry.readings import Sample
+
+try:
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+    from prometheus_client.multiprocess import MultiProcessCollector
+except ImportError as error:
+    raise MissingExtra("metrics for Prometheus", "prometheus") from error
+
+#: The folder; prometheus_client reads it when it is imported, so a worker has it before it starts.
+SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class Scrape:
+    """The metrics of one process. `take` each served request, `stand` as things stand; `page` is what is scraped."""
+
+    content_type: str = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._library = Prometheus(self._registry)
+        self._made: dict[str, Any] = {
+            each.name: instrument(each, self._registry, standing=each in metrics.STANDING)
+            for each in (*metrics.METRICS, *metrics.STANDING)
+        }
+
+    def take(self, served: Served) -> None:
+        """Add what one request says."""
+        for sample in metrics.samples(served):
+            self._put(sample)
+        if served.diagnostics is not None:
+            self._library(served.diagnostics)
+
+    def stand(self, *, in_flight: int, waiting: int, held: int, sessions: int) -> None:
+        """Note how much there is just now."""
+        for sample in metrics.standing(in_flight=in_flight, waiting=waiting, held=held, sessions=sessions):
+            self._put(sample)
+
+    def page(self) -> bytes:
+        """All of it, over all workers, in Prometheus's text format."""
+        if not os.environ.get(SHARED):
+            return bytes(generate_latest(self._registry))
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return bytes(generate_latest(together))
+
+    def _put(self, sample: Sample) -> None:
+        put(sample.metric, self._made[sample.metric.name], sample.value, sample.labels)

@@ -1,0 +1,90 @@
+"""One process's gateway, put together: a store, the door over it, pages, metrics and log around it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from lacuna.errors import MissingExtra
+from lacuna.gateway.admin import pages
+from lacuna.gateway.app import App
+from lacuna.gateway.dashboard.pages import routes
+from lacuna.gateway.door import Door
+from lacuna.gateway.health import Health
+from lacuna.gateway.request_log import RequestLog
+from lacuna.gateway.served import Served, Watch
+from lacuna.gateway.settings import GatewaySettings
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+
+if TYPE_CHECKING:
+    from lacuna.gateway.scrape import Scrape
+
+_log: Final = logging.getLogger("lacuna.gateway")
+
+
+class Worker:
+    """`app` is what a server runs; `tick` it now and then, and `close` it at the end.
+
+    Raises StoreError, MissingExtra and SettingError where what the settings name cannot be had.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        # A gateway that only passes on keeps nothing, and needs no place for it.
+        self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
+        self._metrics = _metrics()
+        watch = _Watches(_watches(self._metrics, settings))
+        self.door = Door.of(settings, self.store, watch)
+        health = Health(settings, self.store, lambda: self.app.draining)
+        dashboard = routes(self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._busy)
+        self.app = App(settings, self.door.proxy, pages(settings, health, self._metrics, dashboard), watch)
+
+    def tick(self) -> None:
+        """Note how things stand, for whichever worker is scraped next."""
+        if self._metrics is not None:
+            turns, memory = self.app.limits.turns, self.app.limits.memory
+            self._metrics.stand(
+                in_flight=turns.taken,
+                waiting=turns.waiting + memory.waiting,
+                held=memory.taken,
+                sessions=len(self.door.sessions),
+            )
+
+    async def close(self) -> None:
+        """Write what is not written, and let go of everything."""
+        await self.door.close()
+        self.store.close()
+
+    def _busy(self) -> frozenset[str]:
+        flying = (live for live in self.door.sessions if live.flying)
+        return frozenset(live.newest.branch if live.newest is not None else live.name for live in flying)
+
+
+class _Watches:
+    """Tells several of a served request; what fails in one is logged, and no reason to fail the request."""
+
+    def __init__(self, watches: list[Watch]) -> None:
+        self._watches = watches
+
+    def __call__(self, served: Served) -> None:
+        for watch in self._watches:
+            try:
+                watch(served)
+            except Exception:  # noqa: BLE001 - a named boundary: telemetry is never a reason to fail a request
+                _log.exception("a request could not be counted or logged")
+
+
+def _metrics() -> Scrape | None:
+    try:
+        from lacuna.gateway.scrape import Scrape
+    except MissingExtra:
+        return None
+    return Scrape()
+
+
+def _watches(metrics: Scrape | None, settings: GatewaySettings) -> list[Watch]:
+    found: list[Watch] = [] if metrics is None else [metrics.take]
+    if settings.log != "none":
+        found.append(RequestLog(settings.log, redaction=settings.library.redaction).take)
+    return found

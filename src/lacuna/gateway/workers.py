@@ -1,0 +1,207 @@
+"""Several processes behind one socket. One that dies is replaced; all stop together, and finish what they are at."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import Final
+
+from lacuna.errors import LacunaError
+from lacuna.gateway.request_log import log_to_stderr
+from lacuna.gateway.server import serve
+from lacuna.gateway.settings import GatewaySettings
+
+_log: Final = logging.getLogger("lacuna.gateway")
+
+#: Workers in a row that may die before they serve; then it is no accident.
+TRIES: Final = 3
+#: Seconds before the first of them is replaced, doubled for each further one.
+PAUSE: Final = 0.2
+#: Seconds beyond the time for answers that a worker has to end.
+GRACE: Final = 5.0
+#: How a worker ends that cannot be what the settings ask for.
+REFUSED: Final = 3
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+#: The folder in which workers share their metrics; prometheus_client reads it when it is imported.
+_METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def supervise(settings: GatewaySettings, listening: socket.socket, up: Callable[[], None] = lambda: None) -> int:
+    """Run `settings.workers` processes until SIGTERM or SIGINT; the exit code. up: called when the first one serves.
+
+    Raises LacunaError where none comes up.
+    """
+    with _shared_metrics() as folder, _signals() as told:
+        crew = _Crew(_portable(settings), listening, folder, up)
+        try:
+            crew.run(settings.workers, told)
+        finally:
+            crew.stop(settings.drain_seconds + GRACE)
+    return 0
+
+
+@dataclass(slots=True)
+class _Worker:
+    """pipe: on which it says that it serves; None when it has."""
+
+    process: SpawnProcess
+    pipe: Connection | None
+
+    def close(self) -> None:
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None
+
+
+class _Crew:
+    """The workers of one supervisor."""
+
+    def __init__(
+        self, settings: GatewaySettings, listening: socket.socket, metrics: str, up: Callable[[], None]
+    ) -> None:
+        # Not forked: threads and event loops do not survive that.
+        self._context = multiprocessing.get_context("spawn")
+        self._settings, self._listening, self._metrics, self._up = settings, listening, metrics, up
+        self._workers: list[_Worker] = []
+        self._failures = 0
+        self._serving = False
+
+    def run(self, count: int, told: socket.socket) -> None:
+        """Keep `count` of them alive until a byte can be read from `told`."""
+        for _ in range(count):
+            self._start()
+        while True:
+            pipes = [each.pipe for each in self._workers if each.pipe is not None]
+            found = wait([told, *pipes, *(each.process.sentinel for each in self._workers)])
+            if told in found:
+                return
+            for worker in list(self._workers):
+                if worker.pipe in found:
+                    self._heard(worker)
+                if worker.process.sentinel in found:
+                    self._replace(worker)
+
+    def stop(self, seconds: float) -> None:
+        """Have them end; whoever has not in time is killed."""
+        for worker in self._workers:
+            worker.close()
+            worker.process.terminate()
+        deadline = time.monotonic() + seconds
+        for process in (worker.process for worker in self._workers):
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                _log.error("worker %s did not end in time and is killed", process.pid)
+                process.kill()
+                process.join()
+
+    def _start(self) -> None:
+        ours, theirs = self._context.Pipe(duplex=False)
+        arguments = (self._settings, self._listening, theirs)
+        process = self._context.Process(target=_work, args=arguments, name="lacuna-gateway-worker")
+        process.start()
+        theirs.close()
+        self._workers.append(_Worker(process, ours))
+
+    def _heard(self, worker: _Worker) -> None:
+        assert worker.pipe is not None
+        try:
+            worker.pipe.recv()
+        except EOFError:
+            # It ends before it serves; its process says so too.
+            worker.close()
+            return
+        worker.close()
+        self._failures = 0
+        if not self._serving:
+            self._serving = True
+            self._up()
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.close()
+        self._workers.remove(worker)
+        process = worker.process
+        process.join()
+        self._forget(process)
+        self._failures += 1
+        if self._failures > TRIES or (process.exitcode == REFUSED and not self._serving):
+            raise LacunaError("no worker comes up; what is said above tells why")
+        _log.error("worker %s died (exit code %s) and is replaced", process.pid, process.exitcode)
+        if self._failures > 1:
+            time.sleep(PAUSE * 2**self._failures)
+        self._start()
+
+    def _forget(self, process: SpawnProcess) -> None:
+        """What a worker had under way when it died is under way no longer; what it counted stays counted."""
+        with suppress(ImportError):
+            from prometheus_client.multiprocess import mark_process_dead
+
+            mark_process_dead(process.pid, self._metrics)  # type: ignore[no-untyped-call]
+
+
+def _work(settings: GatewaySettings, listening: socket.socket, pipe: Connection) -> None:
+    """A worker's process."""
+
+    def up() -> None:
+        pipe.send(True)
+        pipe.close()
+
+    log_to_stderr(settings.log)
+    try:
+        serve(settings, listening, up)
+    except LacunaError as error:
+        print(f"lacuna: {error}", file=sys.stderr)
+        raise SystemExit(REFUSED) from None
+
+
+def _portable(settings: GatewaySettings) -> GatewaySettings:
+    """Without what only people look at, which other processes could not be given."""
+    return replace(settings, library=replace(settings.library, entries=()))
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[str]:
+    """A folder for the workers' metrics, for as long as they live."""
+    folder = tempfile.mkdtemp(prefix="lacuna-metrics-")
+    before = os.environ.get(_METRICS)
+    os.environ[_METRICS] = folder
+    try:
+        yield folder
+    finally:
+        if before is None:
+            del os.environ[_METRICS]
+        else:
+            os.environ[_METRICS] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket on which there is a byte to read when a signal came that ends this process."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with ours, theirs:
+        woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        before = [(each, signal.signal(each, _noted)) for each in _SIGNALS]
+        try:
+            yield ours
+        finally:
+            for each, handler in before:
+                signal.signal(each, handler)
+            signal.set_wakeup_fd(woken)
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """The byte on the socket says it; without a handler the process would end."""
