@@ -12,7 +12,7 @@ from lacuna.lab.clock import calls
 from lacuna.strategies.schedules import Fixed
 from lacuna.strategies.spec import parse
 from lacuna.strategies.strategy import Strategy
-from lacuna.trajectory.events import Called, Decided
+from lacuna.trajectory.events import Called, Decided, Opened
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.price_sets import SETS
 from lacuna.trajectory.prices import Prices
@@ -117,9 +117,13 @@ def contents(segments: tuple[Segment, ...]) -> list[tuple[object, ...]]:
     return [content(segment) for segment in segments]
 
 
-def play(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer = SIZER) -> Run:
-    """A session of `trajectory` under `strategy`, every view kept."""
+def play(
+    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer = SIZER, opened: Opened | None = None
+) -> Run:
+    """A session of `trajectory` under `strategy`, every view kept. opened: what its log begins with."""
     session = Session(strategy, prices, sizer)
+    if opened is not None:
+        session.note(opened)
     session.begin(trajectory.head)
     seen = []
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
@@ -149,9 +153,13 @@ def rewrites(seen: tuple[Seen, ...]) -> list[int]:
     return found
 
 
-def worst_ratio(strategy: Strategy, prices: Prices, run: Trajectory, summarizer: Summarizer) -> float:
+def worst_ratio(
+    strategy: Strategy, prices: Prices, run: Trajectory, summarizer: Summarizer, opened: Opened | None = None
+) -> float:
     """The highest bill so far / bill of sending everything so far, at any call."""
     session, worst = Session(strategy, prices, SIZER), 0.0
+    if opened is not None:
+        session.note(opened)
     session.begin(run.head)
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
         drive(session.prepare(now, model), summarizer)
