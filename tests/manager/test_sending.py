@@ -135,3 +135,17 @@ def test_models_that_bind_nothing_are_edited_as_usual() -> None:
     assert view.diagnostics.masked
     assert view.extra == {}
     assert view.messages[1]["content"][0]["thinking"] == "thought 1"
+
+
+@pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])
+def test_a_text_protocols_results_are_hidden_in_every_dialect(dialect: str) -> None:
+    """Where an agent acts in plain text, the user's messages that answer it are what becomes placeholders."""
+    strategy = "masking(window=1, gist=0, schedule=every-turn)"
+    with ContextManager(strategy, store="memory:", dialect=dialect, observations="user") as context:  # type: ignore[arg-type]
+        messages: list[dict[str, object]] = [{"role": "user", "content": "Count."}]
+        for number in range(5):
+            view = context.prepare(messages)
+            messages.append({"role": "assistant", "content": f"I look.\n```bash\ncat f{number}.py\n```"})
+            messages.append({"role": "user", "content": f"line {number}\n" * 200})
+        sizes = [len(str(message["content"])) for message in view.messages if message["role"] == "user"]
+    assert [size > 1_000 for size in sizes] == [False, False, False, False, True]

@@ -34,4 +34,5 @@ class OpenAIResponses(Flat):
         return words_of(message, spot)
 
     def hidden(self, part: Json, text: str) -> dict[str, Any]:
-        return {**part, "output": text}
+        # Of a text protocol, results are the user's messages.
+        return {**part, "output" if text_in(part.get("type")) in OUTPUTS else "content": text}
