@@ -42,6 +42,7 @@ class Branch:
     failing: what the store said when it last failed; "" while it serves. tried: what was to be written then, the first
              times and the last.
     handled: turns that `watch` and `tally` have seen. earlier: `watch` before the newest of them, which may change.
+    moved:   others wrote to the log, which was caught up with: the history may go another way by now.
     renamed: whether a name that is taken is no obstacle: the next one is taken then, as it always is for a fork.
     blind:   begun without a look into the store, which failed: what is there is looked for as soon as it serves.
     """
@@ -58,6 +59,7 @@ class Branch:
     tried: list[list[Event]] = field(default_factory=list)
     handled: int = 0
     blind: bool = False
+    moved: bool = False
     renamed: bool = False
     nodes: dict[int, str] = field(default_factory=dict)
     ledger: Ledger | None = None
@@ -69,6 +71,11 @@ class Branch:
     @property
     def unsaved(self) -> list[Event]:
         return self.session.events[self.saved :]
+
+    @property
+    def owes(self) -> bool:
+        """Whether something happened that is not in the store."""
+        return bool(self.unsaved) and (self.made or bool(self.session.state.calls or self.session.state.turns))
 
     def save(self, store: Store, at: float) -> None:
         """Write what the store has not seen yet, durably. Raises StoreError; then nothing was written."""
@@ -96,7 +103,7 @@ class Branch:
                 store.create(self.new)
             except ConflictError:
                 free = self.renamed or self.new.relation in ("fork", "replaced")
-                if not free or not _is_there(store, self.key):
+                if not free or not is_there(store, self.key):
                     raise
                 self.new = replace(self.new, key=following(self.new.key))
             else:
@@ -115,9 +122,22 @@ class Branch:
         """The newest turn came with another ending."""
         self.session = self.session.amended(turn, node)
         if self.handled == turn.index:
-            self.handled -= 1
-            self.watch = self.earlier
-            self.tally.forget()
+            self.forget()
+
+    def forget(self) -> None:
+        """The newest turn that guards and totals were shown is to come again."""
+        self.handled -= 1
+        self.watch = self.earlier
+        self.tally.forget()
+
+    def amends(self, history: History) -> bool:
+        """Whether the newest turn is the one in `history` but for its ending, of which nothing is hidden."""
+        newest = self.session.state.turns[-1]
+        came, _ = history.conversation.turn(newest.index)
+        if _said(newest) != _said(came):
+            return False
+        places = [position - 1 for turn, position in self.session.state.hidden if turn == newest.index]
+        return all(newest.observations[at : at + 1] == came.observations[at : at + 1] for at in places)
 
     def prefix(self, turns: int) -> list[Event]:
         """The log as it stood before turn `turns` + 1 came."""
@@ -136,6 +156,11 @@ def last_nodes(events: Sequence[Event]) -> dict[int, str]:
     return {event.turn.index: event.node for event in events if isinstance(event, TurnAdded | Amended)}
 
 
+def _said(turn: Turn) -> Turn:
+    """What the assistant said in it alone."""
+    return replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
+
+
 def branch(new: NewSession, session: Session, guards: Guards) -> Branch:
     """A branch whose log is `session.events`, none of it in the store yet."""
     watch = guards.start()
@@ -145,7 +170,8 @@ def branch(new: NewSession, session: Session, guards: Guards) -> Branch:
     return made
 
 
-def _is_there(store: Store, key: str) -> bool:
+def is_there(store: Store, key: str) -> bool:
+    """Whether the store knows a session by that name. Raises StoreError."""
     try:
         store.info(key)
     except UnknownHandle:

@@ -31,6 +31,7 @@ from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, 
 from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
+from lacuna.manager.common_log import TRIES
 from lacuna.manager.drivers import Io, Steps, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
@@ -49,8 +50,8 @@ from lacuna.stores.store import Hit, Store
 from lacuna.stores.urls import open_store
 from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.factory import summarizer
-from lacuna.telemetry.diagnostics import Costs, Diagnostics
-from lacuna.trajectory.events import Exchanged, Learned, Recalled
+from lacuna.telemetry.diagnostics import Costs, Diagnostics, Fault
+from lacuna.trajectory.events import Answered, Exchanged, Learned, Recalled
 from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Head, Turn
 
@@ -88,6 +89,8 @@ class ContextManager:
         self._lock = threading.RLock()
         self._turn = asyncio.Lock()
         self._closed = False
+        #: The newest call that was prepared here.
+        self._call = 0
 
     def __repr__(self) -> str:
         branch = self._passes.branch
@@ -153,17 +156,24 @@ class ContextManager:
                 return
             self._closed = True
             self._scribe.close()
-            branch = self._passes.branch
             try:
-                if branch is not None and (branch.made or branch.session.state.calls or branch.session.state.turns):
-                    branch.save(self._store, self.options.clock())
-            except StoreError as error:
-                _log.error(
-                    "session %s: its last records could not be written: %s", self.session, self._clean(str(error))
-                )
+                if (fault := run(self._settled(), self._scribe)) is not None:
+                    _log.error("session %s: its last records could not be written: %s", self.session, fault.what)
             finally:
                 if self._owned:
                     self._store.close()
+
+    def settle(self) -> Fault | None:
+        """Write what happened and is not in the store yet: a pass that went out before it was written (`write_behind`),
+        what was recorded. What failed, if anything did: it is tried again at the next pass. Never raises.
+        """
+        with self._lock:
+            return run(self._settled(), self._scribe)
+
+    async def settle_async(self) -> Fault | None:
+        """`settle`, with the store off the event loop; raises CancelledError alone."""
+        async with self._turn:
+            return await run_async(self._settled(), self._scribe)
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -219,7 +229,9 @@ class ContextManager:
         """
         found, branch = usage_in(usage), self._passes.branch
         if found is not None and branch is not None and branch.session.newest is not None:
-            branch.session.answered(found)
+            # Other processes may have made calls since then.
+            call = min(self._call, branch.session.state.calls) or branch.session.state.calls
+            branch.session.note(Answered(call=call, usage=found))
 
     def overflowed(self, error: object) -> bool:
         """Whether `error`, an exception or its text, says that the prompt was too long.
@@ -333,7 +345,10 @@ class ContextManager:
         """Where the words of `query` stand in the raw history, newest first. Raises StoreError, UnknownHandle."""
         with self._lock:
             branch = self._handles.known()
-            branch.save(self._store, self.options.clock())
+            if self.options.shared and branch is self._passes.branch:
+                run(self._passes.joined(branch, self.options.clock()), self._scribe)
+            else:
+                branch.save(self._store, self.options.clock())
             return self._store.search(branch.key, query, limit)
 
     def tool_definitions(self, dialect: str = "") -> list[dict[str, Any]]:
@@ -365,7 +380,7 @@ class ContextManager:
         """One pass over messages, with the boundary of I9 around it."""
         started, self._passes.faults = time.perf_counter(), []
         try:
-            view = yield from self._prepared(given, model or self.options.model, started)
+            view = yield from self._tried(given, model or self.options.model, started)
         except BudgetError:
             raise
         except Exception as error:
@@ -383,6 +398,23 @@ class ContextManager:
         self._tell(view.diagnostics)
         return view
 
+    def _tried(self, given: Sent, model: str, started: float) -> Steps[ContextView]:
+        """The pass, begun again behind what other processes wrote meanwhile; they may not be the caller's concern."""
+        for _ in range(TRIES - 1 if self.options.shared else 0):
+            try:
+                return (yield from self._prepared(given, model, started))
+            except ConflictError:
+                self._passes.faults.clear()
+        return (yield from self._prepared(given, model, started))
+
+    def _settled(self) -> Steps[Fault | None]:
+        try:
+            return (yield from self._passes.settled())
+        except Exception as error:  # noqa: BLE001 - as for a pass: what was not written is read again from the messages
+            self._log_error("what happened could not be written")
+            self._passes.branch = None
+            return self._passes.told_of("engine", error)
+
     def _prepared(self, given: Sent, model: str, started: float) -> Steps[ContextView]:
         dialect = self._passes.dialect(given, model)
         given = replace(given, end=ending(dialect, given.messages))
@@ -394,7 +426,10 @@ class ContextManager:
         branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
         view = yield from self._passes.decided(branch, given, model)
         marks = self.options.cache_control == "auto"
-        sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
+        if self.options.shadow:
+            sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
+        else:
+            sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
         sent = offering.joined(sent, branch.session, dialect.name)
         return self._view(branch, sent, how, model, started, dialect.name)
 
@@ -437,9 +472,11 @@ class ContextManager:
 
     def _view(self, branch: Branch, sent: Outgoing, how: str, model: str, started: float, dialect: str) -> ContextView:
         waited, self._scribe.spent = self._scribe.spent, 0.0
+        self._call = branch.session.state.calls
         told = diagnostics(branch, self._ledger(branch), session=self.session, history=how, model=model)
         told = replace(
             told,
+            shadow=branch.session.shadow,
             faults=tuple(self._passes.faults),
             notes=(*sent.notes, *self._passes.notes),
             seconds=time.perf_counter() - started,

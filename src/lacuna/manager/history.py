@@ -148,6 +148,10 @@ class History:
         end = self.end(turn)
         return (self._nodes[end - 1] if end else self._seed).hex()
 
+    def has(self, turn: int, node: str | None) -> bool:
+        """Whether there is a turn `turn`, and the history up to its end is named `node`."""
+        return turn <= self.conversation.turns and self.node(turn) == node
+
     def nodes(self) -> list[str]:
         """The names of all histories that end with a turn, shortest first."""
         return [self.node(turn) for turn in range(1, self.conversation.turns + 1)]

@@ -24,6 +24,7 @@ class Ledger:
         self._read = 0
         #: What was reported for the newest request so far: reported again, it is the same request's.
         self._newest = 0.0
+        self._call = 0
 
     def read(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
@@ -41,7 +42,7 @@ class Ledger:
             case Recalled():
                 self._recall(event)
             case Called():
-                self._newest = 0.0
+                self._newest, self._call = 0.0, event.call
                 rates = self.prices.rates(event.tokens)
                 self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
             case Answered():
@@ -66,6 +67,10 @@ class Ledger:
 
     def _answered(self, event: Answered) -> None:
         usd = self._bill(event.usage) if event.usage.usd is None else event.usage.usd
+        if event.call != self._call:
+            # Of an earlier call, told late by another process.
+            self.billed = (self.billed or 0.0) + usd
+            return
         self.billed = (self.billed or 0.0) + usd - self._newest
         self._newest = usd
 

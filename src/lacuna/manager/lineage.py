@@ -6,11 +6,11 @@ Everything here may wait for the store; nothing is written to it before there is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.manager.branch import Branch, branch, following, number, relation, stem
+from lacuna.manager.branch import Branch, branch, following, is_there, number, relation, stem
 from lacuna.manager.history import History
 from lacuna.stores.store import NewSession, Relation, Store
 from lacuna.strategies.guards import Guards
@@ -25,12 +25,14 @@ class Lineage:
     """One session's branches, or a whole family's.
 
     root: the session's name. family: whose histories are looked up; "" for the session's own, which is all there is
-    then. parent: of a sub-agent. opened: what a new log begins with.
+    then. shared: whether other processes may write to the same logs. parent: of a sub-agent. opened: what a new log
+    begins with.
     """
 
     store: Store
     root: str
     family: str
+    shared: bool
     parent: str
     make: Maker
     opened: Callable[[], Opened]
@@ -91,7 +93,7 @@ class Lineage:
         # In a family there is no session that the history must be of.
         known = _begun(at_hand) if self.family else self.newest()
         if known is None:
-            return self.begin(), "continue"
+            return self._named(self.begin()), "continue"
         if not known.session.state.turns:
             return known, "continue"
         return self.fork(known, -1, "replaced"), "replaced"
@@ -107,6 +109,8 @@ class Lineage:
             found = None
         if found is not None and found[1] > intact:
             # In another branch, or further in this one: what differs are prompts, which name no history.
+            if found[0] == current.key and found[1] > len(current.session.state.turns):
+                raise ConflictError(f"session {current.key!r}: another writer was there meanwhile; open it again")
             return self._at(current if found[0] == current.key else self.load(found[0]), found[1], history, current)
         return self._at(current, intact, history, current)
 
@@ -114,16 +118,34 @@ class Lineage:
         """`found` where it ends with turn `turns`, else a fork of it there. current: the branch that is left."""
         akin = current is not None and stem(current.key) == stem(found.key)
         last = max(found.key, current.key, key=number) if current is not None and akin else found.key
-        if turns == len(found.session.state.turns):
+        known = len(found.session.state.turns)
+        while 0 < turns < known and history.has(turns + 1, found.nodes.get(turns + 1)):
+            # Written by another process since it was looked for.
+            turns += 1
+        if turns == known:
             return found, "continue"
+        if self.shared and 0 <= turns == known - 1 < history.conversation.turns and found.amends(history):
+            # Only what stands behind the newest turn came another way, to another process.
+            return found, "amended"
         said = found.history.says() if found.history is not None else set[bytes]()
         if turns >= 0 and history.conversation.turns == turns:
-            return self.fork(found, turns, "fork", last), "undo"
+            return self._named(self.fork(found, turns, "fork", last)), "undo"
         how = relation(history, said - _shared(found, turns))
         if self.family and turns < 0 and how == "fork":
             # Nothing in common at all: another run of the family.
-            return self.begin(), "continue"
-        return self.fork(found, turns, how, last), how
+            return self._named(self.begin()), "continue"
+        return self._named(self.fork(found, turns, how, last)), how
+
+    def _named(self, made: Branch) -> Branch:
+        """A new branch under a name that nobody has: what is told of it stays true, however late it is written."""
+        if self.shared and (made.renamed or made.new.relation in ("fork", "replaced")):
+            try:
+                while is_there(self.store, made.key):
+                    made.new = replace(made.new, key=following(made.key))
+            except StoreError:
+                # It is looked for again when the branch is written.
+                pass
+        return made
 
     def fork(self, found: Branch, turns: int, how: Relation, last: str = "") -> Branch:
         """A branch that shares the log of `found` as it stood before turn `turns` + 1; nothing of it for -1.

@@ -37,6 +37,7 @@ Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
 DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic"]
 CacheControl: TypeAlias = Literal["auto", "client"]
 Offer: TypeAlias = Literal["caller", "first", "start", "never"]
+OverBudget: TypeAlias = Literal["raise", "send"]
 
 #: Tool by which the agent reads what was hidden; turns for which what it read stays whatever the strategy's window.
 RECALL_TOOL = "lacuna_recall"
@@ -75,6 +76,9 @@ class Given(TypedDict, total=False):
     offer: Offer
     thinking: str
     cache_control: CacheControl
+    write_behind: bool
+    shadow: bool
+    over_budget: OverBudget
     tokens: str
     redaction: Redaction
     clock: Callable[[], float]
@@ -99,7 +103,12 @@ class Options:
     model:      whose prices, window and rules count. prices: a set's name or Prices, instead of the model's.
     store:      a URL (`memory:` keeps nothing) or a Store. session: its name; made up if "".
     family:     whose histories these are: whatever session of the family knows the history is gone on with, and
-                `session` only names a new one. "" knows the session's own histories alone.
+                `session` only names a new one. "" knows the session's own histories alone. Other processes may write
+                to its sessions as well.
+    write_behind: whether a pass that hides nothing new goes out before it is stored: `settle` writes it, or the next
+                pass. Other processes may write to the session as well.
+    shadow:     whether everything is decided, priced and recorded, and the request goes out as it came.
+    over_budget: "raise" tells the caller where no view fits its budget; "send" sends the smallest one.
     parent:     the session that started this one, for a sub-agent.
     dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
     summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
@@ -142,6 +151,9 @@ class Options:
     offer: Offer = "caller"
     thinking: str = AUTO
     cache_control: CacheControl = "auto"
+    write_behind: bool = False
+    shadow: bool = False
+    over_budget: OverBudget = "raise"
     tokens: str = "o200k"
     redaction: Redaction = DEFAULT
     clock: Callable[[], float] = time.time
@@ -155,6 +167,8 @@ class Options:
             raise SettingError(f"offer={self.offer!r}: give {', '.join(get_args(Offer))}")
         if self.cache_control not in ("auto", "client"):
             raise SettingError(f"cache_control={self.cache_control!r}: give auto or client")
+        if self.over_budget not in ("raise", "send"):
+            raise SettingError(f"over_budget={self.over_budget!r}: give raise or send")
         if self.summary_seconds <= 0:
             raise SettingError(f"summary_seconds={self.summary_seconds}: give seconds, above 0")
         if self.observations not in ("tools", "user", "auto"):
@@ -183,7 +197,7 @@ class Options:
     @property
     def shared(self) -> bool:
         """Whether other processes may write to the same sessions, which is no error then."""
-        return bool(self.family)
+        return bool(self.family) or self.write_behind
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

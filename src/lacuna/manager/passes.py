@@ -16,9 +16,10 @@ from typing import Any, Final
 from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
-from lacuna.errors import ConflictError, StoreError
+from lacuna.errors import ConflictError, StoreError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
+from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
 from lacuna.manager.drivers import Io, Steps
 from lacuna.manager.history import History
 from lacuna.manager.lineage import Lineage
@@ -56,6 +57,8 @@ class Passes:
         self.branch: Branch | None = None
         #: The branch of messages that are read again in another dialect.
         self._left: Branch | None = None
+        #: Why the store could not be asked what others wrote, until the pass has decided.
+        self._refused: StoreError | None = None
         self.faults: list[Fault] = []
         #: Whether the next pass hides all that the strategy allows.
         self.forced = False
@@ -67,6 +70,7 @@ class Passes:
             store=store,
             root=session,
             family=options.family,
+            shared=options.shared,
             parent=options.parent,
             make=self.make,
             opened=self._opened,
@@ -85,9 +89,14 @@ class Passes:
 
     def _opened(self) -> Opened:
         offer = offering.settled(self.options, handles=self.strategy.handles, bound=self.bound)
-        return Opened(strategy=describe(self.strategy), dialect=self.options.dialect, handles=self.strategy.handles and offer != "never",
+        return Opened(
+            strategy=describe(self.strategy),
+            dialect=self.options.dialect,
+            handles=self.strategy.handles and offer != "never",
             offer=offer,
-            tools=TOOLS if offer in ("first", "start") else ())
+            tools=TOOLS if offer in ("first", "start") else (),
+            shadow=self.options.shadow,
+        )
 
     def by_hand(self) -> Branch:
         """The branch of a session without messages: taken up where the store has it."""
@@ -116,11 +125,15 @@ class Passes:
     def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
         body = given.messages[: given.end]
+        if self.options.shared:
+            yield from self._join()
         branch = self.branch
         if branch is None or branch.history is None or branch.blind:
             return (yield from self._open(body, given, dialect))
         history = branch.history
         common = history.common(body)
+        if self.options.shared and (common == len(history) or branch.moved):
+            return (yield from self._go_on(branch, common, body, given, dialect))
         if common == len(history):
             self._read(branch, history.extend(body[common:]), given)
             return branch, history, "continue"
@@ -129,6 +142,39 @@ class Passes:
             self._read(branch, history.extend(body[len(history) :]), given)
             return branch, history, "amended"
         return (yield from self._turn_back(branch, history.intact(common), body, given, dialect))
+
+    def _go_on(
+        self, branch: Branch, common: int, body: Sequence[Any], given: Given, dialect: LiveDialect
+    ) -> Steps[tuple[Branch, History, str]]:
+        """Go on with a branch that others write to as well, where they left it."""
+        history, moved = branch.history, branch.moved
+        assert history is not None
+        if common < len(history):
+            intact = min(history.intact(common), self._same(branch, history))
+            return (yield from self._turn_back(branch, intact, body, given, dialect))
+        first, known = history.extend(body[common:]), len(branch.session.state.turns)
+        if moved and not agrees(branch, history):
+            return (yield from self._turn_back(branch, self._same(branch, history), body, given, dialect))
+        if history.conversation.turns > known + 1 and (yield from self._is_elsewhere(history, known)):
+            return (yield from self._turn_back(branch, known, body, given, dialect))
+        if moved:
+            self._adopt(branch, history, given)
+        else:
+            self._read(branch, first, given)
+        return branch, history, "continue"
+
+    def _is_elsewhere(self, history: History, known: int) -> Generator[Io, Any, bool]:
+        """Whether another branch holds turns behind the `known` ones, which came in between to another process."""
+        try:
+            return (yield Io(lambda: self.store.locate(self.lineage.kin, history.nodes()[known:]))) is not None
+        except StoreError:
+            return False
+
+    @staticmethod
+    def _same(branch: Branch, history: History) -> int:
+        """Leading turns that branch and history share."""
+        most = min(len(branch.session.state.turns), history.conversation.turns)
+        return next((turn for turn in range(most) if history.node(turn + 1) != branch.nodes.get(turn + 1)), most)
 
     @staticmethod
     def _amends(branch: Branch, history: History, common: int) -> bool:
@@ -158,6 +204,7 @@ class Passes:
         self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect
     ) -> Steps[tuple[Branch, History, str]]:
         history = self._read_anew(body, given, dialect)
+        intact = min(intact, len(current.session.state.turns))
         if current.made and current.unsaved and (failed := (yield from self._unsaved(current, self.options.clock()))):
             self.fault("store", failed)
         branch, how = yield Io(lambda: self.lineage.turn_back(current, history, intact))
@@ -185,7 +232,10 @@ class Passes:
         history.conversation.observations = self._observations(branch)
         for index in range(1, min(known, history.conversation.turns) + 1):
             history.splice.turn(index, history.conversation.turn(index)[1])
-        self.branch = branch
+        self.branch, branch.moved = branch, False
+        if self.options.shadow != branch.session.shadow:
+            begun = next((event for event in branch.session.events if isinstance(event, Opened)), self._opened())
+            branch.session.note(replace(begun, shadow=self.options.shadow))
         # Words that the client put behind the newest turn they share belong to it.
         grown = 0 < known <= history.conversation.turns and history.node(known) != branch.nodes.get(known)
         self._read(branch, known if grown else known + 1, given)
@@ -209,27 +259,35 @@ class Passes:
 
         Raises BudgetError, ConflictError.
         """
-        now, mark = self.options.clock(), len(branch.session.events)
-        failed = (yield from self._regained(branch, now)) if branch.failing else None
+        now, mark, forced = self.options.clock(), len(branch.session.events), self.forced
+        failed, self._refused = self._refused, None
+        if failed is None and branch.failing:
+            failed = yield from self._regained(branch, now)
         if failed is not None:
             return self._held(branch, failed, model, now)
         try:
             view = yield from self._asked(branch, given, model, now)
+            if self._waits(branch, given, mark):
+                return view
+            failed = yield from self._unsaved(branch, now)
         except ConflictError:
+            # It is decided again behind what others wrote.
+            self.forced = forced
             raise
         except StoreError as error:
             return self._undone(branch, mark, error, model, now)
-        for event in branch.session.events[mark:]:
-            if isinstance(event, Attempted):
-                self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
-        if (failed := (yield from self._unsaved(branch, now))) is not None:
-            return self._undone(branch, mark, failed, model, now)
-        return view
+        return view if failed is None else self._undone(branch, mark, failed, model, now)
+
+    def _waits(self, branch: Branch, given: Given | None, mark: int) -> bool:
+        """Whether what the pass added to the log may be written when the view is out."""
+        # Turns that were added by hand come from nowhere again.
+        return self.options.write_behind and given is not None and not hides(branch.session.events[mark:])
 
     def _asked(self, branch: Branch, given: Given | None, model: str, now: float) -> Steps[View]:
         """The engine's pass; turns are in the store before a summary of them is asked for."""
         forced, self.forced = self.forced, False
-        steps = branch.session.prepare(now, model, forced=forced)
+        mark, strict = len(branch.session.events), self.options.over_budget == "raise" and not self.options.shadow
+        steps = branch.session.prepare(now, model, forced=forced, strict=strict)
         try:
             request = next(steps)
             while True:
@@ -237,7 +295,62 @@ class Passes:
                 request = steps.send((yield self._enriched(request, branch, given, model)))
         except StopIteration as done:
             view: View = done.value
-            return view
+        for event in branch.session.events[mark:]:
+            if isinstance(event, Attempted):
+                self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
+        if (exceeded := branch.session.exceeded) is not None:
+            self.fault("budget", exceeded)
+        return view
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def _join(self) -> Steps[None]:
+        """Write what is owed, and catch up with what others wrote: who is behind must not decide."""
+        branch, self._refused = self.branch, None
+        if branch is None or branch.history is None or branch.blind:
+            return
+        try:
+            yield from self.joined(branch, self.options.clock())
+        except ConflictError:
+            raise
+        except StoreError as error:
+            self._refused = error
+        except UnknownHandle:
+            # Deleted meanwhile: what the messages say begins a session again.
+            self.branch = None
+
+    def joined(self, branch: Branch, now: float) -> Steps[None]:
+        """The same for one branch. Raises ConflictError where others write faster, StoreError, UnknownHandle."""
+        for _ in range(CATCHES):
+            there: list[Event] | None = yield Io(lambda: others(branch, self.store, now))
+            if there is None:
+                return
+            if there in branch.tried:
+                self._go_on_behind(branch, there)
+            else:
+                caught_up(branch, there, self.make, self.options.watched)
+        raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
+
+    def settled(self) -> Steps[Fault | None]:
+        """Write what is owed to the log; what failed."""
+        branch = self.branch
+        if branch is None or not branch.owes:
+            return None
+        try:
+            if self.options.shared and branch.history is not None:
+                yield from self.joined(branch, self.options.clock())
+            else:
+                yield Io(lambda: branch.save(self.store, self.options.clock()))
+        except UnknownHandle as error:
+            # Deleted meanwhile: what the messages say begins a session again.
+            self.branch = None
+            return self.told_of("store", error)
+        except StoreError as error:
+            # Where others write, the next pass reads what they wrote: nothing of it fails.
+            if not isinstance(error, ConflictError):
+                branch.failing = str(error)
+            return self.told_of("store", error)
+        return None
 
     def _unsaved(self, branch: Branch, now: float) -> Generator[Io, Any, StoreError | None]:
         """Write what is new; the error where that fails. Raises ConflictError."""
@@ -257,11 +370,16 @@ class Passes:
             there: list[Event] = yield Io(lambda: branch.written(self.store))
             if not there:
                 raise
+        self._go_on_behind(branch, there)
+        return (yield from self._unsaved(branch, now))
+
+    def _go_on_behind(self, branch: Branch, there: list[Event]) -> None:
+        """What is in the log was written by an earlier try: what differs from it is given up, and what is new goes
+        behind it."""
         unsaved = branch.unsaved
         same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
         self._remake(branch, [*branch.session.events[: branch.saved], *there, *unsaved[same:]])
         branch.saved, branch.ledger = branch.saved + len(there), None
-        return (yield from self._unsaved(branch, now))
 
     def taken_up_again(self, branch: Branch) -> None:
         """A session that was left in the middle of a pass, as its log has it."""
@@ -286,9 +404,13 @@ class Passes:
 
     def fault(self, kind: FaultKind, error: Exception) -> None:
         """Something failed and was passed over."""
+        self.faults.append(self.told_of(kind, error))
+
+    def told_of(self, kind: FaultKind, error: Exception) -> Fault:
+        """What failed, logged; without secrets."""
         what = self.options.redaction.text(str(error))
         _log.warning("session %s: %s: %s", self.session, kind, what)
-        self.faults.append(Fault(kind=kind, cause=type(error).__name__, what=what[:500]))
+        return Fault(kind=kind, cause=type(error).__name__, what=what[:500])
 
     def _enriched(self, request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:
         """With the live prefix, where extending it is the cheaper route and there is one."""

@@ -74,13 +74,14 @@ def _tell(branch: Branch, history: History) -> None:
 
 def newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
     """The newest request of a log, and what was reported for it last; work O(what came behind it)."""
-    answered = None
+    answered: list[Answered] = []
     for event in reversed(events):
         if isinstance(event, Called):
-            return event, answered
-        if isinstance(event, Answered) and answered is None:
-            answered = event
-    return None, answered
+            # What another process was told of an earlier call may stand behind it.
+            return event, next((each for each in answered if each.call == event.call), None)
+        if isinstance(event, Answered):
+            answered.append(event)
+    return None, answered[0] if answered else None
 
 
 def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:

@@ -9,7 +9,7 @@ from lacuna.trajectory.stop import Stop as Stop
 from lacuna.trajectory.stop import StopHint as StopHint
 
 #: What failed and was passed over: the request went out all the same.
-FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback"]
+FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback", "budget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,7 @@ class Diagnostics:
     epoch:            1 + rewrites so far. rewrites: by cause.
     summaries:        written so far. summary_tokens: of the live one.
     history:          how this call's messages went on: "continue", "amended", "undo", "fork", "replaced".
+    shadow:           whether the request went out as it came, which `raw` counts, and all this is what would have been.
     faults:           what failed and was passed over. seconds: the pass took, summarizer_seconds of it the summarizer.
     """
 
@@ -127,6 +128,7 @@ class Diagnostics:
     history: str = "continue"
     anchor: int = 0
     estimated: bool = False
+    shadow: bool = False
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
     recalls: int = 0

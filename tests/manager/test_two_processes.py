@@ -1,0 +1,302 @@
+"""Two processes that serve one session over one store: every view is what one process would have sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.errors import ConflictError
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+from lacuna.trajectory.events import Answered, Called, Event, TurnAdded
+from stores.implementations import STORES
+
+from .agents import LONG, SHAPES, history
+
+STRATEGIES = [
+    "masking(window=1, schedule=every-turn)",
+    "masking(window=2)",
+    "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn)",
+    "pipeline(supersede, masking(window=1), schedule=every-turn)",
+]
+
+
+def manager(store: Store, strategy: str = STRATEGIES[0], **options: Any) -> ContextManager:
+    given: dict[str, Any] = {"family": "f", "session": "s", "write_behind": True, "cache_control": "client", **options}
+    return ContextManager(strategy, store=store, tokens="estimate", **given)
+
+
+def dumped(view: ContextView) -> str:
+    return json.dumps(view.messages)
+
+
+def grown(shape: str, lengths: list[int], reminder: str) -> list[Any]:
+    """A history of as many steps, some of them short; words behind the newest turn that do not stay."""
+    steps = [SHAPES[shape](at, LONG[: 20 * length]) for at, length in enumerate(lengths, start=1)]
+    words = [{"role": "user", "content": reminder}] if reminder and lengths else []
+    return [{"role": "user", "content": "Mend the parser."}, *(each for step in steps for each in step), *words]
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.integers(0, 1),  # who serves the call
+        st.integers(1, 120),  # how long its result is
+        st.sampled_from([1.0, 1.0, 1000.0]),  # how long the agent waits before
+        st.booleans(),  # whether the provider's usage is recorded
+        st.booleans(),  # whether what is owed is settled before the answer is there
+        st.sampled_from(["", "", "3 steps left"]),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+@given(calls=CALLS, shape=st.sampled_from(list(SHAPES)), strategy=st.sampled_from(STRATEGIES), again=st.booleans())
+def test_two_that_take_turns_are_one(calls: list[Any], shape: str, strategy: str, again: bool) -> None:
+    """However calls are dealt out to two managers, views and log are those of one that served them all."""
+    now = [0.0]
+    shared, alone = MemoryStore(), MemoryStore()
+    options: dict[str, Any] = {"strategy": strategy, "clock": lambda: now[0]}
+    two, one = [manager(shared, **options) for _ in range(2)], manager(alone, **options)
+    lengths: list[int] = []
+    for number, (who, length, waits, records, settles, reminder) in enumerate(calls):
+        now[0] += waits
+        # The first two calls go to one of them: a session without turns has no name to be found by, and words behind
+        # its only turn are in that.
+        context = two[who if number > 2 else 0]
+        messages = grown(shape, lengths, reminder if number > 2 else "")
+        views = [each.prepare(messages) for each in (context, one)]
+        assert dumped(views[0]) == dumped(views[1])
+        assert views[0].diagnostics.branch == views[1].diagnostics.branch
+        assert views[0].diagnostics.costs == pytest.approx(views[1].diagnostics.costs)
+        for each in (context, one) if settles else ():
+            assert each.settle() is None
+        if again:
+            assert dumped(context.prepare(messages)) == dumped(one.prepare(messages))
+        if records:
+            usage = {"input_tokens": views[1].diagnostics.after + 100, "output_tokens": 50}
+            for each in (context, one):
+                each.record(usage)
+        for each in (context, one):
+            assert each.settle() is None
+        lengths.append(length)
+    assert [info.key for info in shared.sessions()] == [info.key for info in alone.sessions()]
+    for info in shared.sessions():
+        assert list(shared.events(info.key)) == list(alone.events(info.key))
+
+
+def turns(events: list[Event]) -> list[int]:
+    return [event.turn.index for event in events if isinstance(event, TurnAdded)]
+
+
+def test_what_was_recorded_late_is_written_behind_what_others_wrote() -> None:
+    """The usage of a call that another process's call overtook is in the log all the same, and corrects no count of the
+    other call."""
+    store = MemoryStore()
+    one, two = manager(store), manager(store)
+    for steps in range(4):
+        one.prepare(history("openai", steps))
+    one.settle()
+    two.prepare(history("openai", 4))
+    two.settle()
+    one.record({"input_tokens": 90_000, "output_tokens": 7})
+    assert one.settle() is None
+    events = list(store.events("s"))
+    assert turns(events) == [1, 2, 3, 4]
+    (answered,) = (event for event in events if isinstance(event, Answered))
+    assert answered.call == 4
+    assert events[-1] is answered or events[-1] == answered
+    assert two.prepare(history("openai", 4)).diagnostics.anchor == 0
+    assert one.prepare(history("openai", 5)).diagnostics.turns == 5
+
+
+def test_a_pass_that_another_process_overtook_is_given_up() -> None:
+    """Both prepared the same call, and the other one was written first: its turns stand in the log once."""
+    store = MemoryStore()
+    one, two = manager(store, "masking(window=9)"), manager(store, "masking(window=9)")
+    for steps in range(3):
+        one.prepare(history("openai", steps))
+        one.settle()
+    two.prepare(history("openai", 2))
+    two.settle()
+    one.prepare(history("openai", 3))
+    two.prepare(history("openai", 3))
+    assert two.settle() is None
+    assert one.settle() is None
+    one.record({"input_tokens": 900, "output_tokens": 7})
+    one.settle()
+    events = list(store.events("s"))
+    assert turns(events) == [1, 2, 3]
+    assert [event.call for event in events if isinstance(event, Called)] == [1, 2, 3, 3, 4]
+    assert [event.call for event in events if isinstance(event, Answered)] == [4]
+    again = manager(store, "masking(window=9)").prepare(history("openai", 6))
+    assert dumped(one.prepare(history("openai", 6))) == dumped(again)
+
+
+def test_two_agents_that_begin_alike_part_where_they_differ() -> None:
+    """A log that another agent went on with another way is no reason to mix them: the second is a fork."""
+    store = MemoryStore()
+    one = manager(store)
+    for steps in range(3):
+        one.prepare(history("openai", steps))
+    one.settle()
+    two = manager(store)
+    two.prepare(history("openai", 2))
+    two.settle()
+    left, right = ([*history("openai", 2), *SHAPES["openai"](step)] for step in (10, 20))
+    first, second = one.prepare(left), two.prepare(right)
+    for each in (one, two):
+        assert each.settle() is None
+    left, right = ([*side, *SHAPES["openai"](step)] for side, step in ((left, 11), (right, 21)))
+    first, second = one.prepare(left), two.prepare(right)
+    assert {first.diagnostics.branch, second.diagnostics.branch} == {"s", "s~2"}
+    assert "f20.py" not in dumped(first)
+    assert "f10.py" not in dumped(second)
+    for each in (one, two):
+        assert each.settle() is None
+    assert [turns(list(store.events(key))) for key in ("s", "s~2")] == [[1, 2, 3, 4], [1, 2, 3, 4]]
+
+
+def test_a_branch_that_another_process_went_on_with_is_taken_up() -> None:
+    """Who forked the history somewhere else is followed there, not held to the branch at hand."""
+    store = MemoryStore()
+    one, two = manager(store), manager(store)
+    for steps in range(7):
+        one.prepare(history("openai", steps))
+    one.settle()
+    other = [*history("openai", 3), *SHAPES["openai"](30)]
+    assert two.prepare(other).diagnostics.branch == "s~2"
+    two.settle()
+    other = [*other, *SHAPES["openai"](31)]
+    view = one.prepare(other)
+    assert (view.diagnostics.branch, view.diagnostics.turns) == ("s~2", 5)
+    one.settle()
+    again = two.prepare(other)
+    assert (again.diagnostics.branch, dumped(again)) == ("s~2", dumped(view))
+
+
+def test_a_first_call_and_a_second_in_two_processes() -> None:
+    """A session without turns cannot be found; from the second turn on all of them go on with the same one."""
+    store = MemoryStore()
+    one, two = manager(store, session=""), manager(store, session="")
+    one.prepare(history("openai", 0))
+    one.settle()
+    branch = two.prepare(history("openai", 1)).diagnostics.branch
+    two.settle()
+    for steps in range(2, 7):
+        context = (one, two)[steps % 2]
+        assert context.prepare(history("openai", steps)).diagnostics.branch == branch
+        context.settle()
+
+
+def test_a_session_that_was_deleted_begins_again() -> None:
+    """Its messages say what it was; the request does not wait for that, nor does anything fail."""
+    store = MemoryStore()
+    context = manager(store)
+    for steps in range(4):
+        context.prepare(history("openai", steps))
+    context.settle()
+    store.delete("s")
+    view = context.prepare(history("openai", 4))
+    assert (view.diagnostics.faults, view.diagnostics.turns) == ((), 4)
+    context.settle()
+    assert turns(list(store.events(view.diagnostics.branch))) == [1, 2, 3, 4]
+
+
+class Hasty(MemoryStore):
+    """Another writer is always faster."""
+
+    def append(self, session: str, events: Any, *, after: int, at: float) -> int:
+        if after:
+            super().append(session, [Answered(call=1, usage=events_usage())], after=after, at=at)
+        return super().append(session, events, after=after, at=at)
+
+
+def events_usage() -> Any:
+    from lacuna.trajectory.usage import Usage
+
+    return Usage(input=1, output=1)
+
+
+def test_a_conflict_that_persists_is_told() -> None:
+    """Three tries, then the caller hears of it; what he prepares next goes on behind it."""
+    store = Hasty()
+    context = manager(store, write_behind=False)
+    context.prepare(history("openai", 0))
+    with pytest.raises(ConflictError):
+        context.prepare(history("openai", 1))
+
+
+KINDS = ["memory", "sqlite", "postgresql"]
+
+
+@pytest.fixture(params=KINDS)
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    """Opens one store as often as it is asked to, as several processes would."""
+    url = STORES[request.param](tmp_path)
+    opened: list[Store] = [open_store(url)]
+
+    def again() -> Store:
+        if request.param != "memory":
+            opened.append(open_store(url))
+        return opened[-1]
+
+    yield again
+    for each in opened:
+        each.close()
+
+
+def test_at_the_same_time(opener: Callable[[], Store]) -> None:
+    """Three that prepare each call of a history at once: no turn is lost or doubled, and what one of them was shown
+    hidden is hidden, to the byte, in every view that is asked for later."""
+    seen: list[tuple[int, dict[str, str]]] = []
+    failed: list[BaseException] = []
+    together = threading.Barrier(3, timeout=60)
+    last = 12
+
+    def serve(store: Store, late: bool) -> None:
+        context = manager(store, "masking(window=2, schedule=batched(2))")
+        try:
+            for steps in range(3, last):
+                together.wait()
+                # One of them writes while the others are at the next call already.
+                assert not late or context.settle() is None
+                view = context.prepare(history("openai", steps))
+                seen.append((steps, hidden(view)))
+                context.record({"input_tokens": 500, "output_tokens": 5})
+                assert late or context.settle() is None
+        except BaseException as error:  # noqa: BLE001 - told below, by the test's own thread
+            failed.append(error)
+            together.abort()
+
+    first = manager(opener())
+    for steps in range(3):
+        first.prepare(history("openai", steps))
+        assert first.settle() is None
+    threads = [threading.Thread(target=serve, args=(opener(), number == 0)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    store = opener()
+    assert [info.key for info in store.sessions()] == ["s"]
+    assert turns(list(store.events("s"))) == list(range(1, last))
+    for steps, before in seen:
+        for later, after in seen:
+            assert later <= steps or before.items() <= after.items()
+    assert max(len(each) for _, each in seen) > 7
+
+
+def hidden(view: ContextView) -> dict[str, str]:
+    results = (message for message in view.messages if message["role"] == "tool")
+    return {each["tool_call_id"]: each["content"] for each in results if "tokens hidden" in each["content"]}
