@@ -38,7 +38,7 @@ def generated(seed: int, api: Api, **options: Any) -> tuple[Writer, list[str], b
 
 def told(body: RequestBody) -> tuple[Any, ...]:
     """All that a body says, but for the bytes it came in."""
-    names = list(json.loads(body.raw))
+    names = list(json.loads(body.raw.decode("utf-8", "replace")))
     raws = {name: body.raw_field(name) for name in names}
     changed = [b'{"new":%d}' % place if place % 3 == 0 else each for place, each in enumerate(body.messages)]
     return (
@@ -379,9 +379,16 @@ def test_decoded_fields_are_decoded_once() -> None:
 @pytest.mark.soak
 @pytest.mark.skipif(os.environ.get("LACUNA_SOAK") != "1", reason="a long trial")
 def test_records_of_the_corpus_keep_their_bytes() -> None:
-    """Every JSON object that stands on a line of a recording comes out of a body as it went in."""
+    """Every JSON object on a line of a recording comes out of a body as it went in; two lines are cut and none."""
     for path in sorted(CORPUS.glob("*/*.jsonl.gz")):
         with gzip.open(path, "rb") as file:
-            lines = [line.strip() for line in file if line.startswith(b"{")]
+            lines = [line.strip() for line in file if line.startswith(b"{") and _is_json(line)]
         body = RequestBody.parse(b'{"messages": [' + b" ,\n".join(lines) + b"]}", "openai")
         assert body.messages == lines
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

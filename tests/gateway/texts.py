@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import Any
 
 from lacuna.formats.registry import read
 from lacuna.gateway.routes import Api
+from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
 from lacuna.testing.follower import Follower
-from lacuna.testing.provider import Provider
+from lacuna.testing.told import Told
 from lacuna.trajectory.trajectory import Trajectory
+from lacuna.trajectory.usage import Usage
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
@@ -34,6 +36,11 @@ NUMBERS = (
 LETTERS = ("a", "B", " ", '"', "\\", "/", "\n", "\t", "{", "}", "[", "]", ",", ":", "é", "→", "😀", "\x7f", "\x00")
 NAMES = ("type", "role", "content", "text", "cache_control", "id", "x", "", "messages", "input", 'na"me', "naïve", "😀")
 LISTED: dict[Api, str] = {"openai": "messages", "anthropic": "messages", "openai-responses": "input"}
+_ANSWERS: dict[Api, Callable[[Told], dict[str, Any]]] = {
+    "openai": answer_openai_chat.whole,
+    "openai-responses": answer_openai_responses.whole,
+    "anthropic": answer_anthropic.whole,
+}
 
 
 @dataclass
@@ -116,11 +123,11 @@ class Writer:
 def requests(api: Api, turns: int = 8) -> tuple[dict[str, Any], ...]:
     """The first requests of a recorded run, each the next of the one before."""
     run = next(each for each in read(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
-    provider, follower = Provider([run]), Follower(run, api)
+    follower = Follower(run, api)
     found = []
     for _ in range(turns):
         body = {"model": "m", "max_tokens": 9, **follower.request, "stream": False, "tools": [{"name": "t"}]}
         found.append(body)
-        _, answer = provider.answer(api, {}, json.dumps({**body, "tools": []}).encode())
-        follower.take(dict(answer.body))
+        reply = follower.recorded.reply(follower.turn)
+        follower.take(_ANSWERS[api](Told(reply=reply, usage=Usage(), model="m", id=str(follower.turn))))
     return tuple(found)

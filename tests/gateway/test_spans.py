@@ -1,0 +1,82 @@
+"""Where the parts of a JSON text stand."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.gateway.spans import Array, Edit, Unreadable, closes, elements, fields, opens, spliced, without
+
+from .texts import Writer
+
+seeds = st.integers(0, 2**32)
+
+
+@given(seeds)
+def test_fields_stand_where_they_are_said_to(seed: int) -> None:
+    """Every pair, doubles included, is found in its order with its name decoded and its own bytes."""
+    writer = Writer(random.Random(seed))
+    pairs = writer.pairs()
+    raw = writer.object(pairs).encode()
+    assert [(field.name, raw[field.start : field.end].decode()) for field in fields(raw)] == pairs
+    assert all(json.loads(raw[field.key : field.start].rstrip().rstrip(b":")) == field.name for field in fields(raw))
+
+
+@given(seeds, st.sets(st.integers(0, 4)))
+def test_fields_are_taken_out(seed: int, places: set[int]) -> None:
+    """What is left is an object of the others."""
+    writer = Writer(random.Random(seed))
+    pairs = writer.pairs()
+    raw = writer.object(pairs).encode()
+    names = {pairs[place][0] for place in places if place < len(pairs)}
+    left = json.loads(spliced(raw, without(fields(raw), names)), object_pairs_hook=list)
+    assert repr(left) == repr(
+        json.loads(writer.object([pair for pair in pairs if pair[0] not in names]), object_pairs_hook=list)
+    )
+
+
+@given(seeds, st.sampled_from([None, "", " ", "\n    "]))
+def test_elements_stand_where_they_are_said_to(seed: int, gap: str | None) -> None:
+    """Each ends where its bytes do; an array with the same gaps throughout is recognised by its elements."""
+    writer = Writer(random.Random(seed), gap=gap)
+    values = [writer.value() for _ in range(writer.chance.randrange(6))]
+    raw = f'{{"x" :{writer.array(values)}, "y":[]}}'.encode()
+    start = opens(raw, 4)
+    assert start == 6
+    end = raw.rindex(b', "y"')
+    found = elements(raw[start:end])
+    assert found == [value.encode() for value in values]
+    assert all(raw[:each].endswith(value) for each, value in zip(Array(raw, start, found).ends, found, strict=True))
+    assert closes(raw, start, found) in ((end,) if gap is not None else (end, None))
+    assert closes(raw, start, [*found, b"1"]) is None
+    assert opens(raw, 6) is None
+
+
+def test_edits_are_made_in_their_order() -> None:
+    """However they are given; none leave the very object."""
+    raw = b"0123456789"
+    assert spliced(raw, [Edit(8, 10, b"z"), Edit(0, 1, b""), Edit(4, 4, b"[new]"), Edit(4, 5, b"")]) == b"123[new]567z"
+    assert spliced(raw, []) is raw
+
+
+def test_a_double_whose_value_begins_like_the_last_one() -> None:
+    """12 is not the 1 that counts, and a text is not the longer one that begins with it."""
+    raw = b'{"a":12,"b":"x","a":"1\\"","b":"xy","a":1}'
+    assert [raw[field.start : field.end] for field in fields(raw)] == [b"12", b'"x"', b'"1\\""', b'"xy"', b"1"]
+
+
+def test_a_double_of_any_size_and_depth() -> None:
+    """Numbers longer than Python takes and brackets within texts do not lead astray."""
+    raw = b'{"a":%b,"a":[{"]}":"\\\\\\"]"}, "\xc3\xa9"] ,"a":0}' % (b"9" * 5_000)
+    assert [field.end - field.start for field in fields(raw)] == [5_000, 22, 1]
+
+
+def test_objects_with_too_many_fields_are_unreadable() -> None:
+    """Each field is a step in Python: a thousand are enough for any request."""
+    assert len(fields(b"{" + b",".join([b'"a":1'] * 1_000) + b"}")) == 1_000
+    with pytest.raises(Unreadable, match="more than 1000 fields"):
+        fields(b"{" + b",".join([b'"a":1'] * 1_001) + b"}")
