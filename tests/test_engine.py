@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.engine import Session, drive, output_tokens
-from lacuna.errors import SummaryError
+from lacuna.errors import BudgetError, SummaryError
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.masking import Masking
 from lacuna.strategies.raw import Raw
 from lacuna.strategies.spec import parse
-from lacuna.trajectory.events import Called, Decided, HeadSet, Learned, TurnAdded
+from lacuna.trajectory.events import Called, Decided, HeadSet, Learned, Opened, TurnAdded
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
 from lacuna.trajectory.turn import Head
@@ -329,6 +331,138 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     assert session.state.raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
     assert session.newest is not None
     assert session.newest.bill.cache_read == session.newest.raw.cache_read == 0
+
+
+RECALL = {"name": "lacuna_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
+
+
+def offering(strategy: str, offer: str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
+    """A session into whose requests the recall tools are put."""
+    session = Session(parse(strategy), prices, SIZER)
+    session.note(Opened(strategy=strategy, offer=offer, tools=(RECALL,)))
+    session.begin(start or head())
+    return session
+
+
+def called(session: Session, turns: int) -> list[bool]:
+    """For each of so many turns, and the call behind them, whether the tools stand in its view."""
+    stands = []
+    for number in range(1, turns + 2):
+        view = drive(session.prepare(), brief)
+        stands.append(any(segment.kind == "recall" for segment in view.segments))
+        session.add(step(number, long_text(number * 40, lines=60)))
+    return stands
+
+
+def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> None:
+    """They stand in front of everything: the whole prompt is written again, and the next call reads it as ever."""
+    session = offering("masking(window=1, schedule=every-turn)", "first", start=head(warm_tokens=5))
+    assert called(session, 1) == [False, False]
+    drive(session.prepare(), brief)
+    entered = session.newest
+    assert entered is not None
+    assert entered.decided.offers
+    assert entered.bill == CACHED.bill(entered.view.tokens, 0)
+    assert entered.raw.cache_read > 0
+    session.add(step(3, "ok"))
+    drive(session.prepare(), brief)
+    assert session.newest is not None
+    assert not session.newest.decided.offers
+    assert session.newest.bill.cache_read > 0
+
+
+def test_tools_are_no_part_of_the_other_bill() -> None:
+    """Sending everything needs no recall: only our views grow by what the tools take up."""
+    with_tools, without = offering("raw", "start"), offering("raw", "caller")
+    assert called(with_tools, 3) == [True] * 4
+    assert called(without, 3) == [False] * 4
+    assert with_tools.newest is not None
+    assert without.newest is not None
+    assert with_tools.newest.raw == without.newest.raw
+    assert with_tools.newest.view.tokens == without.newest.view.tokens + with_tools.state.recall_tokens
+    assert with_tools.state.raw_view().marks == without.state.raw_view().marks
+
+
+def test_a_first_rewrite_waits_until_the_whole_pays() -> None:
+    """The schedule weighs the rewrite from the front and the tools themselves before it acts, so it acts later."""
+    plain = masked_at(run("masking(window=2)", (step(n, long_text(n * 40, lines=60)) for n in range(1, 40))))
+    session = offering("masking(window=2)", "first")
+    stands = called(session, 39)
+    first = min(masked_at(session).values())
+    assert stands.index(True) + 1 == first
+    assert first > min(plain.values())
+
+
+def test_tools_that_are_dearer_than_what_they_would_give_back_never_enter() -> None:
+    """What all masking saves is less than the tools take up: without a cache as with one, nothing is hidden."""
+    few = [step(number, long_text(40, lines=8) if number == 1 else "ok") for number in range(1, 40)]
+    assert masked_at(run("masking(window=2)", few, PLAIN))
+    for prices in (PLAIN, CACHED):
+        session = offering("masking(window=2)", "first", prices)
+        for each in few:
+            drive(session.prepare(), brief)
+            session.add(each)
+        assert not masked_at(session)
+        assert not session.state.offered
+
+
+def test_placeholders_without_a_handle_bring_no_tools() -> None:
+    """A fixed text names nothing that could be asked for; a summary does, and what was cut."""
+    fixed = offering('masking(window=1, schedule=every-turn, placeholder="[left out]", gist=0)', "first")
+    assert not any(called(fixed, 6))
+    assert masked_at(fixed)
+    assert any(called(offering(SUMMARIZING, "first"), 6))
+
+
+def test_tools_count_in_the_budget() -> None:
+    """Under pressure the view fits with the tools that enter, or the error counts them."""
+    for tokens in range(900, 4_000, 150):
+        session = offering(f"masking(window=1, budget=budget(tokens={tokens}, max_context_pct=1, reserved=0))", "first")
+        with suppress(BudgetError):
+            for number in range(1, 8):
+                assert drive(session.prepare(), brief).tokens <= tokens
+                session.add(step(number, long_text(number * 40, lines=40)))
+
+
+def test_tools_withheld_enter_later() -> None:
+    """As long as they must not enter, placeholders come without them; with the next thing hidden they do."""
+    session = offering("masking(window=1, schedule=every-turn)", "first")
+    session.withheld = True
+    assert not any(called(session, 4))
+    assert session.state.hidden
+    session.withheld = False
+    drive(session.prepare(), brief)
+    assert session.state.offered
+
+
+def test_a_held_pass_has_the_tools_from_the_start() -> None:
+    """Nothing is hidden in it, but tools must not come and go."""
+    session = offering("masking(window=1)", "start")
+    assert next(segment.kind for segment in session.hold("no").segments) == "recall"
+    later = offering("masking(window=1)", "first")
+    assert "recall" not in {segment.kind for segment in later.hold("no").segments}
+
+
+def test_a_head_that_changed_keeps_the_tools() -> None:
+    """New tools of the client stand in front of ours, and the raw view still knows nothing of them."""
+    session = offering("masking(window=1, schedule=every-turn)", "first")
+    called(session, 4)
+    session.begin(Head(messages=(user("another task"),), tools=({"name": "bash"},)))
+    view = drive(session.prepare(), brief)
+    assert [segment.kind for segment in view.segments[:3]] == ["tools", "recall", "head"]
+    assert [segment.kind for segment in session.state.raw_view().segments[:3]] == ["tools", "head", "assistant"]
+    assert view.tokens == sum(segment.tokens for segment in view.segments)
+
+
+@pytest.mark.parametrize("handles", [True, False])
+def test_what_is_cut_names_a_handle_where_recall_is_served(handles: bool) -> None:
+    """And none where it is not: nobody is led to ask for what he cannot get."""
+    strategy = replace(parse("masking(budget=budget(tokens=900, max_context_pct=1, reserved=0))"), handles=handles)
+    session = begun(strategy)
+    session.add(step(1, long_text(3, lines=200)))
+    text = drive(session.prepare(), brief).segments[-1].text
+    assert "cut here to fit]" in text
+    assert ("[t1.1: " in text) is handles
 
 
 def test_a_pass_may_be_held() -> None:
