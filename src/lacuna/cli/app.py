@@ -15,6 +15,7 @@ from lacuna.cli.recall import recall
 from lacuna.cli.replay import replay
 from lacuna.cli.rules import rules
 from lacuna.cli.run import run as run_command
+from lacuna.cli.serve import serve
 from lacuna.cli.sessions import sessions
 from lacuna.cli.show import show
 from lacuna.cli.store import store
@@ -35,6 +36,7 @@ app.command("calibrate")(calibrate)
 app.command("prices")(prices)
 app.command("rules")(rules)
 app.command("run")(run_command)
+app.command("serve")(serve)
 app.command("playback")(playback)
 app.command("config")(config)
 app.command("sessions")(sessions)

@@ -34,26 +34,27 @@ def config(
         typer.echo(json.dumps(_json(found), indent=2, ensure_ascii=False))
         return
     console = Console()
-    console.print(_table(found, wide=console.width >= WIDE))
+    console.print(table(found, wide=console.width >= WIDE))
     for entry in found.entries:
         if entry.note:
             console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
     console.print(Text(_LEGEND, style="dim"))
 
 
-def _table(found: Settings, *, wide: bool) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.padding, table.show_edge, table.pad_edge = (0, 2, 0, 0), False, False
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("from", overflow="fold")
+def table(found: Settings, *, wide: bool) -> Table:
+    """Each setting, its value and its place; wide: its meaning too."""
+    shown = Table(box=SIMPLE_HEAD)
+    shown.padding, shown.show_edge, shown.pad_edge = (0, 2, 0, 0), False, False
+    shown.add_column("setting", no_wrap=True)
+    shown.add_column("value", overflow="fold")
+    shown.add_column("from", overflow="fold")
     if wide:
-        table.add_column("meaning", style="dim")
+        shown.add_column("meaning", style="dim")
     for _, group in groupby(found.entries, key=lambda entry: entry.key.group):
-        table.add_section()
+        shown.add_section()
         for entry in group:
-            table.add_row(*_row(entry), *([Text(entry.key.meaning)] if wide else []))
-    return table
+            shown.add_row(*_row(entry), *([Text(entry.key.meaning)] if wide else []))
+    return shown
 
 
 def _row(entry: Entry) -> tuple[Text, Text, Text]:

@@ -8,9 +8,9 @@ of this machine. Beyond loopback, and wherever a token is set, it takes the toke
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
 from lacuna.errors import MissingExtra
@@ -29,16 +29,8 @@ except ImportError as error:
 
 OPEN: Final = ("/healthz", "/readyz")
 COOKIE: Final = "lacuna_admin"
-
-
-class Page(Protocol):
-    """What Prometheus scrapes."""
-
-    content_type: str
-
-    def page(self) -> bytes: ...
-
-
+#: (content type, body) of the page that Prometheus scrapes.
+Page: TypeAlias = Callable[[], tuple[str, bytes]]
 #: Seconds that a browser keeps the cookie.
 KEPT: Final = 30 * 86_400
 
@@ -56,7 +48,8 @@ def pages(settings: GatewaySettings, health: Health, metrics: Page | None, dashb
     def scraped(request: Request) -> Response:
         if metrics is None:
             return PlainTextResponse("metrics need an extra: pip install 'lacuna-context[prometheus]'\n", 501)
-        return Response(metrics.page(), media_type=metrics.content_type)
+        kind, body = metrics()
+        return Response(body, media_type=kind)
 
     routes = [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", scraped), *dashboard]
     return Guard(Starlette(routes=routes), settings)

@@ -17,6 +17,7 @@ from lacuna.gateway.settings import GatewaySettings
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import Store
 from lacuna.stores.urls import open_store
+from lacuna.trajectory.tokens import counter
 
 if TYPE_CHECKING:
     from lacuna.gateway.scrape import Scrape
@@ -38,7 +39,11 @@ class Worker:
         self.door = Door.of(settings, self.store, watch)
         health = Health(settings, self.store, lambda: self.app.draining)
         dashboard = routes(self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._busy)
-        self.app = App(settings, self.door.proxy, pages(settings, health, self._metrics, dashboard), watch)
+        scraped = None if self._metrics is None else self._page
+        self.app = App(settings, self.door.proxy, pages(settings, health, scraped, dashboard), watch)
+        if not settings.off:
+            # Loading a vocabulary takes a second, which no request should.
+            counter(settings.library.tokens).count("warm")
 
     def tick(self) -> None:
         """Note how things stand, for whichever worker is scraped next."""
@@ -50,6 +55,11 @@ class Worker:
                 held=memory.taken,
                 sessions=len(self.door.sessions),
             )
+
+    def _page(self) -> tuple[str, bytes]:
+        assert self._metrics is not None
+        self.tick()
+        return self._metrics.content_type, self._metrics.page()
 
     async def close(self) -> None:
         """Write what is not written, and let go of everything."""
