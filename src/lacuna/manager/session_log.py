@@ -122,7 +122,7 @@ class Reading:
     """
 
     def __init__(self, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None) -> None:
-        self._info, self._sizer, self._guards, self._given = info, sizer, guards, prices
+        self.info, self._sizer, self._guards, self._given = info, sizer, guards, prices
         self._asked: Counter[str] = Counter()
         self._opened: Opened | None = None
         self._going: Branch | None = None
@@ -157,18 +157,18 @@ class Reading:
     def steps(self, events: Sequence[Event]) -> Iterator[tuple[Pass | None, Branch]]:
         """The same pass by pass, each with the session as it stood behind it; at the end None, with what came after."""
         if not self.takes(events):
-            raise ValueError(f"session {self._info.key!r}: what is new changes what was read; read it anew")
+            raise ValueError(f"session {self.info.key!r}: what is new changes what was read; read it anew")
         try:
             yield from self._steps(events)
         except (ValueError, KeyError, IndexError) as error:
-            raise CorruptError(f"session {self._info.key!r}: its log is no session's: {error}") from error
+            raise CorruptError(f"session {self.info.key!r}: its log is no session's: {error}") from error
 
     def account(self, info: SessionInfo | None = None) -> Account:
         """All of it so far. info: what the store says of the session by now."""
         prices, priced = _rates(self._given, self.model)
         going = self._going
         return Account(
-            info=info or self._info,
+            info=info or self.info,
             model=self.model,
             strategy=_short(self._opened.strategy) if self._opened else "",
             prices=prices,
@@ -230,7 +230,7 @@ class Reading:
 
     def _catch_up(self, going: Branch) -> None:
         """Fold what stands behind the newest call; half a pass waits for its other half."""
-        half = [event for event in self._waiting if isinstance(event, Attempted | Decided)]
+        half: list[Event] = [event for event in self._waiting if isinstance(event, Attempted | Decided)]
         going.session.take_up([event for event in self._waiting if not isinstance(event, Attempted | Decided)])
         going.catch_up()
         self._waiting = half
@@ -249,11 +249,11 @@ class Reading:
 
     def _told(self, going: Branch, model: str = "") -> Diagnostics:
         assert going.ledger is not None
-        key = self._info.key
+        key = self.info.key
         return diagnostics(going, going.ledger, session=key, history="continue", model=model or self.model)
 
     def _begun(self) -> Branch:
-        info, (prices, _) = self._info, _rates(self._given, self.model)
+        info, (prices, _) = self.info, _rates(self._given, self.model)
         new = NewSession(key=info.key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation)
         begun = branch(new, Session(AsDecided(), prices, self._sizer), self._guards)
         begun.ledger = Ledger(prices)

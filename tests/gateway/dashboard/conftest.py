@@ -1,0 +1,44 @@
+"""Stores full of worked-through runs, and the dashboard's API over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lacuna.stores.sqlite import SqliteStore
+
+from .asking import Asking
+from .runs import GPT, PI, SWE_AGENT, worked
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of `kept`."""
+    return tmp_path_factory.mktemp("kept") / "agent.db"
+
+
+@pytest.fixture(scope="module")
+def kept(place: Path) -> Iterator[SqliteStore]:
+    """Two sessions of recorded runs: one with summaries and a recall, one that masks."""
+    store = SqliteStore(place)
+    eager = "hybrid(window=4, summarize_at=12, tail=4, schedule=every-turn)"
+    worked(store, "billing", PI, 20, eager, recalls=(12, 14))
+    worked(
+        store,
+        "printer",
+        SWE_AGENT,
+        12,
+        "masking(window=4, schedule=every-turn)",
+        api="openai",
+        model=GPT,
+        now=1_700_100_000.0,
+    )
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def asking(kept: SqliteStore) -> Asking:
+    return Asking(kept)
