@@ -91,7 +91,9 @@ class Lineage:
         if found := self.store.locate(self.kin, history.nodes()):
             return self._at(self.load(found[0]), found[1], history)
         # In a family there is no session that the history must be of.
-        known = _begun(at_hand) if self.family else self.newest()
+        known = _begun(at_hand) if self.shared else None
+        if known is None and not self.family:
+            known = self.newest()
         if known is None:
             return self._named(self.begin()), "continue"
         if not known.session.state.turns:
