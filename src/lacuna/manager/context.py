@@ -431,6 +431,8 @@ class ContextManager:
         else:
             sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
         sent = offering.joined(sent, branch.session, dialect.name)
+        if offering.refused(branch.session, self.options.offer, bound=self._passes.bound):
+            sent = replace(sent, notes=(*sent.notes, offering.BOUND))
         return self._view(branch, sent, how, model, started, dialect.name)
 
     def _recorded(self, given: Sent) -> Steps[list[Exchanged]]:

@@ -15,18 +15,19 @@ from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Offer, Options
 from lacuna.manager.sending import Outgoing
 
 _OURS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
-#: What is said where the tools were to enter, and do not.
+#: What is said where the tools enter, and where they were to and do not.
+ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
 BOUND: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
 
 
-def settled(options: Options, *, handles: bool, bound: bool) -> Offer:
+def settled(options: Options, *, handles: bool, bound: bool, begun: bool) -> Offer:
     """Who puts the recall tools into the requests of a session that begins now.
 
-    handles: whether placeholders are to name handles. bound: whether the model binds its thinking to its prefix.
+    handles: whether placeholders are to name handles. bound: whether the model binds its thinking to its prefix; begun:
+    whether it has thought already, behind other tools.
     """
-    if options.offer == "first" and (bound or not handles):
-        return "never"
-    return "never" if options.offer == "start" and not options.recall else options.offer
+    no = {"first": bound or not handles, "start": begun or not options.recall}
+    return "never" if no.get(options.offer) else options.offer
 
 
 def withheld(session: Session, tools: Any, *, bound: bool) -> bool:
@@ -48,7 +49,18 @@ def added(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
 def joined(sent: Outgoing, session: Session, dialect: str) -> Outgoing:
     """`sent` with the recall tools in it."""
     ours = added(session, dialect, sent.tools)
-    return replace(sent, tools=[*(sent.tools or ()), *ours], added=tuple(ours)) if ours else sent
+    if not ours:
+        return sent
+    entered = session.newest is not None and session.newest.decided.offers
+    notes = (*sent.notes, ENTERED) if entered else sent.notes
+    return replace(sent, tools=[*(sent.tools or ()), *ours], added=tuple(ours), notes=notes)
+
+
+def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
+    """Whether the tools were to enter, and bound thinking is what keeps them out."""
+    state = session.state
+    kept_out = state.offer == "never" or (bool(state.recall) and newest_thought(state.turns) > 0)
+    return bound and wanted in ("first", "start") and not state.offered and kept_out
 
 
 def defines(tools: Any) -> bool:

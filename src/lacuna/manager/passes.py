@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from lacuna.dialects.bound_thinking import thinks
 from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
@@ -62,8 +63,9 @@ class Passes:
         self.faults: list[Fault] = []
         #: Whether the next pass hides all that the strategy allows.
         self.forced = False
-        #: Whether the model at hand binds its thinking to what stands in front of it.
-        self.bound = False
+        #: Whether the model at hand binds its thinking to what stands in front of it, and whether there is any in the
+        #: history that was read last.
+        self.bound = self._begun = False
         #: Whether the messages bore a sign of their dialect.
         self._settled = False
         self.lineage = Lineage(
@@ -88,11 +90,12 @@ class Passes:
         return session
 
     def _opened(self) -> Opened:
-        offer = offering.settled(self.options, handles=self.strategy.handles, bound=self.bound)
+        handles = self.strategy.handles
+        offer = offering.settled(self.options, handles=handles, bound=self.bound, begun=self._begun)
         return Opened(
             strategy=describe(self.strategy),
             dialect=self.options.dialect,
-            handles=self.strategy.handles and offer != "never",
+            handles=handles and offer != "never",
             offer=offer,
             tools=TOOLS if offer in ("first", "start") else (),
             shadow=self.options.shadow,
@@ -223,6 +226,8 @@ class Passes:
         seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")
         history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
         history.extend(body)
+        said = history.conversation
+        self._begun = self.bound and any(thinks(said.turn(index)[0]) for index in range(1, said.turns + 1))
         return history
 
     def _adopt(self, branch: Branch, history: History, given: Given) -> None:
