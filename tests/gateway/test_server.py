@@ -1,0 +1,490 @@
+"""The gateway on real sockets: connections, streams, limits, slow clients, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.gateway.running import PATIENCE, Gateway, running, settings
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
+
+from lacuna.errors import LacunaError
+from lacuna.gateway import server as sockets
+from lacuna.gateway.server import address_of, bound
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+Trial = Callable[[Gateway, Scripted], Awaitable[None]]
+
+
+def trial(script: Script, what: Trial, **given: Any) -> None:
+    """`what` against a gateway in front of `script`."""
+
+    async def run() -> None:
+        async with scripted(script) as upstream, running(settings(upstream.url, **given)) as gateway:
+            await what(gateway, upstream)
+
+    asyncio.run(run())
+
+
+async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    """Never answer."""
+    await asyncio.Event().wait()
+
+
+class Held:
+    """A stream of two events; the second waits until `go_on` is set."""
+
+    def __init__(self, front: bytes = STREAM) -> None:
+        self.go_on = asyncio.Event()
+        self.front = front
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(self.front + chunk(b"data: 1\n\n"))
+        await self.go_on.wait()
+        writer.write(chunk(b"data: 2\n\n") + chunk(b""))
+
+
+async def asked_for(upstream: Scripted, count: int = 1) -> None:
+    """Wait until so many requests have reached the provider."""
+    deadline = time.monotonic() + PATIENCE
+    while len(upstream.asked) < count:
+        assert time.monotonic() < deadline, "the request did not reach the provider"
+        await asyncio.sleep(0)
+
+
+# -- connections and streams -------------------------------------------------------------------------------------------
+
+
+def test_bytes_pass() -> None:
+    """Path, query, body and unknown headers reach the provider as they came; status and headers come back likewise."""
+    raw = answer(b"\x00 no JSON", "418 Teapot", "X-Odd: 1", "x-odd: 2", "Content-Type: application/odd")
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.send("PUT", "/v1/odd%2Fpath?a=%7B&b", b'{ "a" :1}', "X-Mine: yes", "authorization: Bearer sk-1")
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 418 ")
+        assert [line for line in head.split(b"\r\n") if b"odd" in line.lower()] == [
+            b"x-odd: 1",
+            b"x-odd: 2",
+            b"content-type: application/odd",
+        ]
+        assert await client.reader.readexactly(9) == b"\x00 no JSON"[:9]
+        (asked,) = upstream.asked
+        assert asked.line == "PUT /v1/odd%2Fpath?a=%7B&b HTTP/1.1"
+        assert asked.body == b'{ "a" :1}'
+        assert (asked.header("x-mine"), asked.header("authorization")) == ("yes", "Bearer sk-1")
+        client.close()
+
+    trial(always(raw), what)
+
+
+def test_connections_are_kept_on_both_sides() -> None:
+    """A client's second request comes over the same connection, and goes on over the same one."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        for _ in range(3):
+            assert (await client.ask("POST", CHAT, b"{}")).body == b"ok"
+        assert upstream.connections == 1
+        client.close()
+
+    trial(always(answer(b"ok")), what)
+
+
+def test_chunks_pass_as_they_come() -> None:
+    """A client has the first event before the provider has made the second."""
+
+    async def run() -> None:
+        held = Held()
+        async with scripted(held) as upstream, running(settings(upstream.url)) as gateway:
+            client = await gateway.connect()
+            client.send("POST", CHAT, b'{"stream": true}')
+            assert (await client.head()).headers["content-type"] == "text/event-stream"
+            assert await client.chunk() == b"data: 1\n\n"
+            held.go_on.set()
+            assert await client.chunk() == b"data: 2\n\n"
+            assert await client.chunk() == b""
+            client.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_client_that_goes_takes_the_provider_s_answer_with_it(begun: bool) -> None:
+    """Whether the answer has begun or not: what nobody waits for is not made any longer."""
+
+    async def run() -> None:
+        async with (
+            scripted(Held() if begun else silent) as upstream,
+            running(settings(upstream.url)) as gateway,
+        ):
+            client = await gateway.connect()
+            client.send("POST", CHAT, b"{}")
+            await asked_for(upstream)
+            if begun:
+                await client.head()
+            client.close()
+            await asyncio.wait_for(upstream.lost.wait(), PATIENCE)
+            assert gateway.worker.app.limits.turns.taken == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [(CHAT, "lacuna_read-timeout"), ("/v1/responses", "lacuna_read-timeout"), (MESSAGES, None)]
+)
+def test_a_provider_that_is_silent(path: str, kind: str | None) -> None:
+    """A provider that says nothing in its time is a 504 in the shape of its API."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        got = await client.ask("POST", path, b"{}")
+        assert got.status == 504
+        assert "was silent for too long" in got.json()["error"]["message"]
+        assert (got.json().get("type") == "error") is (path == MESSAGES)
+        client.close()
+
+    trial(silent, what, gateway_read_seconds=0.05)
+
+
+def test_no_provider_there() -> None:
+    """A provider that cannot be reached is a 502 that says where nothing listens."""
+
+    async def run() -> None:
+        async with running(settings("http://127.0.0.1:1")) as gateway:
+            client = await gateway.connect()
+            got = await client.ask("POST", CHAT, b"{}")
+            assert got.status == 502
+            assert "nothing listens at http://127.0.0.1:1" in got.json()["error"]["message"]
+            client.close()
+
+    asyncio.run(run())
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/files"])
+def test_too_large_by_its_own_word(path: str) -> None:
+    """A request that says it is too large is refused before a byte of it is read."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.send("POST", path, b"", length=1_001)
+        got = await client.answer()
+        assert got.status == 413
+        assert "larger than 1,000 bytes" in got.json()["error"]["message"]
+        assert got.headers["connection"] == "close"
+        assert not upstream.asked
+        client.close()
+
+    trial(always(answer(b"")), what, gateway_max_body_bytes=1_000)
+
+
+@pytest.mark.parametrize("read", [10_000, 500])
+def test_too_large_without_a_word(read: int) -> None:
+    """One that comes in chunks is refused as soon as it is too large, also while it passes on already."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.send("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
+        for _ in range(3):
+            client.writer.write(chunk(b"x" * 400))
+        got = await client.answer()
+        assert got.status == 413
+        assert not upstream.asked
+        client.close()
+
+    trial(always(answer(b"")), what, gateway_max_body_bytes=1_000, gateway_max_read_bytes=read)
+
+
+def test_who_is_refused_may_finish_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends megabytes before it reads still gets the refusal, and not a reset connection."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.send("POST", CHAT, bytes(8_000_000))
+        await client.writer.drain()
+        assert (await client.answer()).status == 413
+        client.close()
+
+    trial(always(answer(b"")), what, gateway_max_body_bytes=1_000)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_larger_than_what_is_taken_apart(chunked: bool) -> None:
+    """Such a request passes chunk by chunk, whole and under the length that its client said."""
+    body = bytes(range(256)) * 400
+
+    first, second = (chunk(body), chunk(body) + chunk(b"")) if chunked else (body, body)
+    field = "transfer-encoding: chunked" if chunked else f"content-length: {2 * len(body)}"
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.send("POST", CHAT, first, field, length=-1)
+        deadline = time.monotonic() + PATIENCE
+        while not upstream.connections:
+            assert time.monotonic() < deadline, "nothing goes on before all of it is here"
+            await asyncio.sleep(0)
+        client.writer.write(second)
+        assert (await client.answer()).body == b"ok"
+        (asked,) = upstream.asked
+        assert asked.body == 2 * body
+        assert asked.header("content-length") == (None if chunked else str(2 * len(body)))
+        assert gateway.worker.app.limits.memory.taken == 0
+        client.close()
+
+    trial(always(answer(b"ok")), what, gateway_max_read_bytes=1_000)
+
+
+@pytest.mark.parametrize(("path", "status"), [(CHAT, 503), (MESSAGES, 529)])
+def test_no_room(path: str, status: int) -> None:
+    """Where as many are served as may be and none may wait, the next is told to come again; then it is served."""
+
+    async def run() -> None:
+        held = Held()
+        found = {"gateway_max_concurrent": 1, "gateway_max_waiting": 0}
+        async with scripted(held) as upstream, running(settings(upstream.url, **found)) as gateway:
+            first, second = await gateway.connect(), await gateway.connect()
+            first.send("POST", path, b"{}")
+            await first.head()
+            got = await second.ask("POST", path, b"{}")
+            assert (got.status, got.headers["retry-after"]) == (status, "1")
+            held.go_on.set()
+            while await first.chunk():
+                pass
+            again = await gateway.connect()
+            assert (await again.ask("POST", path, b"{}")).status == 200
+            first.close(), second.close(), again.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "limit", [{"gateway_max_concurrent": 1}, {"gateway_memory_bytes": 20, "gateway_max_read_bytes": 20}]
+)
+def test_whoever_finds_no_room_waits(limit: dict[str, Any]) -> None:
+    """A request that has to wait is not read, and served when the one before it is over."""
+
+    async def run() -> None:
+        held = Held()
+        async with scripted(held) as upstream, running(settings(upstream.url, **limit)) as gateway:
+            first, second = await gateway.connect(), await gateway.connect()
+            first.send("POST", CHAT, b"x" * 15)
+            await asked_for(upstream)
+            second.send("POST", CHAT, b"y" * 15)
+            limits = gateway.worker.app.limits
+            while not limits.turns.waiting + limits.memory.waiting:
+                await asyncio.sleep(0)
+            assert len(upstream.asked) == 1
+            held.go_on.set()
+            assert (await first.answer()).status == (await second.answer()).status == 200
+            assert [asked.body[:1] for asked in upstream.asked] == [b"x", b"y"]
+            assert limits.turns.taken == limits.memory.taken == 0
+            first.close(), second.close()
+
+    asyncio.run(run())
+
+
+def test_who_waits_too_long() -> None:
+    """Is refused after its time."""
+
+    async def run() -> None:
+        found = {"gateway_max_concurrent": 1, "gateway_wait_seconds": 0.05}
+        async with scripted(silent) as upstream, running(settings(upstream.url, **found)) as gateway:
+            first, second = await gateway.connect(), await gateway.connect()
+            first.send("POST", CHAT, b"{}")
+            await asked_for(upstream)
+            got = await second.ask("POST", CHAT, b"{}")
+            assert got.status == 503
+            assert "no room within 0.05 seconds" in got.json()["error"]["message"]
+            first.close(), second.close()
+
+    asyncio.run(run())
+
+
+# -- slow clients ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [b"", b"half"])
+def test_a_body_that_does_not_come(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is not complete in its time is refused, and its connection closed."""
+    monkeypatch.setattr("lacuna.gateway.app.LINGER", 0.01)
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.send("POST", CHAT, sent, length=100)
+        got = await client.answer()
+        assert got.status == 408
+        assert "not complete within 0.05 seconds" in got.json()["error"]["message"]
+        assert await client.closed()
+        assert not upstream.asked
+        client.close()
+
+    trial(always(answer(b"")), what, gateway_body_seconds=0.05)
+
+
+@pytest.mark.parametrize("said", [b"", b"POST /v1/chat", b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: "])
+def test_a_head_that_does_not_come(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever connects and does not get to the end of a head is not waited for: a slow loris holds nothing."""
+    monkeypatch.setattr(sockets, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(sockets, "KEEP_ALIVE", 0.05)
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.writer.write(said)
+        if said:
+            assert (await client.head()).status == 408
+        assert await client.closed()
+        client.close()
+
+    trial(always(answer(b"")), what)
+
+
+def test_a_head_that_does_not_end() -> None:
+    """One that grows and grows is refused."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.writer.write(b"POST / HTTP/1.1\r\nx-long: " + b"x" * 400_000)
+        assert (await client.head()).status == 431
+        client.close()
+
+    trial(always(answer(b"")), what)
+
+
+def test_what_is_no_http() -> None:
+    """Is answered with 400, and the gateway goes on."""
+
+    async def what(gateway: Gateway, upstream: Scripted) -> None:
+        client = await gateway.connect()
+        client.writer.write(b"\x16\x03\x01 hello\r\n\r\n")
+        assert (await client.head()).status == 400
+        again = await gateway.connect()
+        assert (await again.ask("POST", CHAT, b"{}")).status == 200
+        client.close(), again.close()
+
+    trial(always(answer(b"")), what)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_lets_streams_end() -> None:
+    """When it stops nobody new is let in, and a stream under way comes to its end."""
+
+    async def run() -> None:
+        held = Held()
+        async with scripted(held) as upstream, running(settings(upstream.url)) as gateway:
+            client, idle = await gateway.connect(), await gateway.connect()
+            client.send("POST", CHAT, b"{}")
+            await client.head()
+            assert (await idle.ask("GET", "/readyz")).status == 200
+            gateway.server.leave()
+            assert await idle.closed()
+            with pytest.raises(OSError):
+                await gateway.connect()
+            assert gateway.worker.app.draining
+            assert not gateway.ended.done()
+            assert await client.chunk() == b"data: 1\n\n"
+            held.go_on.set()
+            assert [await client.chunk(), await client.chunk()] == [b"data: 2\n\n", b""]
+            await asyncio.wait_for(gateway.ended, PATIENCE)
+            client.close(), idle.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/responses"])
+def test_a_stop_cuts_what_does_not_end(path: str) -> None:
+    """A stream that is not over in time gets an error event in its API's shape, and its proper end."""
+
+    async def run() -> None:
+        async with (
+            scripted(Held()) as upstream,
+            running(settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
+        ):
+            client = await gateway.connect()
+            client.send("POST", path, b"{}")
+            gateway_answer = asyncio.ensure_future(client.answer())
+            await asked_for(upstream)
+            while not gateway.worker.app.limits.turns.taken:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.02)
+            gateway.server.leave()
+            got = await gateway_answer
+            assert got.whole
+            assert got.body.startswith(b"data: 1\n\n")
+            assert b"it is shutting down" in got.body
+            assert (b"event: error" in got.body) is (path != CHAT)
+            await asyncio.wait_for(gateway.ended, PATIENCE)
+            client.close()
+
+    asyncio.run(run())
+
+
+def test_a_stop_tells_who_waits() -> None:
+    """A client that has nothing yet gets a refusal; one in the midst of a plain body is cut, which it notices."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.body == b"begun":
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        async with (
+            scripted(script) as upstream,
+            running(settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
+        ):
+            waiting, begun = await gateway.connect(), await gateway.connect()
+            waiting.send("POST", CHAT, b"not yet")
+            begun.send("POST", CHAT, b"begun")
+            await asked_for(upstream, 2)
+            head = await begun.head()
+            gateway.server.leave()
+            got = await waiting.answer()
+            assert (got.status, got.headers["retry-after"]) == (503, "1")
+            assert head.headers["content-length"] == "9"
+            assert await begun.reader.read() == b"half"
+            await asyncio.wait_for(gateway.ended, PATIENCE)
+            waiting.close(), begun.close()
+
+    asyncio.run(run())
+
+
+def test_a_second_word_to_stop_is_meant() -> None:
+    """Whoever says it again does not wait for answers."""
+
+    async def run() -> None:
+        async with scripted(silent) as upstream, running(settings(upstream.url)) as gateway:
+            client = await gateway.connect()
+            client.send("POST", CHAT, b"{}")
+            await asked_for(upstream)
+            gateway.server.leave()
+            gateway.server.leave()
+            assert (await client.answer()).status == 503
+            await asyncio.wait_for(gateway.ended, PATIENCE)
+            client.close()
+
+    asyncio.run(run())
+
+
+# -- sockets -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_is_taken() -> None:
+    """Is told as such, with the mend."""
+    with bound("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert address_of(taken) == f"http://127.0.0.1:{port}"
+        with pytest.raises(LacunaError, match=rf"cannot listen at 127\.0\.0\.1:{port}: .*another --port"):
+            bound("127.0.0.1", port)
+    with pytest.raises(LacunaError, match=r"cannot listen at nowhere\.invalid"):
+        bound("nowhere.invalid", 0)
