@@ -56,6 +56,19 @@ def test_elements_stand_where_they_are_said_to(seed: int, gap: str | None) -> No
     assert opens(raw, 6) is None
 
 
+@given(
+    st.lists(st.sampled_from([b"1", b"2", b"33"]), max_size=5),
+    st.lists(st.sampled_from([b"1", b"2", b"4"]), max_size=5),
+)
+def test_an_array_becomes_another(old: list[bytes], new: list[bytes]) -> None:
+    """Whatever both have in common, also where the same elements come again and again."""
+    for gap in (b",", b" , "):
+        raw = b"x[ " + gap.join(old) + b"]"
+        changed = spliced(raw, Array(raw, 1, old).edits(new))
+        assert elements(changed[1:]) == new
+        assert changed == raw or old != new
+
+
 def test_edits_are_made_in_their_order() -> None:
     """However they are given; none leave the very object."""
     raw = b"0123456789"

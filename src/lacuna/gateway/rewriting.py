@@ -7,7 +7,7 @@ hidden. How the parts of both values are matched decides only what is kept; what
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -161,36 +161,19 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _matched(before: Sequence[Any], after: Sequence[Any]) -> list[int | None]:
-    """For each element of `after` the one of `before` that it is, or was made of; None for a new one. In order."""
-    found = _pairs(_same, before, after, [None] * len(after))
-    return _pairs(_alike, before, after, found)
-
-
-def _pairs(
-    fits: Callable[[Any, Any], bool], before: Sequence[Any], after: Sequence[Any], found: list[int | None]
-) -> list[int | None]:
-    """`found`, with the elements that have no partner yet paired where they fit; no two pairs cross."""
-    limits = _limits(found, len(before))
-    at, out = 0, list(found)
-    for place, element in enumerate(after):
-        if (known := found[place]) is not None:
-            at = known + 1
-            continue
-        partner = next(
-            (each for each in range(at, min(limits[place], at + _AHEAD)) if fits(before[each], element)), None
-        )
-        if partner is not None:
-            out[place], at = partner, partner + 1
-    return out
-
-
-def _limits(found: Sequence[int | None], count: int) -> list[int]:
-    """For each element the first of the other list that is taken behind it."""
-    limits, limit = [count] * len(found), count
-    for place in range(len(found) - 1, -1, -1):
-        limits[place] = limit
-        limit = limit if found[place] is None else found[place] or 0
-    return limits
+    """For each element of `after` the one of `before` that it is, or else was made of; None for a new one."""
+    partners: dict[int, int] = {}
+    for fits in (_same, _alike):
+        at, taken = 0, set(partners.values())
+        for place, element in enumerate(after):
+            if place not in partners:
+                ahead = (each for each in range(at, min(len(before), at + _AHEAD)) if each not in taken)
+                found = next((each for each in ahead if fits(before[each], element)), None)
+                if found is None:
+                    continue
+                partners[place] = found
+            at = partners[place] + 1
+    return [partners.get(place) for place in range(len(after))]
 
 
 def _alike(one: Any, other: Any) -> bool:

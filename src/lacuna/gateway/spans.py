@@ -215,7 +215,7 @@ class Array:
         if start < stop and new:
             return Edit(self._start(start), self.ends[stop - 1], told)
         if start:
-            return Edit(self.ends[start - 1], self.ends[max(start, stop) - 1], gap + told if new else b"")
+            return Edit(self.ends[start - 1], self.ends[stop - 1], gap + told if new else b"")
         if new:
             place = self._start(0) if self.values else self.start + 1
             return Edit(place, place, told + gap if self.values else told)
