@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,17 @@ def test_a_changed_head(tmp_path: Path) -> None:
         messages += stored.looked(1)
         context.prepare(messages, system="You are bold.")
     assert "system prompt, tools or task changed" in printed("s", "--store", stored.url(tmp_path))
+
+
+def test_the_recall_tools_entered(tmp_path: Path) -> None:
+    """The pass that put them into requests says so, once, and its bill has them as the live one had."""
+    views = stored.played(tmp_path, "s", 6, offer="first")
+    text = printed("s", "--store", stored.url(tmp_path))
+    assert text.count("the recall tools entered: everything is sent anew") == 1
+    told = json.loads(printed("s", "--json", "--store", stored.url(tmp_path)))
+    entered = [made["recall_tools_entered"] for made in told["passes"]]
+    assert entered == [view.offered and not before.offered for before, view in pairwise([views[0], *views])]
+    assert told["costs"]["ours"] == pytest.approx(views[-1].diagnostics.costs.ours, rel=0.01)
 
 
 def test_a_learned_window(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from lacuna.dialects.rules import violations
 from lacuna.errors import SettingError
 from lacuna.manager import ContextManager, ContextView
 from lacuna.manager.recall import TOOLS as RECALL
 from lacuna.manager.recall import definitions
 from lacuna.stores.memory import MemoryStore
-from lacuna.testing.checks import problems
 from lacuna.trajectory.events import Decided, Opened
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.turn import Head
@@ -243,7 +243,7 @@ def test_requests_with_them_are_valid(shape: Any) -> None:
     view = prepared(context, shape, 5)
     assert view.offered
     body = {"model": "m", **view.request, **({"max_tokens": 9} if shape == "anthropic" else {})}
-    assert problems(shape, body) == []
+    assert list(violations(shape, body)) == []
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])

@@ -148,7 +148,7 @@ def _between(number: int) -> Text:
 def tells(made: Pass) -> bool:
     """Whether there is anything to say of a pass."""
     told = made.told
-    beside = made.failed or made.recalled or made.exchanged or made.head or made.learned
+    beside = made.failed or made.recalled or made.exchanged or made.head or made.learned or made.offers
     return bool(told.acted or beside or told.reason.startswith(HELD))
 
 
@@ -186,6 +186,8 @@ def _moment(at: float | None, first: float | None) -> str:
 def _events(made: Pass) -> Iterator[Text]:
     if made.head:
         yield Text("system prompt, tools or task changed: everything is sent anew", style="cyan")
+    if made.offers:
+        yield Text("the recall tools entered: everything is sent anew", style="cyan")
     for failed in made.failed:
         cost = f", {figures.usd(failed.usd)}" if failed.usd else ""
         again = f"; not again before call {failed.retry_at}" if failed.retry_at > made.told.call else ""

@@ -49,6 +49,7 @@ def pass_json(made: Pass) -> dict[str, Any]:
         "head_changed": made.head,
         "amended": made.amended,
         "learned_window": made.learned or None,
+        "recall_tools_entered": made.offers,
         "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in made.exchanged],
         "bill": asdict(made.bill),
         "usage": asdict(made.usage) if made.usage else None,

@@ -64,7 +64,7 @@ class Pass:
     summary: that it put in, and what of the newly covered turns' results stands behind it.
     head:    whether system prompt, tools or task changed before it. amended: whether the newest turn came again.
     learned: the window that the provider named when it refused this call, in tokens; 0 for none.
-    exchanged: what was answered behind it without the client.
+    exchanged: what was answered behind it without the client. offers: whether the recall tools entered with it.
     """
 
     told: Diagnostics
@@ -80,6 +80,7 @@ class Pass:
     amended: bool = False
     learned: int = 0
     exchanged: tuple[Exchanged, ...] = ()
+    offers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,7 @@ class Reading:
             amended=self._amended,
             learned=behind.learned,
             exchanged=tuple(behind.exchanged),
+            offers=newest.decided.offers,
         )
         self._waiting, self._since, self._amended = [], [], False
         return made
