@@ -143,6 +143,14 @@ def test_results_join_the_front() -> None:
     assert out.endswith(RESULT[RESULT.index(b'{"type"') :])
 
 
+def test_what_is_equal_comes_before_what_is_alike() -> None:
+    """A new text in front of others of its kind takes the bytes of none of them."""
+    raw = b'[{"type":"text","n":1.50,"text":"a"}, {"type":"text","n":2.50,"text":"b"}]'
+    before = json.loads(raw)
+    after = [{"type": "text", "text": "new"}, *before]
+    assert rewritten(raw, before, after) == raw.replace(b"[", b'[{"type":"text","text":"new"}, ', 1)
+
+
 @pytest.mark.parametrize("one", [*NUMBERS, "true", "false", "null", '"1"', "[]", "{}"])
 def test_equal_in_python_is_not_equal_in_json(one: str) -> None:
     """1, 1.0 and True are three values; each replaces another."""

@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lacuna.gateway.spans import Array, Edit, Unreadable, closes, elements, fields, opens, spliced, without
@@ -56,6 +56,8 @@ def test_elements_stand_where_they_are_said_to(seed: int, gap: str | None) -> No
     assert opens(raw, 6) is None
 
 
+@example(old=[b"1", b"1", b"2"], new=[b"1", b"1", b"4", b"1", b"2"])
+@example(old=[b"1", b"1", b"4", b"1", b"2"], new=[b"1", b"1", b"2"])
 @given(
     st.lists(st.sampled_from([b"1", b"2", b"33"]), max_size=5),
     st.lists(st.sampled_from([b"1", b"2", b"4"]), max_size=5),
