@@ -68,13 +68,13 @@ class Packer:
     def pack(self, event: Event) -> Packed:
         """`event` as a record."""
         value = event_out(event)
-        texts: dict[str, str] = {}
+        texts: dict[str, bytes] = {}
         for parts in _contents(value):
             parts[:] = [_taken_out(part, texts) for part in parts]
         if "tools" in value:
             value["tools"] = [_tool_out(tool, texts) for tool in value["tools"]]
         body = _bytes(value)
-        blobs = tuple(self._blob(address, text) for address, text in texts.items())
+        blobs = tuple(Blob(bytes.fromhex(address), self.squeeze(data), len(data)) for address, data in texts.items())
         turn = event.turn.index if isinstance(event, TurnAdded | Amended) else 0
         node = event.node if isinstance(event, TurnAdded | Amended) else ""
         size = len(body) + sum(blob.size for blob in blobs)
@@ -111,10 +111,6 @@ class Packer:
         except zstandard.ZstdError as error:
             raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
         raise CorruptError("stored bytes begin with no mark that this version knows")
-
-    def _blob(self, address: str, text: str) -> Blob:
-        data = text.encode("utf-8", "surrogatepass")
-        return Blob(bytes.fromhex(address), self.squeeze(data), len(data))
 
     def _put_back(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
         address = part.get("blob")
@@ -178,7 +174,7 @@ def _contents(value: Any) -> Iterator[list[Any]]:
                     yield each["content"]
 
 
-def _taken_out(part: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
+def _taken_out(part: dict[str, Any], texts: dict[str, bytes]) -> dict[str, Any]:
     """`part`, with the address of its text in its place if that is large."""
     if len(part.get("text", "")) >= LARGE:
         return {"blob": _keep(part["text"], texts)}
@@ -191,7 +187,7 @@ def _taken_out(part: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
     return {**rest, "of": "data", "blob": _keep(data, texts)}
 
 
-def _tool_out(tool: Mapping[str, Any], texts: dict[str, str]) -> Mapping[str, Any]:
+def _tool_out(tool: Mapping[str, Any], texts: dict[str, bytes]) -> Mapping[str, Any]:
     """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
     an address."""
     data = json.dumps(tool, separators=(",", ":"), default=dict)
@@ -200,7 +196,8 @@ def _tool_out(tool: Mapping[str, Any], texts: dict[str, str]) -> Mapping[str, An
     return {"of": "tool", "blob": _keep(data, texts)}
 
 
-def _keep(text: str, texts: dict[str, str]) -> str:
-    address = address_of(text.encode("utf-8", "surrogatepass")).hex()
-    texts[address] = text
+def _keep(text: str, texts: dict[str, bytes]) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    address = address_of(data).hex()
+    texts[address] = data
     return address

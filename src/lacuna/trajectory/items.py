@@ -65,7 +65,7 @@ def items(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=512)
 def scan(text: str) -> Scan:
     """`text`, looked through once; the cache serves who looks when it is read, masked and digested."""
-    words = tuple(word for word in dict.fromkeys(_parted(text).split()) if _KNOWN[word])
+    words = tuple(filter(_KNOWN.__getitem__, dict.fromkeys(_parted(text).split())))
     found = tuple(_quoted(text))
     return Scan(words, frozenset(found), _items(words, found))
 
