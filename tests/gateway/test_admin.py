@@ -1,0 +1,141 @@
+"""Who may see the gateway's own pages: on loopback whoever sits there, beyond it who has the token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.gateway.running import Client, Got, running, settings
+from tests.gateway.scripted import always, answer, scripted
+
+TOKEN = "correct-horse-battery"
+PAGES = ("/", "/metrics", "/lacuna/api/totals", "/lacuna/no-such-page")
+
+
+def trial(what: Callable[[Client], Awaitable[None]], **given: Any) -> None:
+    async def run() -> None:
+        async with running(settings(**given)) as gateway:
+            client = await gateway.connect()
+            await what(client)
+            client.close()
+
+    asyncio.run(run())
+
+
+def statuses(path: str, *fields: str, **given: Any) -> Got:
+    found: list[Got] = []
+
+    async def what(client: Client) -> None:
+        found.append(await client.ask("GET", path, b"", *fields))
+
+    trial(what, **given)
+    return found[0]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8377", "localhost", "localhost:1", "[::1]:8377", "gateway.localhost"])
+def test_names_of_this_machine(host: str) -> None:
+    """A browser on the machine opens the page by any of its own names."""
+    assert statuses("/", f"host: {host}").status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8377", "192.168.0.9", "", "localhost.evil"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_name_that_was_bound_anew(path: str, host: str) -> None:
+    """A page elsewhere whose name points here now is refused, whatever it asks for."""
+    got = statuses(path, f"host: {host}")
+    assert got.status == 403
+    assert b"for this machine" in got.body
+
+
+def test_health_is_open() -> None:
+    """Load balancers ask by address or any name, and without a token."""
+
+    async def what(client: Client) -> None:
+        for path in ("/healthz", "/readyz"):
+            assert (await client.ask("GET", path, b"", "host: 10.1.2.3")).status == 200
+
+    trial(what, gateway_upstream_openai="http://127.0.0.1:1", gateway_admin_token=TOKEN, gateway_host="0.0.0.0")
+
+
+def test_beyond_loopback_it_takes_the_token() -> None:
+    """As a header, or as a cookie that the address sets once; by any name, and nothing else will do."""
+
+    async def what(client: Client) -> None:
+        host = "host: gateway.example"
+        for path in PAGES:
+            got = await client.ask("GET", path, b"", host)
+            assert (got.status, got.headers["www-authenticate"]) == (401, "Bearer")
+        for wrong in (
+            "authorization: Bearer nonsense",
+            f"authorization: Basic {TOKEN}",
+            f"cookie: lacuna_admin={TOKEN}",
+        ):
+            assert (await client.ask("GET", "/", b"", host, wrong)).status == 401
+        assert (await client.ask("GET", "/?token=nonsense", b"", host)).status == 401
+        assert (await client.ask("GET", "/metrics", b"", host, f"authorization: Bearer {TOKEN}")).status == 200
+
+        opened = await client.ask("GET", f"/?token={TOKEN}&session=a%26b", b"", host)
+        assert (opened.status, opened.headers["location"]) == (303, "/?session=a%26b")
+        cookie = opened.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "samesite=strict" in cookie.lower()
+        assert TOKEN not in cookie
+        assert (await client.ask("GET", "/", b"", host, f"cookie: {cookie.split(';')[0]}")).status == 200
+
+    trial(what, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)
+
+
+def test_where_the_token_leads() -> None:
+    """The page is the one that was asked for, and never another machine's."""
+    got = statuses(f"//evil.example/?token={TOKEN}", gateway_admin_token=TOKEN)
+    assert got.status != 303
+    got = statuses(f"/lacuna//evil.example?token={TOKEN}", gateway_admin_token=TOKEN)
+    assert got.headers["location"].startswith("/lacuna/")
+
+
+def test_a_token_counts_on_loopback_too() -> None:
+    """Where one is set it is wanted, since others may use the machine."""
+    assert statuses("/", gateway_admin_token=TOKEN).status == 401
+    assert statuses("/", f"authorization: Bearer {TOKEN}", gateway_admin_token=TOKEN).status == 200
+
+
+def test_other_sites_change_nothing() -> None:
+    """A request that is more than a look, sent by another site's page, is refused."""
+
+    async def what(client: Client) -> None:
+        got = await client.ask("POST", "/lacuna/api/totals", b"", "origin: https://evil.example")
+        assert (got.status, got.body) == (403, b"another site's page asks for this\n")
+        got = await client.ask("POST", "/lacuna/api/totals", b"", "origin: http://127.0.0.1", "host: 127.0.0.1")
+        assert got.status == 405
+
+    trial(what)
+
+
+def test_the_api_needs_no_token() -> None:
+    """Clients bring their provider's key; the token is for the owner's pages alone, and is never sent on."""
+
+    async def run() -> None:
+        async with (
+            scripted(always(answer(b"ok"))) as upstream,
+            running(settings(upstream.url, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)) as gateway,
+        ):
+            client = await gateway.connect()
+            got = await client.ask("POST", "/v1/chat/completions", b"{}", "host: any.example")
+            assert got.body == b"ok"
+            client.close()
+
+    asyncio.run(run())
+
+
+def test_not_ready() -> None:
+    """A gateway without a provider, or whose store does not answer, is alive and not ready; it says which."""
+
+    async def what(client: Client) -> None:
+        assert (await client.ask("GET", "/healthz")).status == 200
+        got = await client.ask("GET", "/readyz")
+        assert got.status == 503
+        assert got.json() == {"ready": False, "store": True, "upstream": False, "not_draining": True}
+
+    trial(what)

@@ -1,0 +1,78 @@
+"""`lacuna serve --check`: what is tried, and how it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gateway.running import settings
+from tests.gateway.scripted import always, answer, scripted
+
+from lacuna.gateway.check import Tried, tried
+from lacuna.gateway.server import bound
+
+
+def found(status: str = "200 OK", **given: Any) -> dict[str, Tried]:
+    """What is found where providers answer with `status`."""
+
+    async def run() -> dict[str, Tried]:
+        async with scripted(always(answer(b"", status))) as upstream:
+            told = {"gateway_upstream_openai": upstream.url, "gateway_upstream_anthropic": f"{upstream.url}/v1"}
+            results = await tried(settings(**({"gateway_off": False} | told | given)))
+            for asked in upstream.asked:
+                assert asked.line == "GET /v1/models HTTP/1.1"
+                assert asked.header("authorization") is asked.header("x-api-key") is None
+            return {each.what: each for each in results}
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("status", "ok", "said"),
+    [
+        ("200 OK", True, "reached (200)"),
+        ("401 Unauthorized", True, "reached; it wants a key (401), which clients send"),
+        ("404 Not Found", True, "is the address right?"),
+        ("503 Service Unavailable", False, "reached, but it failed (503)"),
+    ],
+)
+def test_providers_are_asked_without_a_key(status: str, ok: bool, said: str) -> None:
+    """Whoever wants a key was reached; whoever fails was reached too, and is no good."""
+    results = found(status)
+    for name in ("upstream openai", "upstream anthropic"):
+        assert results[name].ok is ok
+        assert said in results[name].said
+
+
+def test_providers_that_are_not_there() -> None:
+    """Each failure has its words; an API that is not served is not tried, and none at all is a failure."""
+    results = found(gateway_upstream_openai="http://127.0.0.1:1", gateway_upstream_anthropic="http://nowhere.invalid")
+    assert results["upstream openai"].said == "nothing listens at http://127.0.0.1:1"
+    assert "is not known" in results["upstream anthropic"].said
+    assert not any(results[name].ok for name in ("upstream openai", "upstream anthropic"))
+    assert not found(gateway_upstream_openai="none", gateway_upstream_anthropic="none")["upstream"].ok
+
+
+def test_stores(tmp_path: Path) -> None:
+    """One that is there answers, one that is not is not made for this, one that cannot be made is a failure."""
+    assert found(store="memory:")["store"].said == "answers"
+    missing = found(store=f"sqlite:///{tmp_path}/new/agent.db")["store"]
+    assert (missing.ok, missing.said) == (True, "not there yet; it is made at the start")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "broken.db").write_bytes(b"no database" * 100)
+    assert not found(store=f"sqlite:///{tmp_path}/broken.db")["store"].ok
+    unreached = found(store="postgresql://me:hunter2@127.0.0.1:1/agents")["store"]
+    assert not unreached.ok
+    assert "hunter2" not in unreached.said + unreached.place
+    assert found(store="postgresql://127.0.0.1:1/agents", gateway_off=True)["store"].ok
+
+
+def test_the_port() -> None:
+    """A port that somebody has is told."""
+    with bound("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = found(gateway_port=taken.getsockname()[1])["port"]
+    assert not port.ok
+    assert "another gateway" in port.said

@@ -1,0 +1,160 @@
+"""Room for so much at once: never more is taken than there is, nobody is passed by, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.running import settings
+
+from lacuna.gateway.arriving import Body, Gone
+from lacuna.gateway.limits import Gate, Limits, Refused
+
+
+def test_first_come_first_served() -> None:
+    """A small request does not pass by a large one that waits."""
+
+    async def run() -> list[str]:
+        gate, order = Gate(10, waiting=9, seconds=5), []
+
+        async def one(name: str, amount: int) -> None:
+            await gate.take(amount)
+            order.append(name)
+
+        await gate.take(8)
+        tasks = [asyncio.ensure_future(one(*each)) for each in (("large", 7), ("small", 1), ("other", 2))]
+        await asyncio.sleep(0)
+        assert (gate.waiting, order) == (3, [])
+        gate.give(8)
+        await asyncio.gather(*tasks)
+        return order
+
+    assert asyncio.run(run()) == ["large", "small", "other"]
+
+
+def test_more_than_there_is() -> None:
+    """Whoever wants more room than there is gets all of it."""
+
+    async def run() -> None:
+        gate = Gate(10, waiting=1, seconds=1)
+        assert await gate.take(99) == 10
+        gate.give(10)
+        assert gate.taken == 0
+
+    asyncio.run(run())
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 3), st.booleans()), max_size=12),
+    st.integers(1, 10),
+    st.integers(0, 12),
+)
+def test_any_crowd(crowd: list[tuple[int, int, bool]], room: int, waiting: int) -> None:
+    """Whoever comes, stays or is cancelled: what is taken never exceeds the room, and all is given back."""
+
+    async def run() -> None:
+        gate = Gate(room, waiting=waiting, seconds=5)
+
+        async def one(amount: int, stay: int) -> None:
+            try:
+                taken = await gate.take(amount)
+            except Refused:
+                return
+            assert 0 < gate.taken <= room
+            try:
+                for _ in range(stay):
+                    await asyncio.sleep(0)
+            finally:
+                gate.give(taken)
+
+        tasks = [asyncio.ensure_future(one(amount, stay)) for amount, stay, _ in crowd]
+        await asyncio.sleep(0)
+        for task, (_, _, goes) in zip(tasks, crowd, strict=True):
+            if goes:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (gate.taken, gate.waiting) == (0, 0)
+
+    asyncio.run(run())
+
+
+def arriving(messages: list[dict[str, Any]], headers: dict[bytes, bytes], **given: Any) -> tuple[Body, Limits]:
+    limits = Limits(settings(**given))
+    queue = iter(messages)
+
+    async def receive() -> dict[str, Any]:
+        return next(queue)
+
+    return Body(receive, limits, headers), limits
+
+
+def part(data: bytes, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.request", "body": data, "more_body": more}
+
+
+def test_room_is_held_while_a_body_is() -> None:
+    """What a client says it sends is held from the start, what it did not say as it comes; all of it is given back."""
+
+    async def run() -> None:
+        body, limits = arriving([part(b"abc"), part(b"de", more=False)], {b"content-length": b"5"})
+        assert await body.read() == b"abcde"
+        assert limits.memory.taken == 5
+        body.close()
+        body.close()
+        assert limits.memory.taken == 0
+
+        body, limits = arriving([part(b"abc"), part(b"de", more=False)], {})
+        assert await body.read() == b"abcde"
+        assert limits.memory.taken == 5
+        body.close()
+
+    asyncio.run(run())
+
+
+def test_a_compressed_body_is_held_as_what_it_may_become() -> None:
+    """Room for what it is decompressed to is taken in advance."""
+
+    async def run() -> None:
+        headers = {b"content-length": b"5", b"content-encoding": b"gzip"}
+        body, limits = arriving([part(b"abcde", more=False)], headers)
+        await body.read()
+        assert limits.memory.taken == 40
+        body.close()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves() -> None:
+    """In the midst of its body: there is nobody to answer."""
+
+    async def run() -> None:
+        body, limits = arriving([part(b"abc"), {"type": "http.disconnect"}], {})
+        with pytest.raises(Gone):
+            await body.read()
+        body.close()
+        assert limits.memory.taken == 0
+
+    asyncio.run(run())
+
+
+def test_no_room_for_what_comes() -> None:
+    """Where bodies of unknown length fill the room, one of them is refused rather than all stuck."""
+
+    async def run() -> None:
+        found = {"gateway_memory_bytes": 10, "gateway_max_read_bytes": 10, "gateway_wait_seconds": 0.02}
+        first, limits = arriving([part(b"x" * 6), part(b"x" * 4, more=False)], {}, **found)
+        queue = iter([part(b"y" * 6), part(b"y" * 4, more=False)])
+
+        async def receive() -> dict[str, Any]:
+            return next(queue)
+
+        second = Body(receive, limits, {})
+        results = await asyncio.gather(first.read(), second.read(), return_exceptions=True)
+        assert sorted(type(each).__name__ for each in results) == ["Refused", "bytes"]
+        first.close(), second.close()
+        assert limits.memory.taken == 0
+
+    asyncio.run(run())
