@@ -26,7 +26,7 @@ from lacuna.gateway.served import Served, Watch
 from lacuna.gateway.sessions import LiveSession, Sessions
 from lacuna.gateway.settings import GatewaySettings
 from lacuna.gateway.upstream import Upstream
-from lacuna.gateway.wire import Incoming, Reply
+from lacuna.gateway.wire import Headers, Incoming, Reply
 
 _log: Final = logging.getLogger("lacuna.gateway")
 
@@ -67,7 +67,7 @@ class Proxy:
             self._watch(served)
 
     async def _serve(self, request: Incoming, reply: Reply, served: Served) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers)}
+        headers = _by_name(request.headers)
         found = route(request.method, request.raw_path, request.query, headers)
         if found is None:
             await self._refuse(reply, served, None, 404, "there is nothing at this path; OpenAI clients use /v1")
@@ -157,3 +157,12 @@ class Proxy:
     def _fault(self, what: str, error: Exception, served: Served) -> None:
         served.how, served.cause, served.why = "failed", "engine", type(error).__name__
         _log.error("%s failed, it goes out as it came", what, exc_info=error)
+
+
+def _by_name(fields: Headers) -> dict[str, str]:
+    """Header fields as a mapping; those that came several times are one list, as HTTP means it."""
+    found: dict[str, str] = {}
+    for name, value in fields:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from lacuna.gateway.exchanges import Said
 from lacuna.gateway.rewriting import rewritten
+
+
+#: Messages on either side in which parts of a message of ours are looked for.
+_BESIDE: Final = 4
 
 
 @dataclass(slots=True)
@@ -40,7 +44,9 @@ def _of(message: Any, source: int | None, said: Sequence[Said]) -> bytes:
     """A message that is ours: what it kept of the client's keeps its bytes."""
     if source is None:
         return msgspec.json.encode(message)
-    return rewritten(said[source].raw, said[source].json, message)
+    # What joins a message (user messages behind a summary) stood beside it.
+    beside = said[max(0, source - _BESIDE) : source + _BESIDE + 1]
+    return rewritten(said[source].raw, said[source].json, message, [(each.json, each.raw) for each in beside])
 
 
 def _sources(places: Sequence[int | None], count: int) -> Iterator[int | None]:
