@@ -1,6 +1,6 @@
 // One session: its figures, calls, costs, and what was hidden. Text of sessions reaches the page by textContent alone.
 import { context, draw, signs } from "./chart.js";
-import { change, count, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
+import { brief, change, count, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
 
 export const byId = (id) => document.getElementById(id);
 export const make = (tag, text, className) => {
@@ -233,7 +233,8 @@ export class Details {
     yield facts;
     if (usage) yield make("p", `Reported: ${count(usage.input)} uncached, ${count(usage.cache_write)} written to cache, ${count(usage.cache_read)} read from it, ${count(usage.output)} output.`, "quiet");
     const did = this._did(call);
-    const said = make("p", did.length ? `${did.join("; ")}. ` : "");
+    const done = did.join("; ");
+    const said = make("p", done ? `${done[0].toUpperCase()}${done.slice(1)}. ` : "");
     const acted = call.masked.length || call.clipped.length || call.summarized;
     said.append(make("span", `${acted ? "Why" : "Nothing hidden"}: ${visible(call.reason)}.`, "quiet"));
     yield said;
@@ -318,7 +319,7 @@ export class Details {
   _gap(each) {
     const item = make("li"), button = make("button", undefined, "open"), line = make("span", undefined, "line");
     button.type = "button";
-    const tool = make("bdi", visible(each.tool) || "no tool named");
+    const tool = make("bdi", brief(each.tool) || "no tool named");
     const size = each.how === "summarized" ? `${tokens(each.tokens)} tokens` : `${tokens(each.tokens)} → ${tokens(each.left)} tokens`;
     line.append(make("span", each.handle, "handle"), tool, make("span", size, "size"), make("span", each.how, "how quiet"), make("span", `at call ${each.call}`, "when"));
     button.append(line);

@@ -1,7 +1,7 @@
 // The dashboard: asks the gateway's API again and again, and shows what changed without moving what did not.
 import { spark } from "./chart.js";
 import { byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
-import { ago, change, count, mood, plural, tokens, usd, visible } from "./words.js";
+import { ago, brief, change, count, mood, plural, tokens, usd, visible } from "./words.js";
 
 const API = "/lacuna/api/";
 /** Milliseconds between two looks: usually, while logs are still being read, and while the gateway does not answer. */
@@ -161,7 +161,7 @@ const slice = async (start) => {
 const read = async (handle, tool, size) => {
   reading = { id: chosen, handle, text: "", letters: 0 };
   const mine = reading;
-  say(byId("reader-name"), `${handle} ${visible(tool)}`);
+  say(byId("reader-name"), `${handle} ${brief(tool)}`);
   say(byId("reader-said"), "");
   say(byId("reader-state"), "Reading …");
   byId("reader-text").textContent = "";

@@ -59,10 +59,12 @@ export const stretches = (numbers) => {
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 const sign = (letter) => {
   const code = letter.charCodeAt(0);
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);
-  return code === 0x7f ? "\u2421" : `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`;
+  if (code < 0x20) return `^${String.fromCharCode(code + 0x40)}`;
+  return code === 0x7f ? "^?" : `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`;
 };
 export const visible = (text) => text.replace(/\r\n/g, "\n").replace(CONTROLS, sign).toWellFormed();
+/** A name in at most `most` letters. */
+export const brief = (text, most = 80) => (text.length > most ? `${visible(text.slice(0, most - 1))}…` : visible(text));
 
 /** Why nothing was hidden, in a sentence; "" for what says it already. */
 const MEANINGS = [

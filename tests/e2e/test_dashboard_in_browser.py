@@ -1,0 +1,313 @@
+"""The dashboard in a real browser: it draws, follows what happens, reads what was hidden, and runs nothing of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from gateway.dashboard.runs import HOSTILE, MINI, PI, Working, hostile, worked
+from lacuna.gateway.dashboard.pages import routes
+from lacuna.gateway.dashboard.told import named
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.store import Store
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+#: A schedule that acts at once, so that a few calls show everything.
+EAGER = "hybrid(window=4, summarize_at=12, tail=4, schedule=every-turn)"
+
+
+class Served:
+    """The dashboard of `store` on a free port of loopback, as long as it is used."""
+
+    def __init__(self, store: Store) -> None:
+        app = Starlette(routes=routes(store))
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+        self._socket = self._server.config.bind_socket()
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+        assert not self._thread.is_alive(), "the page keeps its server from shutting down"
+
+
+@dataclass
+class Opened:
+    """A page and everything it did that it should not."""
+
+    page: Page
+    origin: str
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def run(self, script: str, argument: object = None) -> Any:
+        return self.page.evaluate(script, argument)
+
+    def text(self, selector: str) -> str:
+        found: str = self.page.inner_text(selector)
+        return " ".join(found.split())
+
+    def until(self, condition: str, argument: object = None) -> None:
+        """Wait until the expression `condition` over `text` holds. The page's policy forbids playwright's own way."""
+        look = f"""text => new Promise((done, failed) => {{
+            const start = performance.now();
+            const look = () => {{
+                if ({condition}) done();
+                else if (performance.now() - start > 20000) failed(new Error('waited in vain'));
+                else requestAnimationFrame(look);
+            }};
+            look();
+        }})"""
+        self.page.evaluate(look, argument)
+
+    def close(self) -> None:
+        """Be gone, and have done nothing wrong; a second time does nothing."""
+        if self.page.is_closed():
+            return
+        done = self.run("[window.violations, window.harmed]")
+        self.page.close()
+        assert done == [[], None]
+        assert self.complaints == []
+        assert all(url.startswith(self.origin) for url in self.requests), self.requests
+
+    @property
+    def width(self) -> int:
+        found: int = self.run("document.documentElement.scrollWidth")
+        return found
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Open]:
+    """Opens a dashboard; whatever it did wrong fails the test at its end."""
+    pages: list[Opened] = []
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(
+        "window.violations = []; document.addEventListener('securitypolicyviolation',"
+        " event => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));"
+    )
+
+    def open_page(
+        url: str, session: str = "", *, width: int = 1280, scheme: Any = "light", wait: bool = True
+    ) -> Opened:
+        page = context.new_page()
+        result = Opened(page, url)
+        page.on("request", lambda request: result.requests.append(request.url))
+        page.on("console", lambda message: result.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: result.complaints.append(str(error)))
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.goto(f"{url}#s/{named(session)}" if session else url)
+        if wait:
+            page.wait_for_selector("#chart svg")
+            result.until("document.querySelector('#headline').textContent.match(/Saved|Nothing|Cost/)")
+        pages.append(result)
+        return result
+
+    yield open_page
+    for each in pages:
+        each.close()
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    """Two sessions of recorded runs and a hostile one."""
+    kept = SqliteStore(tmp_path_factory.mktemp("dashboard") / "agent.db")
+    hostile(kept)
+    worked(kept, "marshmallow", MINI, 10, now=1_700_000_100.0)
+    worked(kept, "billing", PI, 24, EAGER, now=1_700_000_200.0, recalls=(12, 14))
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(scope="module")
+def url(store: SqliteStore) -> Iterator[str]:
+    with Served(store) as served:
+        yield served.url
+
+
+def boxes(opened: Opened, selector: str) -> list[dict[str, float]]:
+    script = "s => [...document.querySelectorAll(s)].map(node => node.getBoundingClientRect().toJSON())"
+    found: list[dict[str, float]] = opened.run(script, selector)
+    return found
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+def test_it_draws(opened: Open, url: str, width: int, scheme: str) -> None:
+    """On a desk, in the dark and on a phone there is everything, and nothing scrolls sideways."""
+    page = opened(url, "billing", width=width, scheme=scheme)
+    assert "Saved" in page.text("#headline") or "more than" in page.text("#headline")
+    assert page.width <= width
+    (chart,) = boxes(page, "#chart svg")
+    assert chart["right"] <= width
+    for mark in (".raw-line", ".sent-line", ".epoch", ".summary-mark", ".recall-mark", ".hit"):
+        assert boxes(page, f"#chart {mark}"), mark
+    assert len(boxes(page, "#sessions li .spark")) == 3
+    assert boxes(page, "#bars rect.c-cache_read")
+    for part in ("hidden", "summaries", "events"):
+        assert boxes(page, f"#{part} > li"), part
+    page.run("document.querySelectorAll('details').forEach(node => node.open = true)")
+    assert page.width <= width
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_labels_of_the_chart_stand_apart(opened: Open, url: str, width: int) -> None:
+    """No two words of the chart touch, and all of them are within it."""
+    page = opened(url, "billing", width=width)
+    (chart,) = boxes(page, "#chart")
+    texts = boxes(page, "#chart text")
+    assert len(texts) >= 8
+    for place, one in enumerate(texts):
+        assert one["left"] >= chart["left"] - 1
+        assert one["right"] <= chart["right"] + 1
+        for other in texts[place + 1 :]:
+            beside = one["right"] <= other["left"] or other["right"] <= one["left"]
+            assert beside or one["bottom"] <= other["top"] + 3 or other["bottom"] <= one["top"] + 3
+
+
+def test_figures_are_those_of_the_store(opened: Open, url: str, store: SqliteStore) -> None:
+    """Calls, tokens and the reason on the page are those of the log."""
+    page = opened(url, "billing")
+    calls = [event for event in store.events("billing") if type(event).__name__ == "Called"]
+    assert page.run("document.getElementById('chart').getAttribute('aria-valuemax')") == str(len(calls))
+    assert f"in {len(calls)} calls" in page.text("#session-tiles")
+    assert "PRESENT" not in page.text("#held")
+    rows = page.run("[...document.querySelectorAll('#held tbody tr')].map(row => Number(row.cells[1].textContent))")
+    assert sum(rows) == int(page.text("#held-said").split()[0])
+
+
+def test_arrow_keys_go_from_call_to_call(opened: Open, url: str) -> None:
+    """The chart is a slider: keys move over calls, and what it says goes with them."""
+    page = opened(url, "billing")
+    page.page.focus("#chart")
+    said = "document.getElementById('chart').getAttribute('aria-valuetext')"
+    for key, call in (("Home", 1), ("ArrowRight", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", 24)):
+        page.page.keyboard.press(key)
+        assert page.text("#call h3") == f"Call {call}"
+        assert page.run(said).startswith(f"call {call}, {call} of 24: sent")
+    page.page.keyboard.press("Home")
+    assert "Nothing hidden: nothing eligible" in page.text("#call")
+
+
+def test_pointing_tells_a_call(opened: Open, url: str) -> None:
+    """Where one points at the chart its call is told."""
+    page = opened(url, "billing")
+    (chart,) = boxes(page, "#chart svg")
+    page.page.mouse.move(chart["left"] + 48, chart["top"] + 80)
+    assert page.text("#call h3") == "Call 1"
+
+
+def test_everything_is_reached_by_keyboard(opened: Open, url: str) -> None:
+    """Tab goes through the page: theme, search, sessions, chart, hidden results, each with a ring around it."""
+    page = opened(url, "billing")
+    seen: list[str] = []
+    for _ in range(14):
+        page.page.keyboard.press("Tab")
+        seen.append(page.run("document.activeElement.id || document.activeElement.className"))
+        assert page.run("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert [each for each in seen if each in ("theme", "search", "chart")] == ["theme", "search", "chart"]
+    assert seen.count("open") > 3
+
+
+def test_a_hidden_result_is_read(opened: Open, url: str, store: SqliteStore) -> None:
+    """Enter opens what was hidden, word for word; Escape closes it, and the focus is where it was."""
+    page = opened(url, "billing")
+    button = page.page.locator("#hidden .open").first
+    handle = button.locator(".handle").inner_text()
+    button.focus()
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#reader[open]")
+    turn, position = map(int, handle[1:].split("."))
+    page.until(
+        "document.getElementById('reader-text').textContent === text",
+        store.observation("billing", (turn, position)).text,
+    )
+    assert handle in page.text("#reader-name")
+    page.page.keyboard.press("Escape")
+    assert page.run("document.activeElement.querySelector('.handle').textContent") == handle
+
+
+def test_a_summary_is_read(opened: Open, url: str) -> None:
+    """Its text stands behind it."""
+    page = opened(url, "billing")
+    page.page.locator("#summaries summary").first.click()
+    assert len(page.text("#summaries pre")) > 100
+
+
+def test_nothing_of_a_session_is_run(opened: Open, url: str, store: SqliteStore) -> None:
+    """Hostile text is shown as it is, long lines fold, and what would turn it round is a sign."""
+    page = opened(url, HOSTILE)
+    assert "<script>window.harmed = 1</script>" in page.text("#name")
+    assert "<U+202E>txt.exe" in page.text("#name")
+    assert (
+        page.run(
+            "document.querySelectorAll('img, iframe, object, main script, main style, [onerror], [onload]').length"
+        )
+        == 0
+    )
+    assert page.run("[...document.querySelectorAll('a')].filter(a => a.protocol === 'javascript:').length") == 0
+    assert page.width <= 1280
+    page.page.locator("#hidden .open", has_text="t2.1").click()
+    page.until("document.getElementById('reader-text').textContent.length > 60000")
+    assert "\x1b" not in page.run("document.getElementById('reader-text').textContent")
+    assert "\u202e" not in page.run("document.body.textContent")
+    page.page.click("#reader-more")
+    page.until("document.getElementById('reader-text').textContent.length > 120000")
+    (text,) = boxes(page, "#reader-text")
+    assert text["right"] <= 1280
+
+
+def test_all_of_it_is_copied(opened: Open, url: str, store: SqliteStore) -> None:
+    """Copy takes the whole text as it was, also what is not shown yet and what is shown as a sign."""
+    page = opened(url, HOSTILE)
+    page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
+    page.page.locator("#hidden .open", has_text="t2.1").click()
+    page.page.click("#copy")
+    page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
+    kept = store.observation(HOSTILE, (2, 1)).text
+    assert page.run("navigator.clipboard.readText().then(text => text.length)") == len(kept)
+
+
+def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
+    """New calls appear by themselves, made by another process over the same file; place and focus stay."""
+    ours, theirs = SqliteStore(tmp_path / "agent.db"), SqliteStore(tmp_path / "agent.db")
+    working = Working(theirs, "growing", PI, EAGER)
+    working.calls(8)
+    with Served(ours) as served:
+        page = opened(served.url)
+        page.page.focus("#chart")
+        page.page.keyboard.press("Home")
+        page.page.locator("#hidden .open").first.focus()
+        page.run("document.activeElement.dataset.mine = 'yes'; scrollTo(0, 700)")
+        before = page.run("scrollY")
+        working.calls(6)
+        page.until("document.getElementById('chart').getAttribute('aria-valuemax') === '14'")
+        page.until("document.querySelector('#sessions .calls').textContent.startsWith('14 calls')")
+        assert page.text("#call h3") == "Call 1"
+        assert page.run("document.activeElement.dataset.mine") == "yes"
+        assert abs(page.run("scrollY") - before) < 400
+        worked(theirs, "second", MINI, 2, now=1_800_000_000.0)
+        page.until("document.querySelectorAll('#sessions > li').length === 2")
+        assert page.text("#name") == "growing"
+        page.close()
+    working.close()
+    ours.close()
+    theirs.close()
