@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from lacuna.gateway.recalling.counters import counters
-from lacuna.gateway.recalling.json_text import listed, number, object_in, object_of, objects
+from lacuna.gateway.recalling.json_text import listed, number, object_in, object_of, objects, word
 from lacuna.gateway.recalling.outcome import Json, RecallCall, Replacement, Round
 from lacuna.gateway.recalling.streamed import Streamed
 from lacuna.gateway.recalling.trail import one_message
@@ -30,14 +30,13 @@ class AnthropicShape:
         content = body.get("content")
         if not isinstance(content, list):
             return Heard(failed=True)
-        return Heard(content=content, truncated=body.get("stop_reason") in _TRUNCATED)
+        return Heard(content=content, truncated=word(body.get("stop_reason")) in _TRUNCATED)
 
     def round(self, content: Any, names: frozenset[str], truncated: bool) -> Round:
         blocks = objects(content)
         recall = [block for block in blocks if _is_recall(block, names)]
         kept = [block for block in blocks if not _is_recall(block, names)]
-        # A text without a letter is said now and then, and taken back by no provider.
-        said = [block for block in (kept if truncated else blocks) if not _blank(block)]
+        said = _sendable(kept if truncated else blocks)
         return Round(
             said=({"role": "assistant", "content": said},) if said else (),
             kept=tuple(kept),
@@ -56,8 +55,8 @@ class AnthropicShape:
         return one_message(rounds, self.shown(rounds)[0], self.results, _results, _without)
 
     def merged(self, first: Json, last: Json, rounds: Sequence[Round], usage: Json | None, ended: bool) -> Json:
-        same = {key: first[key] for key in ("id", "model") if key in first}
-        changed = {} if usage is None else {"usage": usage}
+        same: Json = {key: first[key] for key in ("id", "model") if key in first}
+        changed: Json = {} if usage is None else {"usage": usage}
         ending = {"stop_reason": "end_turn"} if ended else {}
         return {**last, **same, "content": self.shown(rounds)[0]["content"], **changed, **ending}
 
@@ -80,7 +79,7 @@ class AnthropicStream(Streamed):
         self._stop: object = None
 
     def note(self, event: Json) -> None:
-        kind, index = event.get("type"), number(event.get("index"))
+        kind, index = word(event.get("type")), number(event.get("index"))
         if kind == "content_block_delta" and index in self._blocks:
             self._blocks[index].add(object_of(event.get("delta")))
         elif kind == "content_block_start" and index is not None:
@@ -103,7 +102,7 @@ class AnthropicStream(Streamed):
             self.holding = True
 
     def sent(self, event: Json) -> Json | None:
-        kind, index = event.get("type"), number(event.get("index"))
+        kind, index = word(event.get("type")), number(event.get("index"))
         if index is not None:
             place = self._place(index)
             return None if place is None else {**event, "index": place}
@@ -132,7 +131,7 @@ class AnthropicStream(Streamed):
         return [block.whole() for block in self._blocks.values()]
 
     def truncated(self) -> bool:
-        return self._stop in _TRUNCATED
+        return word(self._stop) in _TRUNCATED
 
     def passes(self, event: Json) -> bool:
         return event.get("type") == "ping"
@@ -174,7 +173,15 @@ class _Block:
 
 
 def _is_recall(block: Json, names: frozenset[str]) -> bool:
-    return block.get("type") == "tool_use" and block.get("name") in names
+    return block.get("type") == "tool_use" and word(block.get("name")) in names
+
+
+def _sendable(blocks: Sequence[Json]) -> list[Json]:
+    """Without what is said now and then and never taken back: texts without a letter, thinking that leads nowhere."""
+    kept = [block for block in blocks if not _blank(block)]
+    while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
+        kept.pop()
+    return kept
 
 
 def _blank(block: Json) -> bool:
@@ -194,5 +201,5 @@ def _results(pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
 def _without(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
     """A message without calls that nobody answered; () if nothing is left."""
     ids = {call.id for call in calls}
-    content = [block for block in objects(message["content"]) if block.get("id") not in ids]
+    content = _sendable([block for block in objects(message["content"]) if str(block.get("id")) not in ids])
     return ({**message, "content": content},) if content else ()

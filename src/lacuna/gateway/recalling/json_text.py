@@ -49,6 +49,11 @@ def object_of(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
+def word(value: object) -> str:
+    """`value` if it is a text, else ""."""
+    return value if isinstance(value, str) else ""
+
+
 def number(value: object) -> int | None:
     """`value` if it is a whole number, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lacuna.gateway.recalling.deltas import add, indexed, plain
-from lacuna.gateway.recalling.json_text import listed, number, object_in, object_of, objects
+from lacuna.gateway.recalling.json_text import listed, number, object_in, object_of, objects, word
 from lacuna.gateway.recalling.outcome import Json, RecallCall, Replacement, Round
 from lacuna.gateway.recalling.streamed import Streamed
 from lacuna.gateway.recalling.trail import one_message
@@ -21,6 +21,8 @@ from lacuna.gateway.sse import Frame
 _TRUNCATED = frozenset(("length", "content_filter"))
 #: Fields of every chunk that tell one answer from another.
 _IDENTITY = ("id", "created", "model")
+#: What a message must have one of to be taken back.
+_SAYING = ("content", "tool_calls", "function_call", "refusal", "audio")
 
 
 class ChatShape:
@@ -30,12 +32,12 @@ class ChatShape:
         choice = _first(body)
         if choice is None or not isinstance(choice.get("message"), dict):
             return Heard(failed=True)
-        return Heard(content=choice["message"], truncated=choice.get("finish_reason") in _TRUNCATED)
+        return Heard(content=choice["message"], truncated=word(choice.get("finish_reason")) in _TRUNCATED)
 
     def round(self, content: Any, names: frozenset[str], truncated: bool) -> Round:
         message = _as_request(object_of(content))
         calls = objects(message.get("tool_calls"))
-        recall = [call for call in calls if _function(call).get("name") in names]
+        recall = [call for call in calls if word(_function(call).get("name")) in names]
         kept = {**message, "tool_calls": [call for call in calls if call not in recall]}
         kept = {key: value for key, value in kept.items() if key != "tool_calls" or value}
         said = kept if truncated else message
@@ -221,7 +223,7 @@ class ChatStream(Streamed):
         return message
 
     def truncated(self) -> bool:
-        return self._finish in _TRUNCATED
+        return word(self._finish) in _TRUNCATED
 
 
 def _first(body: Json) -> Json | None:
@@ -250,13 +252,13 @@ def _as_request(message: Json) -> Json:
 
 
 def _silent(message: Json) -> bool:
-    return not any(value for key, value in message.items() if key != "role")
+    return not any(message.get(key) for key in _SAYING)
 
 
 def _without(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
     """A message without calls that nobody answered; () if nothing is left."""
     ids = {call.id for call in calls}
-    left = [call for call in objects(message.get("tool_calls")) if call.get("id") not in ids]
+    left = [call for call in objects(message.get("tool_calls")) if str(call.get("id")) not in ids]
     kept = {key: value for key, value in message.items() if key != "tool_calls"} | (
         {"tool_calls": left} if left else {}
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lacuna.gateway.recalling.json_text import number, object_in, object_of, objects
+from lacuna.gateway.recalling.json_text import number, object_in, object_of, objects, word
 from lacuna.gateway.recalling.outcome import Json, RecallCall, Replacement, Round
 from lacuna.gateway.recalling.streamed import Streamed
 from lacuna.gateway.recalling.voice import Heard
@@ -111,7 +111,7 @@ class ResponsesStream(Streamed):
     # -- as it comes --------------------------------------------------------------------------------------------------
 
     def note(self, event: Json) -> None:
-        kind, index = event.get("type"), number(event.get("output_index"))
+        kind, index = word(event.get("type")), number(event.get("output_index"))
         if kind == "response.output_item.added" and index is not None:
             self._item(index, object_of(event.get("item")), done=False)
         elif kind == "response.output_item.done" and index is not None:
@@ -143,7 +143,7 @@ class ResponsesStream(Streamed):
     # -- as it goes out -----------------------------------------------------------------------------------------------
 
     def sent(self, event: Json) -> Json | None:
-        kind, index = event.get("type"), number(event.get("output_index"))
+        kind, index = word(event.get("type")), number(event.get("output_index"))
         if kind in _BEGINNINGS and self.later:
             return None
         changed = event
@@ -188,7 +188,7 @@ class ResponsesStream(Streamed):
         return changed
 
     def parted(self, event: Json) -> tuple[Json | None, Json | None]:
-        return (None, event) if event.get("type") in _ENDINGS else (event, None)
+        return (None, event) if word(event.get("type")) in _ENDINGS else (event, None)
 
     def stopped(self, event: Json) -> Json:
         return event
@@ -201,17 +201,17 @@ class ResponsesStream(Streamed):
 
 
 def _is_recall(item: Json, names: frozenset[str]) -> bool:
-    return item.get("type") == "function_call" and item.get("name") in names
+    return item.get("type") == "function_call" and word(item.get("name")) in names
 
 
 def _waits(items: Sequence[Json]) -> bool:
     """Whether the client has a call to answer."""
-    answered = {item.get("call_id") for item in items if str(item.get("type")).endswith(("_output", "_response"))}
-    return any(_is_clients(item) and item.get("call_id", item.get("id")) not in answered for item in items)
+    answered = {str(item.get("call_id")) for item in items if word(item.get("type")).endswith("_output")}
+    return any(_is_clients(item) and str(item.get("call_id", item.get("id"))) not in answered for item in items)
 
 
 def _is_clients(item: Json) -> bool:
-    kind = item.get("type")
+    kind = word(item.get("type"))
     return kind in _CLIENTS or (kind == "tool_search_call" and item.get("execution") == "client")
 
 

@@ -37,6 +37,7 @@ class Streamed(ABC):
         #: The upstream answer's own id.
         self.id = ""
         self._failed = False
+        self._whole = True
         self._splitter = Splitter()
         self._held: list[Event] = []
         self._ending: list[Event] = []
@@ -46,7 +47,7 @@ class Streamed(ABC):
         self.as_it_came = not rounds
         self.holding = self.ended = self._failed = False
         self._splitter = Splitter()
-        self._held, self._ending = [], []
+        self._held, self._ending, self._whole = [], [], True
         self.id = ""
         self.meter.begin()
         self.reset(rounds)
@@ -59,7 +60,7 @@ class Streamed(ABC):
         if self._failed:
             return Heard(out=out, failed=True)
         if not self.ended:
-            passed = not self._held
+            passed = self._whole and not self._held
             self._held.clear()
             return Heard(out=out, cut=True, passed=passed)
         return Heard(out=out, id=self.id, content=self.content(), truncated=self.truncated())
@@ -70,8 +71,10 @@ class Streamed(ABC):
         return b"".join([self._parted(*event) if going_on else self._sent(*event) for event in held])
 
     def finish(self, rounds: Sequence[Round]) -> bytes:
-        ending = [(frame, None if event is None else self.stopped(event)) for frame, event in self._ending]
-        return b"".join([self._sent(*event) for event in ending])
+        out = b""
+        for frame, event in self._ending:
+            out += frame.raw if event is None else self._sent(*bearing(frame, self.stopped(event)))
+        return out
 
     def keep_alive(self) -> bytes:
         return self.silence
@@ -108,20 +111,26 @@ class Streamed(ABC):
     def _parted(self, frame: Frame, event: Json | None) -> bytes:
         """What of a held frame goes out when another round follows; the rest is the ending, kept for `finish`."""
         if event is None:
-            said, ending = None, self.ends(frame)
-            if ending:
-                self._ending.append((frame, None))
-            return b"" if ending else frame.raw
-        said, end = self.parted(event)
-        if end is not None:
-            self._ending.append((frame, end))
-        return b"" if said is None else self._sent(frame, said)
+            return self._kept(frame) if self.ends(frame) else frame.raw
+        said, ending = self.parted(event)
+        if ending is not None:
+            self._ending.append((frame, event) if ending is event else bearing(frame, ending))
+        if said is None:
+            return b""
+        return self._sent(frame, event) if said is event else self._sent(*bearing(frame, said))
+
+    def _kept(self, frame: Frame) -> bytes:
+        self._ending.append((frame, None))
+        return b""
 
     def _rest(self) -> bytes:
         """A frame that nothing ended: some servers stop without the last blank line."""
         rest = self._splitter.rest()
         frame, as_it_is = Frame.read(rest), not (self.holding or self.later)
         if decoded(frame.data) is None and not self.ends(frame):
+            # Half a frame is nothing to a client; it goes out so that a broken stream is the same broken stream.
+            as_it_is = as_it_is and not any(name.encode() in rest for name in self.names)
+            self._whole = as_it_is or not rest
             return rest if as_it_is else b""
         whole = Frame(rest.rstrip(b"\r\n") + b"\n\n", frame.event, frame.data)
         out = self._taken(frame if as_it_is else whole)
@@ -177,3 +186,9 @@ def with_data(frame: Frame, data: bytes) -> bytes:
     end = b"\r\n" if b"\r\n" in frame.raw else b"\n" if b"\n" in frame.raw else b"\r"
     lines = [line for line in frame.raw.splitlines() if line and line.partition(b":")[0] != b"data"]
     return end.join([*lines, b"data: " + data, b"", b""])
+
+
+def bearing(frame: Frame, event: Json) -> tuple[Frame, Json]:
+    """The frame with another event than it bore, and that event."""
+    data = encoded(event)
+    return Frame(with_data(frame, data), frame.event, data), event
