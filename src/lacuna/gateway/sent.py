@@ -11,7 +11,6 @@ import msgspec
 from lacuna.gateway.exchanges import Said
 from lacuna.gateway.rewriting import rewritten
 
-
 #: Messages on either side in which parts of a message of ours are looked for.
 _BESIDE: Final = 4
 
