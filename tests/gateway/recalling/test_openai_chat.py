@@ -1,0 +1,170 @@
+"""What only chat completions have: servers that each stream a little differently."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
+from tests.gateway.recalling.test_relay import relayed
+
+from lacuna.gateway.recalling import Relay
+
+PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))
+MORE = stream("openai", events("openai", PLAIN))
+
+
+def chunk(delta: Json, finish: str | None = None, **more: Any) -> Json:
+    frame = {"id": "c0", "object": "chat.completion.chunk", "created": 7, "model": "m0"}
+    return {**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+def called(name: str | None, arguments: str = "", *, index: int = 0, **more: Any) -> Json:
+    function = {"arguments": arguments} if name is None else {"name": name, "arguments": arguments}
+    return {"tool_calls": [{"index": index, "function": function, **more}]}
+
+
+def chunks(sent: bytes) -> list[Json]:
+    return [json.loads(line[6:]) for line in sent.splitlines() if line.startswith(b"data: {")]
+
+
+def test_a_name_in_pieces_is_held_until_it_is_known() -> None:
+    """A name may come in pieces: recall is recognised, another tool goes out as soon as it cannot be ours."""
+    relay = Relay("openai", stream=True)
+    relay.begin_round()
+    ours = stream("openai", [chunk(called("lacuna_", id="c", type="function")), chunk(called("recall", "{}"))])
+    assert relay.feed(ours.removesuffix(b"data: [DONE]\n\n")) == b""
+    other = Relay("openai", stream=True)
+    other.begin_round()
+    first = stream("openai", [chunk(called("la", id="c", type="function"))]).removesuffix(b"data: [DONE]\n\n")
+    second = stream("openai", [chunk(called("sso", "{}"))])
+    assert other.feed(first) == b""
+    assert other.feed(second) == first + second
+
+
+def test_names_and_ids_that_are_repeated() -> None:
+    """Some servers say id, type, role and name again in each piece."""
+    piece = {"id": "c1", "type": "function"}
+    told = [
+        chunk({"role": "assistant", **called("lacuna_recall", '{"handle":', **piece)}),
+        chunk({"role": "assistant", **called("lacuna_recall", '"t1.1"}', **piece)}),
+        chunk({}, "tool_calls"),
+    ]
+    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
+    (call,) = outcome.calls
+    assert (call.id, call.name, call.arguments) == ("c1", "lacuna_recall", {"handle": "t1.1"})
+    assert outcome.said[0]["role"] == "assistant"
+
+
+@pytest.mark.parametrize("text", ["", "I look. "])
+def test_everything_in_one_chunk(text: str) -> None:
+    """Text, calls, end and usage at once: the text is shown, the calls are parted, the usage is counted once."""
+    calls = [
+        {"index": 0, "id": "a", "type": "function", "function": {"name": "lacuna_recall", "arguments": "{}"}},
+        {"index": 1, "id": "b", "type": "function", "function": {"name": "bash", "arguments": "{}"}},
+    ]
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    both = stream("openai", [chunk({"role": "assistant", "content": text, "tool_calls": calls}, "stop", usage=usage)])
+    sent, outcome = relayed(Relay("openai", stream=True), both)
+    got = received("openai", sent, streamed=True)["choices"][0]["message"]
+    assert (got["content"], [each["id"] for each in got["tool_calls"]]) == (text, ["b"])
+    assert [each["tool_calls"][0]["index"] for each in [chunks(sent)[0]["choices"][0]["delta"]]] == [0]
+    assert outcome.done
+    relay = Relay("openai", stream=True)
+    one = [chunk({"role": "assistant", "content": text, "tool_calls": calls[:1]}, "tool_calls", usage=usage)]
+    sent, outcome = relayed(relay, stream("openai", one))
+    assert [call.id for call in outcome.calls] == ["a"]
+    sent += relayed(relay, MORE)[0]
+    done = received("openai", sent, streamed=True)
+    assert done["choices"][0]["message"]["content"] == text + "It is in parser.py."
+    assert done["choices"][0]["finish_reason"] == "stop"
+    assert done["usage"]["prompt_tokens"] == 10 + PLAIN.counts[0]
+
+
+def test_reasoning_in_parts_is_numbered_on() -> None:
+    """`reasoning_details` (OpenRouter) keep their order over the rounds; what each says stays whole."""
+    thought = {"type": "reasoning.text", "format": "f", "index": 0}
+    told = [
+        chunk({"role": "assistant", "content": "", "reasoning_details": [{**thought, "text": "so "}]}),
+        chunk({"reasoning_details": [{**thought, "text": "it is", "signature": "sig"}]}),
+        chunk(called("lacuna_recall", "{}", id="c", type="function")),
+        chunk({}, "tool_calls"),
+    ]
+    relay = Relay("openai", stream=True)
+    sent, outcome = relayed(relay, stream("openai", told))
+    whole = {**thought, "text": "so it is", "signature": "sig"}
+    assert outcome.said[0]["reasoning_details"] == [whole]
+    again = [chunk({"role": "assistant", "content": "Yes", "reasoning_details": [{**thought, "text": "then"}]})]
+    more, last = relayed(relay, stream("openai", [*again, chunk({}, "stop")]))
+    then = {**thought, "text": "then", "index": 1}
+    assert last.shown[0]["reasoning_details"] == [whole, then]
+    assert last.said[0]["reasoning_details"] == [{**then, "index": 0}]
+    got = received("openai", sent + more, streamed=True)["choices"][0]["message"]["reasoning_details"]
+    assert [(each["index"], each["text"]) for each in got] == [(0, "so it is"), (1, "then")]
+
+
+def test_other_choices_pass() -> None:
+    """Only the first choice is read: others go out while it is held, and are left out of later rounds."""
+    second = {**chunk({}), "choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": None}]}
+    told = [
+        chunk({"role": "assistant", "content": ""}),
+        chunk(called("lacuna_recall", "{}", id="c", type="function")),
+        second,
+        chunk({}, "tool_calls"),
+    ]
+    relay = Relay("openai", stream=True)
+    sent, _ = relayed(relay, stream("openai", told))
+    assert second in chunks(sent)
+    sent, _ = relayed(relay, stream("openai", [second, chunk({"content": "x"}), chunk({}, "stop")]))
+    assert b"other" not in sent
+
+
+def test_what_stands_in_front_of_an_answer() -> None:
+    """Azure's first chunk bears no id and no choice: it passes, and the id is that of the next."""
+    first = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
+    told = [first, chunk(called("lacuna_recall", "{}", id="c", type="function")), chunk({}, "tool_calls")]
+    relay = Relay("openai", stream=True)
+    sent, _ = relayed(relay, stream("openai", told))
+    assert chunks(sent) == [first]
+    sent, _ = relayed(relay, MORE)
+    assert {(each["id"], each["created"], each["model"]) for each in chunks(sent)} == {("c0", 7, "m0")}
+    assert relay.ids == ["c0", "chatcmpl-1"]
+
+
+def test_tools_that_are_no_functions() -> None:
+    """A custom tool, and a legacy function, are the client's: they pass at once."""
+    custom = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "sql", "input": "select"}}
+    legacy = {"function_call": {"name": "ls", "arguments": "{}"}}
+    for delta in ({"tool_calls": [custom]}, legacy):
+        data = stream("openai", [chunk({"role": "assistant", "content": None}), chunk(delta), chunk({}, "tool_calls")])
+        relay = Relay("openai", stream=True)
+        relay.begin_round()
+        assert relay.feed(data) == data
+        outcome = relay.end_round()
+        assert (outcome.others, outcome.calls) == (True, ())
+    assert outcome.said[0]["function_call"] == legacy["function_call"]
+
+
+def test_content_in_parts() -> None:
+    """Mistral streams thinking as parts of the content, and the answer as text behind them."""
+    part = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    told = [
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"content": [part]}),
+        chunk({"content": "So."}),
+        chunk(called("lacuna_recall", "{}", id="c", type="function")),
+        chunk({}, "tool_calls"),
+    ]
+    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
+    assert outcome.said[0]["content"] == [part, {"type": "text", "text": "So."}]
+
+
+def test_half_a_character() -> None:
+    """A server that cuts a surrogate pair between two deltas: text and bytes stay whole."""
+    told = stream("openai", [chunk({"content": "\ud83d"}), chunk({"content": "\ude00"}), chunk({}, "stop")])
+    relay = Relay("openai", stream=True)
+    relayed(relay, stream("openai", [chunk(called("lacuna_recall", "{}", id="c")), chunk({}, "tool_calls")]))
+    sent, outcome = relayed(relay, told)
+    assert outcome.shown[0]["content"] == "\ud83d\ude00"
+    assert b"\\ud83d" in sent

@@ -1,0 +1,118 @@
+"""What only Responses have: items of many kinds, each replaced by itself."""
+
+from __future__ import annotations
+
+import pytest
+from tests.gateway.recalling.providers import Answer, Json, Part, events, item, received, stream
+from tests.gateway.recalling.test_relay import relayed
+
+from lacuna.gateway.recalling import Relay
+
+THOUGHT = Part(kind="thinking", id="h", text="hm")
+RECALL = Part(kind="recall", id="r", text="t3.1")
+TEXT = Part(kind="text", id="m", text="It is in parser.py.")
+FOUND: Json = {"type": "function_call_output", "call_id": "call_r", "output": "found"}
+
+
+def told(*parts: Part, number: int = 0) -> list[Json]:
+    return events("openai-responses", Answer(number=number, parts=parts))
+
+
+def sent_of(*parts: Part, number: int = 0) -> bytes:
+    return stream("openai-responses", told(*parts, number=number))
+
+
+def answered(relay: Relay, *parts: Part) -> None:
+    _, outcome = relayed(relay, sent_of(*parts))
+    relay.answered([(call, "found") for call in outcome.calls])
+
+
+def test_hidden_items_stand_in_front_of_the_next() -> None:
+    """The item behind them is replaced by all of them and itself."""
+    relay = Relay("openai-responses", stream=True)
+    answered(relay, THOUGHT, RECALL)
+    later = Part(kind="thinking", id="h2", text="so")
+    _, outcome = relayed(relay, sent_of(later, TEXT, number=1))
+    (found,) = relay.replacements()
+    assert (found.place, found.shown) == (1, outcome.shown[1])
+    assert found.messages == (item(RECALL), FOUND, item(later))
+    assert found.results == ()
+
+
+def test_hidden_items_behind_the_last() -> None:
+    """Where nothing is shown behind them they join what the client says next, call and result."""
+    relay = Relay("openai-responses", stream=True)
+    tool = Part(kind="tool", id="b", text="ls")
+    answered(relay, tool, RECALL)
+    (found,) = relay.replacements()
+    assert (found.place, found.messages, found.results) == (0, (item(tool),), (item(RECALL), FOUND))
+
+
+def test_a_call_between_two_calls() -> None:
+    """The call goes in front of the one behind it, its result behind them all."""
+    relay = Relay("openai-responses", stream=True)
+    tools = [Part(kind="tool", id=id, text="ls") for id in "ab"]
+    answered(relay, tools[0], RECALL, tools[1])
+    (found,) = relay.replacements()
+    assert (found.place, found.messages, found.results) == (1, (item(RECALL), item(tools[1])), (FOUND,))
+
+
+def test_nothing_shown_is_nothing_replaced() -> None:
+    """An answer without any item leaves no place for what was hidden."""
+    relay = Relay("openai-responses", stream=True)
+    answered(relay, RECALL)
+    relay.finish_without_recall()
+    assert relay.replacements() == ()
+
+
+@pytest.mark.parametrize("output", [[], None])
+def test_an_ending_without_output(output: list[Json] | None) -> None:
+    """Some servers close with no output: it stays so, and what was said is known from the items."""
+    relay = Relay("openai-responses", stream=True)
+    first, second = told(TEXT, RECALL), told(Part(kind="text", id="n", text="More"), number=1)
+    for each in (first, second):
+        each[-1]["response"]["output"] = output
+    sent, outcome = relayed(relay, stream("openai-responses", first))
+    assert [call.id for call in outcome.calls] == ["call_r"]
+    more, last = relayed(relay, stream("openai-responses", second))
+    assert [each["id"] for each in last.shown] == ["msg_m", "msg_n"]
+    if output is None:
+        got = received("openai-responses", sent + more, streamed=True)
+        assert [each["id"] for each in got["output"]] == ["msg_m", "msg_n"]
+
+
+def test_a_name_that_comes_late() -> None:
+    """A call whose name is not told when it starts is held until it is; another tool's goes out then."""
+    for part, held in ((RECALL, True), (Part(kind="tool", id="b", text="ls"), False)):
+        events_told = told(part)
+        events_told[2]["item"] = {**events_told[2]["item"], "name": ""}
+        data = stream("openai-responses", events_told)
+        relay = Relay("openai-responses", stream=True)
+        sent, outcome = relayed(relay, data)
+        assert (sent != data) == held
+        assert bool(outcome.calls) == held
+
+
+def test_a_shell_that_the_provider_runs() -> None:
+    """A call whose output is in the answer wants nothing of the client; one without does."""
+    call = {"type": "shell_call", "id": "sh_1", "call_id": "s1", "action": {"commands": ["ls"]}}
+    output = {"type": "shell_call_output", "id": "so_1", "call_id": "s1", "output": []}
+    for items, others in (([call, output], False), ([call], True)):
+        body = told(RECALL)[-1]["response"]
+        body["output"] = [*items, *body["output"]]
+        ending = [told(RECALL)[0], {"type": "response.completed", "response": body, "sequence_number": 1}]
+        _, outcome = relayed(Relay("openai-responses", stream=True), stream("openai-responses", ending))
+        assert (outcome.others, outcome.done, len(outcome.calls)) == (others, others, 1)
+
+
+def test_a_failed_answer_ends_it() -> None:
+    """`response.failed` behind a recall goes to the client, under the id that it knows, and nothing is called."""
+    relay = Relay("openai-responses", stream=True)
+    failed = told(TEXT, RECALL)
+    response = {**failed[-1]["response"], "status": "failed", "error": {"code": "server_error", "message": "no"}}
+    failed[-1] = {**failed[-1], "type": "response.failed", "response": response}
+    data = stream("openai-responses", failed)
+    sent, outcome = relayed(relay, data)
+    assert (outcome.calls, outcome.done) == ((), True)
+    assert b"response.failed" in sent
+    assert b"lacuna" not in sent
