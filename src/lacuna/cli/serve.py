@@ -101,8 +101,8 @@ def _serve(given: dict[str, Any]) -> int:
     from lacuna.gateway.workers import supervise
 
     settings = gateway_settings(**given)
-    log_to_stderr(settings.log)
     listening = bound(settings.host, settings.port)
+    log_to_stderr(settings.log)
     url = address_of(listening)
 
     def up() -> None:

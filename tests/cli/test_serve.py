@@ -1,0 +1,232 @@
+"""`lacuna serve` as a process of its own: what it says, workers, metrics over all of them, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.gateway.scripted import Asked, answer, scripted
+from typer.testing import CliRunner
+
+from lacuna.cli.serve import serve
+from lacuna.errors import LacunaError, SettingError
+
+#: Seconds until a process must be up, or down again; the machine may be busy.
+PATIENCE = 60.0
+
+
+class Process:
+    """A gateway; `url` is where it listens."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        program = "from lacuna.cli import main; main()"
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_CONTEXT_")}
+        self._log = folder / "log"
+        with self._log.open("w") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-W", "error", "-c", program, "serve", "--port", "0", *options],
+                cwd=folder,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self.popen.stdout is not None
+        self.said = [self.popen.stdout.readline() for _ in range(3)]
+        self.url = self.said[1].split()[-1] if self.said[1] else ""
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def ask(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        """One request over a connection of its own."""
+        connection = HTTPConnection(self.url.removeprefix("http://"), timeout=PATIENCE)
+        try:
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            got = connection.getresponse()
+            return got.status, got.read()
+        finally:
+            connection.close()
+
+    def workers(self) -> set[int]:
+        """The processes that it has started, but for the one that multiprocessing has for its own ends."""
+        task = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children")
+        found = {int(each) for each in task.read_text().split()}
+        return {each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()}
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        if self.popen.poll() is None:
+            self.popen.send_signal(number)
+        code = self.popen.wait(PATIENCE)
+        assert self.popen.stdout is not None
+        self.popen.stdout.close()
+        return code
+
+
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[Process]:
+    process = Process(folder, *options)
+    try:
+        yield process
+    finally:
+        process.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    """A provider that answers everything with ok, in a thread of its own."""
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    urls: list[str] = []
+    over = asyncio.Event()
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"ok"))
+
+    async def run() -> None:
+        async with scripted(script) as server:
+            urls.append(server.url)
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    ready.wait()
+    yield urls[0]
+    loop.call_soon_threadsafe(over.set)
+    thread.join()
+    loop.close()
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Look again and again, for as long as a busy machine may take."""
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def options(upstream: str) -> list[str]:
+    return ["--off", "--upstream-openai", upstream, "--upstream-anthropic", "none"]
+
+
+def test_one_worker(tmp_path: Path, upstream: str) -> None:
+    """It says where clients find it, serves, logs a line for each request, and ends with 0 when asked to."""
+    with served(tmp_path, *options(upstream)) as gateway:
+        assert gateway.said[0] == f"OpenAI clients:    {gateway.url}/v1\n"
+        assert gateway.said[2] == f"Dashboard:         {gateway.url}/\n"
+        assert gateway.ask("/v1/chat/completions", b"{}", authorization="Bearer sk-secret") == (200, b"ok")
+        assert gateway.end() == 0
+        (line,) = gateway.log.splitlines()
+        told = json.loads(line)
+        assert (told["event"], told["api"], told["status"], told["how"]) == ("request", "openai", 200, "passed")
+        assert "sk-secret" not in gateway.log
+
+
+def test_workers(tmp_path: Path, upstream: str) -> None:
+    """Two processes answer at one address, and metrics are those of both; one that is killed is replaced."""
+    with served(tmp_path, *options(upstream), "--workers", "2", "--log", "none") as gateway:
+        until(lambda: len(gateway.workers()) == 2)
+        before = gateway.workers()
+        for count in range(1, 21):
+            assert gateway.ask("/v1/chat/completions", b"{}") == (200, b"ok")
+            assert _requests(gateway) == count
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: len(gateway.workers()) == 2 and gateway.workers() != before)
+        assert gateway.ask("/v1/chat/completions", b"{}") == (200, b"ok")
+        # What a worker counted stays counted when it is gone.
+        assert _requests(gateway) == 21
+        until(lambda: "is replaced" in gateway.log)
+        assert gateway.end(signal.SIGINT) == 0
+        assert "cannot" not in gateway.log
+
+
+def _requests(gateway: Process) -> int:
+    page = gateway.ask("/metrics")[1].decode()
+    row = 'agent_context_gateway_requests_total{api="openai",how="passed",status="2xx"} '
+    return next(int(float(line.removeprefix(row))) for line in page.splitlines() if line.startswith(row))
+
+
+def test_workers_that_outlive_their_supervisor(tmp_path: Path, upstream: str) -> None:
+    """Where it is killed its workers end too: nobody would ever tell them to."""
+    with served(tmp_path, *options(upstream), "--workers", "2") as gateway:
+        until(lambda: len(gateway.workers()) == 2)
+        workers = gateway.workers()
+        gateway.end(signal.SIGKILL)
+        until(lambda: not any(_alive(each) for each in workers))
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split(")")[-1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# -- in this process ---------------------------------------------------------------------------------------------------
+
+APP = typer.Typer()
+APP.command()(serve)
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **environ: str) -> Any:
+    monkeypatch.chdir(folder)
+    return CliRunner().invoke(APP, list(options), env={"COLUMNS": "200", **environ})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--host", "0.0.0.0"], "give an admin token"),
+        (["--workers", "2", "--store", "memory:"], "serves one process"),
+        (["--store", "nonsense"], "is no store"),
+        (["--at-limit", "stop"], "give one of: hint, refuse"),
+        (["--upstream-openai", "api.openai.com"], "begins with http:// or https://"),
+        (["--token", "short"], "16 or more"),
+    ],
+)
+def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], said: str) -> None:
+    """Is an error of ours that says what to do: the command line makes a sentence of it."""
+    error = run(tmp_path, monkeypatch, *given).exception
+    assert isinstance(error, SettingError)
+    assert said in str(error)
+
+
+def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        error = run(tmp_path, monkeypatch, "--log", "none", "--port", str(taken.getsockname()[1])).exception
+    assert isinstance(error, LacunaError)
+    assert "is another gateway running?" in str(error)
+
+
+def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -> None:
+    """It shows each value and its place, and what was tried; 0 where all is well, else 1. No token is shown."""
+    token = "correct-horse-battery"
+    environ = {"AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN": token, "AGENT_CONTEXT_GATEWAY_PORT": "0"}
+    given = ["--check", "--upstream-openai", upstream, "--upstream-anthropic", "none"]
+    done = run(tmp_path, monkeypatch, *given, **environ)
+    assert done.exit_code == 0, done.output
+    rows = {line.split()[0]: line.split() for line in done.output.splitlines() if line.split()}
+    assert rows["gateway_upstream_openai"][1:3] == [upstream, "argument"]
+    assert rows["gateway_admin_token"][1:] == ["***", "AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN"]
+    assert rows["strategy"][2] == "default"
+    assert token not in done.output
+    assert "not there yet; it is made at the start" in done.output
+    done = run(tmp_path, monkeypatch, "--check", "--upstream-openai", "http://127.0.0.1:1", **environ)
+    assert done.exit_code == 1
+    assert "nothing listens at http://127.0.0.1:1" in done.output
