@@ -117,6 +117,22 @@ def test_a_store_that_fails_behind_the_pass() -> None:
     ]
 
 
+def test_a_store_that_is_busy_is_asked_in_a_thread() -> None:
+    """Where nobody knows at once how long the log is, it is waited for, and the pass goes on as ever."""
+
+    class Busy(MemoryStore):
+        def length_at_once(self, session: str) -> int | None:
+            return None
+
+    store = Busy()
+    one, two = manager(store), manager(store)
+    for steps in range(6):
+        context = (one, two)[steps % 2]
+        assert context.prepare(history("openai", steps)).diagnostics.turns == steps
+        assert context.settle() is None
+    assert [info.key for info in store.sessions()] == ["s"]
+
+
 def test_a_store_that_cannot_say_how_long_the_log_is() -> None:
     """Who does not know whether others went on must not decide: the view stays as it was."""
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.stores.store import NewSession, SessionInfo, Store
+from lacuna.stores.store import NewSession, Prompt, SessionInfo, Store
 from lacuna.trajectory.content import Opaque, Text
 from lacuna.trajectory.events import Event, TurnAdded
 from lacuna.trajectory.turn import Action, Observation, Turn
@@ -50,6 +50,16 @@ def test_events_behind_a_record(store: Store) -> None:
     assert tuple(store.events("s", after=3)) == events[3:]
     assert list(store.events("s", after=len(events))) == []
     assert list(store.events("s", after=len(events) + 5)) == []
+
+
+def test_a_length_that_is_known_at_once(store: Store) -> None:
+    """Where a store tells it without waiting, it is the length, and an unknown session is named."""
+    if not isinstance(store, Prompt):
+        pytest.skip("this store waits for a server or a lock")
+    begun(store, "s", *every_event())
+    assert store.length_at_once("s") == store.length("s") == len(every_event())
+    with pytest.raises(UnknownHandle, match="nobody"):
+        store.length_at_once("nobody")
 
 
 def test_events_are_those_of_the_moment_of_the_call(store: Store) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -52,6 +53,14 @@ def test_every_append_is_synced(store: SqliteStore) -> None:
     """Write-ahead log, and `synchronous` is FULL (2) on the connection that writes."""
     assert asked(store, "PRAGMA journal_mode") == "wal"
     assert asked(store, "PRAGMA synchronous") == 2
+
+
+def test_who_may_not_wait_does_not(store: SqliteStore) -> None:
+    """While another thread has its turn at the file, a length that is asked for at once is not known."""
+    begun(store, "s", added(1))
+    with ThreadPoolExecutor(1) as pool, store._file.writing():
+        assert pool.submit(store.length_at_once, "s").result(20) is None
+    assert store.length_at_once("s") == 1
 
 
 def test_what_is_forgotten_is_overwritten(store: SqliteStore, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
 async def _finished(effect: Io) -> Any:
     """What `effect` returns. Where the pass is cancelled meanwhile its end is waited for: the next pass must not begin
     beside a write of this one."""
-    job = asyncio.ensure_future(asyncio.to_thread(effect.do))
+    # As `asyncio.to_thread` does it, but for its task.
+    job = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, effect.do)
     try:
         return await asyncio.shield(job)
     except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lacuna.dialects.bound_thinking import thinks
 from lacuna.dialects.live.detect import LIVE, detected, shown
@@ -28,7 +28,7 @@ from lacuna.manager.options import Options
 from lacuna.manager.reading import absorb
 from lacuna.manager.recall import TOOLS
 from lacuna.manager.sending import Given, live_prefix
-from lacuna.stores.store import Store
+from lacuna.stores.store import Prompt, Store
 from lacuna.strategies.spec import describe
 from lacuna.telemetry.diagnostics import Fault, FaultKind
 from lacuna.trajectory.draft import OPENING
@@ -50,6 +50,8 @@ class Passes:
     def __init__(self, options: Options, store: Store, session: str) -> None:
         self.options = options
         self.store = store
+        # Its class is asked, not the store: one that fails says so at every question.
+        self._at_once = cast("Prompt", store) if issubclass(type(store), Prompt) else None
         self.session = session
         self.strategy = options.tuned()
         self.sizer = Sizer(counter(options.tokens))
@@ -326,6 +328,8 @@ class Passes:
 
     def joined(self, branch: Branch, now: float) -> Steps[None]:
         """The same for one branch. Raises ConflictError where others write faster, StoreError, UnknownHandle."""
+        if branch.made and not branch.unsaved and self._is_whole(branch):
+            return
         for _ in range(CATCHES):
             there: list[Event] | None = yield Io(lambda: others(branch, self.store, now))
             if there is None:
@@ -335,6 +339,10 @@ class Passes:
             else:
                 caught_up(branch, there, self.make, self.options.watched)
         raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
+
+    def _is_whole(self, branch: Branch) -> bool:
+        """Whether nobody wrote, as far as that can be known without waiting."""
+        return self._at_once is not None and self._at_once.length_at_once(branch.key) == branch.saved
 
     def settled(self) -> Steps[Fault | None]:
         """Write what is owed to the log; what failed."""

@@ -57,7 +57,7 @@ def outgoing(
     if way == "native":
         return _native(given, session)
     entries = history.splice.entries(view)
-    messages = [own(entry, given.messages) for entry in entries] + given.tail
+    messages = own(entries, given.messages) + given.tail
     if mark and history.dialect.in_blocks:
         messages = _marked(messages, [as_json(entry, history.read) for entry in entries], given, history, view)
     sent = Outgoing(messages=messages, system=given.system, tools=given.tools)

@@ -72,6 +72,9 @@ class MemoryStore:
         with self._lock:
             return len(self._log(session).events)
 
+    def length_at_once(self, session: str) -> int | None:
+        return self.length(session)
+
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._lock:
             return iter(self._log(session).events[after:])

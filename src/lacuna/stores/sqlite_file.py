@@ -82,6 +82,18 @@ class SqliteFile:
             yield connection
 
     @contextmanager
+    def reading_at_once(self) -> Iterator[sqlite3.Connection | None]:
+        """The same, or None while another thread has its turn, which may take it to the disk and back."""
+        if not self._lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            with self.reading() as connection:
+                yield connection
+        finally:
+            self._lock.release()
+
+    @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on the disk when this ends, or did not happen."""
         with self._transaction("BEGIN IMMEDIATE", "COMMIT") as connection:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from lacuna.trajectory.events import Event
 from lacuna.trajectory.plan import Key, handle
@@ -190,4 +190,13 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections; a second time does nothing."""
+        ...
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A store that mostly knows without waiting how long a log is, so that an event loop may ask it."""
+
+    def length_at_once(self, session: str) -> int | None:
+        """Records in the log; None where somebody would have to be waited for. Raises as `length` does."""
         ...

@@ -224,9 +224,10 @@ def _blocks(content: object) -> list[Any]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
-def own(entry: Entry, messages: Sequence[Any]) -> Any:
-    """What is sent for `entry`: the client's object, or ours."""
-    return messages[entry] if isinstance(entry, int) else entry
+def own(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:
+    """What is sent for `entries`: the client's objects, and ours."""
+    # Every message, at every call: nothing is called in here.
+    return [messages[entry] if type(entry) is int else entry for entry in entries]
 
 
 def as_json(entry: Entry, read: Sequence[Json]) -> Mapping[str, Any]:
