@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,19 @@ import typer
 from lacuna.cli.app import app
 from lacuna.config.gateway_keys import ALL_KEYS
 from lacuna.formats.registry import READERS
+from lacuna.gateway import metrics as gateway_metrics
+from lacuna.gateway.request_log import facts
+from lacuna.gateway.served import Served
 from lacuna.lab.results import Control, Row, Study, prices_json
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.extractors import BUILT_IN
 from lacuna.strategies.rules import Rule
 from lacuna.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
 from lacuna.strategies.strategy import Strategy
-from lacuna.telemetry.metrics import METRICS
+from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.telemetry.metrics import METRICS, Metric
 from lacuna.trajectory.price_sets import SETS
+from lacuna.trajectory.usage import Usage
 
 from .blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose
 
@@ -178,12 +184,28 @@ def test_settings() -> None:
             assert rows[name].strip("`").replace(",", "") == str(default).lower(), name
 
 
-def test_metrics() -> None:
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [("metrics.md", METRICS), ("operations.md", (*gateway_metrics.METRICS, *gateway_metrics.STANDING))],
+)
+def test_metrics(page: str, table: Sequence[Metric]) -> None:
     """Every metric has a row that says what the table in the code says, in its order."""
     row = r"^\| `(agent_context_\w+)` \| (\w+) \| (\w+) \| ?(.*?) \| (.*) \|$"
-    rows = re.findall(row, prose(DOC / "metrics.md"), re.MULTILINE)
+    rows = re.findall(row, prose(DOC / page), re.MULTILINE)
     ours = [
         (each.name, each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.meaning)
-        for each in METRICS
+        for each in table
     ]
     assert [tuple(cell.strip() for cell in row) for row in rows] == ours
+
+
+def test_log_fields() -> None:
+    """Every field of a request's line is explained."""
+    told = Served(path="/v1/files", cause="dns", status=502)
+    for each in fields(Served):
+        if each.type in ("str", "int", "float", "bool") and not getattr(told, each.name):
+            setattr(told, each.name, {"str": "x", "int": 2, "float": 1.0, "bool": True}[str(each.type)])
+    told.usage = Usage(input=1, cache_read=1, output=1)
+    told.diagnostics = Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")
+    assert set(facts(told)) - {"event"} <= quoted("operations.md")
+    assert len(facts(told)) == 27
