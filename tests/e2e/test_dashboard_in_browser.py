@@ -311,3 +311,55 @@ def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
     working.close()
     ours.close()
     theirs.close()
+
+
+def test_an_empty_store_says_how_to_begin(opened: Open, tmp_path: Path) -> None:
+    """Without a session the page says where to point a client, and shows the first one that comes by itself."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    with Served(kept) as served:
+        page = opened(served.url, wait=False)
+        page.until("!document.getElementById('empty').hidden")
+        assert f"{served.url}v1" in page.text("#way-openai")
+        assert f"ANTHROPIC_BASE_URL={served.url.rstrip('/')}" in page.text("#way-anthropic")
+        assert page.width <= 1280
+        worked(kept, "first", MINI, 2)
+        page.until("document.querySelector('#chart svg') && document.getElementById('empty').hidden")
+        page.close()
+    kept.close()
+
+
+def test_shadow_mode_says_so(opened: Open, tmp_path: Path) -> None:
+    """Where nothing was changed, nothing was saved: the page says what would have been."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    worked(kept, "shade", MINI, 12, "masking(window=2)", shadow=True)
+    with Served(kept) as served:
+        page = opened(served.url, wait=False)
+        page.until("document.querySelector('#chart svg') && document.querySelector('#sessions .saved').textContent")
+        assert "would have" in page.text("#totals")
+        assert "Shadow mode" in page.text("#scope")
+        assert "would have been" in page.text("#shadow")
+        page.close()
+    kept.close()
+
+
+def test_the_theme_is_kept(opened: Open, url: str) -> None:
+    """The button goes from the system's theme to dark and to light; the next visit has the one that was chosen."""
+    page = opened(url, "billing")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.run(ground)
+    page.page.click("#theme")
+    assert page.run(ground) != light
+    page.page.reload()
+    page.page.wait_for_selector("#chart svg")
+    assert page.text("#theme") == "Theme: dark"
+    assert page.run(ground) != light
+
+
+def test_sessions_are_found_by_name(opened: Open, url: str) -> None:
+    """What is typed leaves the sessions whose names hold it."""
+    page = opened(url, "billing")
+    page.page.fill("#search", "MARSH")
+    page.until("document.querySelectorAll('#sessions > li').length === 1")
+    assert page.text("#found") == "1 session found"
+    page.page.click("#sessions a")
+    page.until("document.getElementById('name').textContent === 'marshmallow'")

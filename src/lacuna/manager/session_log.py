@@ -90,6 +90,7 @@ class Account:
     model:    of most calls, "" if none is named. strategy: as it was begun with. priced: whether its own model's prices
               are known; else it is billed as `USUAL`.
     end:      the newest pass with everything that came behind it; None before the first call.
+    shadow:   whether its requests go out as they came, whatever was decided.
     """
 
     info: SessionInfo
@@ -99,6 +100,7 @@ class Account:
     priced: bool
     passes: tuple[Pass, ...]
     end: Diagnostics | None
+    shadow: bool = False
 
     @property
     def sent(self) -> int:
@@ -176,6 +178,7 @@ class Reading:
             priced=priced,
             passes=tuple(self._passes),
             end=self._told(going) if going is not None and going.session.newest is not None else None,
+            shadow=going is not None and going.session.shadow,
         )
 
     def _steps(self, events: Sequence[Event]) -> Iterator[tuple[Pass | None, Branch]]:

@@ -257,6 +257,25 @@ def test_live_is_what_changed_lately() -> None:
     assert asking.get("/lacuna/api/totals").json["shadow"] is True
 
 
+def test_shadow_mode_is_summed_apart() -> None:
+    """What would have been saved is no part of what was; the session says what it is."""
+    store = MemoryStore()
+    worked(store, "real", MINI, 12, "masking(window=2, schedule=every-turn)")
+    before = Asking(store).get("/lacuna/api/totals").json
+    worked(store, "shade", MINI, 12, "masking(window=2, schedule=every-turn)", shadow=True)
+    asking = Asking(store)
+    totals = asking.get("/lacuna/api/totals").json
+    assert {name: totals[name] for name in ("calls", "usd", "saved_usd")} == {
+        name: before[name] for name in ("calls", "usd", "saved_usd")
+    }
+    assert (before["would"]["calls"], totals["would"]["calls"]) == (0, 12)
+    real, shade = asking.session("real"), asking.session("shade")
+    assert (real["shadow"], shade["shadow"]) == (False, True)
+    assert [made["masked"] for made in shade["made"]] == [made["masked"] for made in real["made"]]
+    assert shade["figures"]["sent_tokens"] < shade["figures"]["raw_tokens"]
+    assert shade["figures"]["billed_tokens"] > real["figures"]["billed_tokens"]
+
+
 def test_a_log_that_cannot_be_read() -> None:
     """It is a row that says so and is counted; the others are there."""
     store = MemoryStore()

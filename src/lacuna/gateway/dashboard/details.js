@@ -121,8 +121,9 @@ export class Details {
     const dated = list.dated ? `prices of ${list.dated}` : "";
     say(byId("what"), [told.strategy, told.model || "no model named", priced, dated, plural(told.turns, "turn")].filter(Boolean).map(visible).join(" · "));
     this._kin();
+    byId("shadow").hidden = !told.shadow;
     tiles(byId("session-tiles"), [
-      [f.saved_usd < 0 ? "cost more, net" : "saved, net", usd(Math.abs(f.saved_usd)), `${usd(f.usd)} instead of ${usd(f.raw_usd)} (${change(f.usd, f.raw_usd)})`, mood(f.saved_usd)],
+      [`${told.shadow ? "would have " : ""}${f.saved_usd < 0 ? "cost more" : "saved"}, net`, usd(Math.abs(f.saved_usd)), `${usd(f.usd)} instead of ${usd(f.raw_usd)} (${change(f.usd, f.raw_usd)})`, mood(f.saved_usd)],
       ["sent", tokens(f.sent_tokens), `tokens in ${plural(f.calls, "call")}, of ${tokens(f.raw_tokens)} raw`],
       hitTile(f),
       ["billed, as reported", usd(f.billed_usd), f.reported ? `for ${f.reported} of ${plural(f.calls, "call")}` : "no usage reported"],

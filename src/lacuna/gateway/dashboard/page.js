@@ -23,15 +23,17 @@ const ask = async (slot, path) => {
 };
 
 // ---- totals
-const showTotals = (told) => {
-  const none = told.sessions === 0;
+/** The sum to lead with: what was saved, or, where all is shadow mode, what would have been. */
+const leading = (told) => (told.would.calls && (told.shadow || !told.calls) ? { ...told, ...told.would, other: told.calls, was: false } : { ...told, was: true });
+const showTotals = (whole) => {
+  const told = leading(whole), none = told.sessions === 0;
   byId("empty").hidden = !none;
   byId("columns").hidden = none;
   byId("totals").hidden = none;
   say(byId("headline"), headline(told));
   say(byId("scope"), scope(told));
   tiles(byId("totals").querySelector("dl"), [
-    [told.saved_usd < 0 ? "cost more, net" : "saved, net", usd(Math.abs(told.saved_usd)), `${usd(told.usd)} instead of ${usd(told.raw_usd)} (${change(told.usd, told.raw_usd)})`, mood(told.saved_usd)],
+    [`${told.was ? "" : "would have "}${told.saved_usd < 0 ? "cost more" : "saved"}, net`, usd(Math.abs(told.saved_usd)), `${usd(told.usd)} instead of ${usd(told.raw_usd)} (${change(told.usd, told.raw_usd)})`, mood(told.saved_usd)],
     hitTile(told),
     ["billed, as reported", usd(told.billed_usd), told.reported ? `for ${count(told.reported)} of ${plural(told.calls, "call")}` : "no usage reported"],
     ["sent", tokens(told.sent_tokens), `tokens in ${plural(told.calls, "call")}, of ${tokens(told.raw_tokens)} raw`],
@@ -42,14 +44,16 @@ const showTotals = (told) => {
 const headline = (told) => {
   if (!told.sessions) return "Ready, and waiting for the first call.";
   if (!told.calls) return told.unread ? "Reading the store …" : "Sessions, but no call yet.";
-  const [did, cost] = told.shadow ? ["Would have saved", "Would have cost"] : ["Saved", "Cost"];
+  const [did, cost] = !told.was ? ["Would have saved", "Would have cost"] : ["Saved", "Cost"];
   const share = change(told.usd, told.raw_usd);
   if (told.saved_usd < -1e-6) return `${cost} ${usd(-told.saved_usd)} more than sending everything (${share}).`;
   return told.saved_usd > 1e-6 ? `${did} ${usd(told.saved_usd)} net of ${usd(told.raw_usd)} (${share}).` : "Nothing was saved yet.";
 };
 const scope = (told) => [
-  told.shadow ? "Shadow mode: requests go out as they came; everything here is what would have been." : "",
+  told.was ? "" : "Shadow mode: requests went out as they came; all of this is what would have been.",
   told.calls ? "Against sending everything, by the same simulated prompt cache; summaries, recalls and extra cache writes debited." : "",
+  told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, which would have saved ${usd(told.would.saved_usd)}.` : "",
+  told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",
   told.faults ? `${plural(told.faults, "session")} cannot be read.` : "",
   told.unpriced ? `Of ${plural(told.unpriced, "session")} no own prices are known; Anthropic’s usual ones stand in.` : "",
@@ -79,7 +83,7 @@ const updateRow = (item, each) => {
   find("bdi").title = name;
   say(find(".saved"), each.read && each.calls ? usd(each.saved_usd) : "");
   find(".saved").className = `saved ${mood(each.saved_usd || 0)}`;
-  say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.relation ? `, ${each.relation}` : ""}${each.live ? ", live" : ""}` : "reading …");
+  say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.shadow ? ", shadow" : ""}${each.relation ? `, ${each.relation}` : ""}${each.live ? ", live" : ""}` : "reading …");
   say(find(".changed"), ago(now() - each.changed));
   say(find(".note"), visible(each.fault ? `cannot be read: ${each.fault}` : each.hint || ""));
   find(".note").className = `note ${each.fault ? "bad" : "warn"}`;
@@ -238,7 +242,7 @@ const tick = async () => {
     failing += 1;
     wait = LATER;
     if (!(error instanceof TypeError) && !error.status) console.error(error);
-    state("off", error.status === 401 || error.status === 403 ? "the gateway wants its admin token: reload the page" : error.status ? visible(error.message) : "the gateway does not answer; trying again");
+    state("off", error.status === 401 || error.status === 403 ? "the gateway wants its admin token: open /?token=… once" : error.status ? visible(error.message) : "the gateway does not answer; trying again");
   }
   running = false;
   if (again) wait = 0;

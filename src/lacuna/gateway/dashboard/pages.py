@@ -98,20 +98,19 @@ class _Questions:
         self._readings, self._shadow, self._busy, self._clock = readings, shadow, busy, clock
 
     def totals(self, request: Request) -> dict[str, Any]:
-        """All sessions of the store in sum, as far as they were read."""
+        """All sessions of the store in sum, as far as they were read; those of shadow mode in a sum of their own."""
         infos, now = self._readings.listed(), self._clock()
         rows = list(self._readings.rows(infos, READING))
-        total = Figures()
-        for row in rows:
-            total += row.own if row is not None else Figures()
+        read = [row for row in rows if row is not None]
         return {
             "sessions": len(infos),
             "live": sum(now - info.changed < LIVE for info in infos),
             "unread": rows.count(None),
-            "faults": sum(bool(row and row.fault) for row in rows),
-            "unpriced": sum(bool(row and row.calls and not row.priced) for row in rows),
+            "faults": sum(bool(row.fault) for row in read),
+            "unpriced": sum(bool(row.calls and not row.priced) for row in read),
             "shadow": self._shadow,
-            **figures_json(total),
+            "would": figures_json(sum((row.own for row in read if row.shadow), Figures())),
+            **figures_json(sum((row.own for row in read if not row.shadow), Figures())),
         }
 
     def sessions(self, request: Request) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Row:
     own:    of its own calls, without those that its parent made. calls, shared: in its log, and of them the parent's.
     priced: whether its model's own prices are known.
     points: (raw, sent) tokens of the context over its calls, in at most `POINTS` steps.
+    shadow: whether its requests go out as they came.
     hint:   what a guard says of it, "" for nothing. fault: why it could not be read.
     """
 
@@ -50,6 +51,7 @@ class Row:
     strategy: str = ""
     priced: bool = True
     points: tuple[tuple[int, int], ...] = ()
+    shadow: bool = False
     hint: str = ""
     fault: str = ""
 
@@ -132,6 +134,7 @@ class Readings:
             strategy=account.strategy,
             priced=account.priced,
             points=_points(account),
+            shadow=account.shadow,
             hint=str(said) if said is not None else "",
         )
 
