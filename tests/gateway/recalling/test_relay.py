@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.gateway.recalling.providers import Answer, Json, Part, block, body, item, message, raw, received
+from tests.gateway.recalling.providers import Answer, Json, Part, block, body, item, message, raw, received, stream
 
 from lacuna.dialects.rules import introduced
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement, results
 from lacuna.gateway.recalling.counters import summed
 from lacuna.gateway.routes import Api
 from lacuna.gateway.sse import Splitter
+from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from lacuna.testing.recorded import Reply
+from lacuna.testing.told import Told
+from lacuna.trajectory.turn import Action
+from lacuna.trajectory.usage import Usage
 
 APIS: tuple[Api, ...] = ("anthropic", "openai", "openai-responses")
 FOUND = "what t3.1 hid"
@@ -221,6 +226,30 @@ def test_what_stands_upstream_in_its_place_is_valid(api: Api, answers: list[Answ
     if visible(answers) or api != "openai-responses":
         assert text.count(FOUND) == len(recalled)
         assert text.count('"lacuna_recall"') == len(recalled)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_the_playback_server_says(api: Api, streamed: bool) -> None:
+    """Answers of `lacuna playback`, which are checked against the providers' types, are merged like any other."""
+    calls = Action(id="a", name="lacuna_recall", arguments='{"handle": "t1.1"}')
+    replies = [Reply(number=1, text="Let me see.", reasoning="hm", calls=(calls,)), Reply(number=2, text="Found it.")]
+    usage = Usage(input=50, cache_read=7, cache_write=3, output=9)
+    relay, sent = Relay(api, stream=streamed), b""
+    for number, reply in enumerate(replies):
+        told = Told(reply=reply, usage=usage, model="any", id=str(number), include_usage=True, signature="seal")
+        voice = _PLAYED[api]
+        data = stream(api, [*voice.events(told)]) if streamed else json.dumps(voice.whole(told)).encode()
+        out, outcome = relayed(relay, data)
+        sent += out
+        relay.answered([(call, FOUND) for call in outcome.calls])
+    text = json.dumps(said(api, received(api, sent, streamed=streamed)))
+    assert text.index("Let me see.") < text.index("Found it.")
+    assert outcome.done
+    assert FOUND in json.dumps(relay.replacements()[0].messages)
+
+
+_PLAYED = {"anthropic": answer_anthropic, "openai": answer_openai_chat, "openai-responses": answer_openai_responses}
 
 
 def _own(api: Api, part: Part) -> RecallCall:

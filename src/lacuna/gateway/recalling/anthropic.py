@@ -105,7 +105,7 @@ class AnthropicStream(Streamed):
         kind, index = word(event.get("type")), number(event.get("index"))
         if index is not None:
             place = self._place(index)
-            return None if place is None else {**event, "index": place}
+            return event if place == index else None if place is None else {**event, "index": place}
         if kind == "message_start":
             return None if self.later else event
         if kind == "message_delta" and self.meter.before is not None:

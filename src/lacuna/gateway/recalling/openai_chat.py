@@ -146,6 +146,10 @@ class ChatStream(Streamed):
     # -- as it goes out -----------------------------------------------------------------------------------------------
 
     def sent(self, event: Json) -> Json | None:
+        if self.as_it_came and not self._names:
+            # Nothing was called yet: by far the most of what is ever said.
+            self._roled = self._roled or "role" in self._message
+            return event
         choices = listed(event.get("choices"))
         sent = [choice for choice in map(self._choice, choices) if choice is not None]
         renewed = self.meter.before is not None and event.get("usage") is not None

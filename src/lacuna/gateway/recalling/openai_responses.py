@@ -151,7 +151,7 @@ class ResponsesStream(Streamed):
             place = self._place(index)
             if place is None:
                 return None
-            changed = {**event, "output_index": place}
+            changed = event if place == index else {**event, "output_index": place}
         elif kind in _ENDINGS and not self.as_it_came:
             changed = {**event, "response": self._response(object_of(event.get("response")))}
         return self._counted(changed)
@@ -174,7 +174,7 @@ class ResponsesStream(Streamed):
             return event
         sequence = given if self.as_it_came else self._sequence
         self._sequence = sequence + 1
-        return {**event, "sequence_number": sequence}
+        return event if sequence == given else {**event, "sequence_number": sequence}
 
     def _response(self, response: Json) -> Json:
         changed = {**response, **{key: value for key, value in self._identity.items() if key in response}}
