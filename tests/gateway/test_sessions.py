@@ -160,6 +160,31 @@ def test_branches_that_take_turns_get_sessions_of_their_own() -> None:
     run(test)
 
 
+def test_twins_stay_two() -> None:
+    """Agents that say the same from first to last, one a step ahead, keep a session each; a retry keeps its own."""
+
+    async def test() -> None:
+        known = sessions()
+        ahead, behind = asked(known, [TASK]), asked(known, [TASK])
+        assert ahead is not behind
+        history = [TASK]
+        for number in range(1, 4):
+            history = [*history, *call(number)]
+            assert {asked(known, history), asked(known, history)} == {ahead, behind}
+        further = asked(known, [*history, *call(4), *call(5)])
+        assert {asked(known, [*history, *call(4)]), further} == {ahead, behind}
+        history = [*history, *call(4), *call(5)]
+        asked(known, history)
+        flying = known.find(who(), "openai", body([*history, *call(6)]))
+        other = known.find(who(), "openai", body([*history, *call(6)]))
+        assert {flying, other} == {ahead, behind}
+        alone = sessions()
+        first = asked(alone, [TASK, *call(1)])
+        assert asked(alone, [TASK, *call(1)]) is first
+
+    run(test)
+
+
 def test_keys_share_nothing() -> None:
     """The same history under another key, or another session id of the client, is another session."""
 

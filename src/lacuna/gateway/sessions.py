@@ -178,15 +178,17 @@ class Sessions:
         return b""
 
     def _known(self, group: dict[int, LiveSession], raws: Sequence[bytes]) -> LiveSession | None:
-        best: tuple[int, bool, LiveSession] | None = None
-        for live in reversed(group.values()):
-            shared = live.transcript.common(raws)
-            if not self._is_its(live, raws, shared):
-                continue
-            whole = shared == len(live.transcript)
-            if best is None or (shared, whole and not live.flying) > best[:2]:
-                best = (shared, whole and not live.flying, live)
-        return best[2] if best else None
+        shared = {live: live.transcript.common(raws) for live in reversed(group.values())}
+        fitting = [live for live in shared if self._is_its(live, raws, shared[live])]
+        waiting = [live for live in fitting if shared[live] == len(live.transcript) and not live.flying]
+        if not fitting:
+            return None
+        best = max(fitting, key=lambda live: (shared[live], live in waiting))
+        if shared[best] < len(raws):
+            return best
+        # What was asked already is a twin's next request, where another session waits for just that.
+        twins = (live for live in waiting if best.transcript.turns(shared[live], len(raws)) == 1)
+        return next(twins, best)
 
     def _is_its(self, live: LiveSession, raws: Sequence[bytes], shared: int) -> bool:
         """Whether a request that shares so many messages may be the session's own next one."""

@@ -50,6 +50,11 @@ class Transcript:
         """Messages before the assistant's first."""
         return next((place for place, entry in enumerate(self.entries) if entry.assistant), len(self))
 
+    def turns(self, start: int, end: int) -> int:
+        """How often the assistant spoke in messages `start` to `end`; what it says in one go counts once."""
+        spoken = [entry.assistant for entry in self.entries[start:end]]
+        return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
+
     @property
     def node(self) -> bytes:
         """The name of the whole history."""
