@@ -32,7 +32,7 @@ from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
 from lacuna.manager.common_log import TRIES
-from lacuna.manager.drivers import Io, Steps, run, run_async
+from lacuna.manager.drivers import Io, Steps, Where, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
 from lacuna.manager.ledger import Ledger
@@ -395,6 +395,7 @@ class ContextManager:
             # Cancelled or interrupted, at any point: as above.
             self._passes.branch = None
             raise
+        yield Where.HERE
         self._tell(view.diagnostics)
         return view
 

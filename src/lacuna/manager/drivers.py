@@ -7,6 +7,8 @@ import contextvars
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from lacuna.manager.scribe import Scribe
@@ -23,8 +25,17 @@ class Io:
     do: Callable[[], Any]
 
 
-#: A part of a pass: yields what takes time, and returns a `_T`.
-Steps: TypeAlias = Generator[Io | SummaryRequest, Any, _T]
+class Where(Enum):
+    """Where a pass is to be computed from now on: beside the event loop, for there is much to do, or in the thread of
+    whoever waits for it, for what comes is theirs. Without a loop there is one thread."""
+
+    ASIDE = auto()
+    HERE = auto()
+
+
+#: What a pass yields, and what it is a part of: yields what takes time, and returns a `_T`.
+Effect: TypeAlias = Io | SummaryRequest | Where
+Steps: TypeAlias = Generator[Effect, Any, _T]
 
 
 def run(steps: Steps[_T], scribe: Scribe) -> _T:
@@ -33,7 +44,7 @@ def run(steps: Steps[_T], scribe: Scribe) -> _T:
         effect = next(steps)
         while True:
             try:
-                done = effect.do() if isinstance(effect, Io) else scribe.answer(effect)
+                done = _done(effect, scribe)
             except Exception as error:  # noqa: BLE001 - handed to the pass, which knows what may fail
                 effect = steps.throw(error)
             else:
@@ -45,36 +56,54 @@ def run(steps: Steps[_T], scribe: Scribe) -> _T:
         steps.close()
 
 
+def _done(effect: Effect, scribe: Scribe) -> Any:
+    if isinstance(effect, Where):
+        return None
+    return effect.do() if isinstance(effect, Io) else scribe.answer(effect)
+
+
 async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
-    """The same beside an event loop: store and summarizer never block it."""
+    """The same beside an event loop: store and summarizer never block it, nor does a pass that says it would."""
+    move: Callable[[Any], Effect] = steps.send
+    value, aside = None, False
     try:
-        effect = next(steps)
         while True:
+            step = partial(_moved, move, value)
+            ended, effect = await _finished(step) if aside else step()
+            if ended:
+                found: _T = effect
+                return found
+            move, value = steps.send, None
             try:
-                if isinstance(effect, Io):
-                    done = await _finished(effect)
+                if isinstance(effect, Where):
+                    aside = effect is Where.ASIDE
+                elif isinstance(effect, Io):
+                    value = await _finished(effect.do)
                 else:
-                    done = await scribe.answer_async(effect)
+                    value = await scribe.answer_async(effect)
             except Exception as error:  # noqa: BLE001 - as above
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(done)
-    except StopIteration as end:
-        found: _T = end.value
-        return found
+                move, value = steps.throw, error
     finally:
         steps.close()
 
 
-async def _finished(effect: Io) -> Any:
-    """What `effect` returns. Where the pass is cancelled meanwhile its end is waited for: the next pass must not begin
+def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
+    """The next effect of a pass, or (True, its end): no thread can hand over a StopIteration."""
+    try:
+        return False, move(value)
+    except StopIteration as end:
+        return True, end.value
+
+
+async def _finished(do: Callable[[], Any]) -> Any:
+    """What `do` returns. Where the pass is cancelled meanwhile its end is waited for: the next pass must not begin
     beside a write of this one."""
     # As `asyncio.to_thread` does it, but for its task.
-    job = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, effect.do)
+    job = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, do)
     try:
         return await asyncio.shield(job)
     except asyncio.CancelledError:
         await asyncio.wait([job])
         if not job.cancelled() and (error := job.exception()) is not None:
-            _log.warning("a pass was cancelled while the store failed: %s", type(error).__name__)
+            _log.warning("a pass was cancelled while it failed: %s", type(error).__name__)
         raise

@@ -21,7 +21,7 @@ from lacuna.errors import ConflictError, StoreError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
 from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
-from lacuna.manager.drivers import Io, Steps
+from lacuna.manager.drivers import Io, Steps, Where
 from lacuna.manager.history import History
 from lacuna.manager.lineage import Lineage
 from lacuna.manager.options import Options
@@ -40,6 +40,8 @@ from lacuna.trajectory.view import View
 
 _log: Final = logging.getLogger("lacuna.manager")
 
+#: Messages that are read at once without a thread for it.
+MANY: Final = 24
 #: Makes the pass's `SummaryRequest` complete just before it is asked.
 _Enrich = Callable[[SummaryRequest], SummaryRequest]
 
@@ -192,7 +194,7 @@ class Passes:
         return all(place < common for place in history.splice.places(hidden))
 
     def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
-        history = self._read_anew(body, given, dialect)
+        history = yield from self._read_anew(body, given, dialect)
         at_hand, self._left = self.branch or self._left, None
         try:
             branch, how = yield Io(lambda: self.lineage.open(history, at_hand))
@@ -208,7 +210,7 @@ class Passes:
     def _turn_back(
         self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect
     ) -> Steps[tuple[Branch, History, str]]:
-        history = self._read_anew(body, given, dialect)
+        history = yield from self._read_anew(body, given, dialect)
         intact = min(intact, len(current.session.state.turns))
         if current.made and current.unsaved and (failed := (yield from self._unsaved(current, self.options.clock()))):
             self.fault("store", failed)
@@ -220,11 +222,14 @@ class Passes:
 
     def recorded(self, given: Given, dialect: LiveDialect) -> Steps[list[Exchanged]]:
         """What the client never saw of the stored session that `given` begins like."""
-        history = self._read_anew(given.messages[: given.end], given, dialect)
+        history = yield from self._read_anew(given.messages[: given.end], given, dialect)
         found: list[Exchanged] = yield Io(lambda: exchanges.recorded(self.store, self.lineage.kin, history))
         return found
 
-    def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
+    def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[History]:
+        if len(body) > MANY:
+            # They are read, counted and looked through, 2 ms for each.
+            yield Where.ASIDE
         seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")
         history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
         history.extend(body)
