@@ -4,7 +4,7 @@ BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 RUNS ?= examples/runs
 
-.PHONY: help setup demo test check unit bench soak golden clean
+.PHONY: help setup clients demo test check unit bench soak golden clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print the table, write report.html"
@@ -24,7 +24,20 @@ help:
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[dev]'
 	@touch $@
 
+# Clients of the gateway that cannot live beside the rest, for tests/clients: without them those tests are skipped.
+.venv-clients/ready: tests/clients/requirements.txt | .venv/run
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-clients
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-clients/bin/python -r $<
+	@touch $@
+
+.node-clients/ready: tests/clients/node/package.json
+	@mkdir -p .node-clients && cp $< .node-clients/
+	@command -v npm >/dev/null || echo "no npm: coding agents in JavaScript will not be tried"
+	@! command -v npm >/dev/null || (cd .node-clients && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error && touch ready) || echo "npm could not install: coding agents in JavaScript will not be tried"
+
 setup: .venv/dev
+
+clients: .venv-clients/ready .node-clients/ready
 
 demo: .venv/run
 	$(BIN)/lacuna replay $(RUNS) --html report.html
@@ -37,17 +50,17 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/dev
+unit: .venv/dev clients
 	$(BIN)/python -m pytest
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
 
-soak: .venv/dev
+soak: .venv/dev clients
 	LACUNA_SOAK=1 $(BIN)/python -m pytest --hypothesis-profile=soak
 
 golden: .venv/dev
 	for script in tests/golden/update_*.py; do $(BIN)/python $$script; done
 
 clean:
-	rm -rf .venv build dist report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-clients .node-clients build dist report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
