@@ -206,6 +206,6 @@ def test_log_fields() -> None:
         if each.type in ("str", "int", "float", "bool") and not getattr(told, each.name):
             setattr(told, each.name, {"str": "x", "int": 2, "float": 1.0, "bool": True}[str(each.type)])
     told.usage = Usage(input=1, cache_read=1, output=1)
-    told.diagnostics = Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")
+    told.passes = [Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")]
     assert set(facts(told)) - {"event"} <= quoted("operations.md")
     assert len(facts(told)) == 27

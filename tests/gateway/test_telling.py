@@ -44,7 +44,7 @@ FULL = Served(
     cleared_tokens=70,
     thinking_dropped=1,
     usage=Usage(input=50, cache_read=350, output=20),
-    diagnostics=TOLD,
+    passes=[TOLD],
 )
 
 

@@ -58,7 +58,7 @@ _WHAT: Final = (
     _key(
         "recall_bound",
         values.choice(("start", "never")),
-        "start",
+        "never",
         "when models whose thinking is bound to its prefix are offered the recall tools",
     ),
 )
@@ -78,6 +78,7 @@ _LIMITS: Final = (
     _key("body_seconds", values.seconds, 60.0, "seconds in which a client must have sent its request"),
     _key("drain_seconds", values.seconds, 30.0, "seconds that answers under way are given when the gateway stops"),
     _key("max_sessions", whole(1, "sessions"), 1_000, "sessions that a worker keeps in memory; all are in the store"),
+    _key("session_memory_bytes", values.size, 1_024 * _MIB, "memory of a worker's sessions, about"),
     _key("session_idle_seconds", values.seconds, 3_600.0, "seconds without a request after which one leaves memory"),
 )
 

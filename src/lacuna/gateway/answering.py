@@ -25,9 +25,8 @@ from lacuna.dialects.bound_thinking import with_beta
 from lacuna.gateway import headers as fields
 from lacuna.gateway.body import RequestBody
 from lacuna.gateway.exchanges import Said
-from lacuna.gateway.forwarding import broken, is_stream, tap_of, tell
+from lacuna.gateway.forwarding import broken, cut, is_stream, tap_of, tell
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay
-from lacuna.gateway.refusals import stream_error
 from lacuna.gateway.rewriting import appended, rewritten
 from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Served
@@ -137,7 +136,8 @@ class Answering:
                 # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
                 self._fault("prepare", error)
                 return None
-        live.newest = self.served.diagnostics = view.diagnostics
+        live.newest = view.diagnostics
+        self.served.passes.append(view.diagnostics)
         self.served.session = view.diagnostics.branch or live.name
         self._settling = asyncio.ensure_future(self._settle())
         return view
@@ -266,9 +266,7 @@ class Answering:
 
     async def _end_with_error(self, message: str, cause: str) -> None:
         self.served.cause, self.served.why = cause, message
-        if self.served.stream:
-            await self.reply.send(stream_error(self.api, message))
-            await self.reply.finish()
+        await cut(self.reply, self.api, message)
 
     def _heard(self, answer: Answer, read: bytes) -> Heard:
         tap = tap_of(self.api, answer)

@@ -69,7 +69,7 @@ class Door:
         sessions = Sessions(
             maker(settings, store),
             most=settings.max_sessions,
-            memory_bytes=settings.memory_bytes,
+            memory_bytes=settings.session_memory_bytes,
             idle_seconds=settings.session_idle_seconds,
         )
         upstream = Upstream(

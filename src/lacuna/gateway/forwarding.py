@@ -65,20 +65,26 @@ async def tell(
 
 
 async def broken(error: UpstreamError, reply: Reply, api: Api | None, served: Served) -> None:
-    """The provider was not reached, or its answer broke off: the client hears of it in the provider's shape.
-
-    An answer that has begun and is no stream of events is left unfinished, which cuts the connection.
-    """
+    """The provider was not reached, or its answer broke off: the client hears of it in the provider's shape."""
     served.cause, served.why = error.kind, str(error)
     if reply.started:
-        if served.stream and api is not None:
-            await reply.send(stream_error(api, str(error)))
-            await reply.finish()
+        await cut(reply, api, str(error))
         return
     served.status, names, body = refusal(api, 504 if "timeout" in error.kind else 502, str(error))
     await reply.start(served.status, [(name.encode(), value.encode()) for name, value in names.items()])
     await reply.send(body)
     await reply.finish()
+
+
+async def cut(reply: Reply, api: Api | None, message: str) -> None:
+    """End an answer that has begun and cannot go on: with an error of the API's own where one more event can be said.
+
+    Any other is left unfinished, which cuts the connection.
+    """
+    if api is not None and reply.eventful:
+        # Behind an empty line: an event that broke off in its midst must not swallow ours.
+        await reply.send(b"\n\n" + stream_error(api, message))
+        await reply.finish()
 
 
 def is_stream(answer: Answer) -> bool:

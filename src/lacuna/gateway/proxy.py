@@ -20,6 +20,7 @@ from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.content import decompressed
 from lacuna.gateway.forwarding import passed
 from lacuna.gateway.identity import Identity, identity
+from lacuna.gateway.limits import Refused
 from lacuna.gateway.refusals import refusal
 from lacuna.gateway.routes import Route, route, target
 from lacuna.gateway.served import Served, Watch
@@ -62,9 +63,17 @@ class Proxy:
         served = Served(path=request.raw_path.decode("latin-1"), bytes_in=len(request.body))
         try:
             await self._serve(request, reply, served)
-        finally:
-            served.whole = served.whole or time.perf_counter() - request.received_at
-            self._watch(served)
+        except Refused:
+            # A body that became too large while it was passed on: whoever reads it tells of it.
+            raise
+        except BaseException:
+            self._over(served, request)
+            raise
+        self._over(served, request)
+
+    def _over(self, served: Served, request: Incoming) -> None:
+        served.whole = served.whole or time.perf_counter() - request.received_at
+        self._watch(served)
 
     async def _serve(self, request: Incoming, reply: Reply, served: Served) -> None:
         headers = _by_name(request.headers)

@@ -41,8 +41,8 @@ class Scrape:
         """Add what one request says."""
         for sample in metrics.samples(served):
             self._put(sample)
-        if served.diagnostics is not None:
-            self._library(served.diagnostics)
+        for each in served.passes:
+            self._library(each)
 
     def stand(self, *, in_flight: int, waiting: int, held: int, sessions: int) -> None:
         """Note how much there is just now."""

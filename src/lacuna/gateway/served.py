@@ -27,6 +27,7 @@ class Served:
     cause:      one word for what went wrong, "" where nothing did. why: a sentence without secrets.
     complete:   whether the answer came to its end.
     recalls:    calls of the recall tools that were answered here. rounds: requests to the provider.
+    passes:     what each pass of it did: a recall takes one more, and so does a prompt that was too long.
     """
 
     api: Api | None = None
@@ -52,7 +53,12 @@ class Served:
     cleared_tokens: int = 0
     thinking_dropped: int = 0
     usage: Usage | None = None
-    diagnostics: Diagnostics | None = field(default=None, repr=False)
+    passes: list[Diagnostics] = field(default_factory=list, repr=False)
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """Of its newest pass."""
+        return self.passes[-1] if self.passes else None
 
 
 #: Told of every request when it is over.

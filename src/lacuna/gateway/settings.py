@@ -45,6 +45,7 @@ class GatewaySettings:
     body_seconds: float
     drain_seconds: float
     max_sessions: int
+    session_memory_bytes: int
     session_idle_seconds: float
     session_max_cost_usd: float | None
     session_max_turns: int | None
