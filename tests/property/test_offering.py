@@ -140,6 +140,7 @@ def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajector
 def test_from_the_start_behind_a_head_of_usual_size(strategy: str, prices: str, run: Trajectory) -> None:
     """Tools that stand there anyway are no reason to exceed the cap: behind a head ten times their size it holds."""
     system = Message(role="system", content=content("Be careful with what you do. " * 60))
-    whole = replace(run, head=replace(run.head, messages=(system, *run.head.messages)))
+    # No head of other runs, which is told in tokens from the front: tools would push words out of it that raw reads.
+    whole = replace(run, head=replace(run.head, messages=(system, *run.head.messages), warm_tokens=0))
     assert SIZER.tools(Head(tools=opened("start").tools)) * 10 < SIZER.message(system)
     assert worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], whole, write, opened("start")) <= 1.10 + 1e-9
