@@ -33,6 +33,15 @@ def test_what_our_renderers_say_is_sound(api: Api) -> None:
     assert problems(api, sound(api)) == []
 
 
+def test_a_tool_need_not_say_that_it_is_strict() -> None:
+    """Responses takes a function without `strict`, which some clients never send, and no tool without a name."""
+    tool = {"type": "function", "name": "bash", "parameters": {"type": "object", "properties": {}}}
+    request = sound("openai-responses")
+    assert problems("openai-responses", {**request, "tools": [tool]}) == []
+    assert problems("openai-responses", {**request, "tools": [{**tool, "strict": "yes"}]})
+    assert problems("openai-responses", {**request, "tools": [{"type": "function", "parameters": {}}]})
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_without_the_packages_the_outline_is_checked(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no package is installed, needed fields and the rules still are."""

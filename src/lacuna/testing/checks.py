@@ -54,7 +54,21 @@ def _typed(api: Api, body: Json) -> Iterator[str]:
     validate = _validator(api)
     if validate is not None:
         # How an answer is sent is checked apart: it makes two types of one.
-        yield from validate({name: value for name, value in body.items() if name != "stream"})
+        yield from validate({name: _lenient(name, value) for name, value in body.items() if name != "stream"})
+
+
+def _lenient(name: str, value: Any) -> Any:
+    """Tools without `strict`, which Responses takes for true: only the package's type says that it must be there.
+
+    mini-swe-agent and LiteLLM leave it out.
+    """
+    if name != "tools" or not isinstance(value, list):
+        return value
+    return [_with_strict(each) if isinstance(each, dict) and each.get("type") == "function" else each for each in value]
+
+
+def _with_strict(tool: Json) -> Json:
+    return tool if "function" in tool else {"strict": None, **tool}
 
 
 @cache
