@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from lacuna.summarizers.facts import Fact, facts, parse, pick, render
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, facts, parse, pick, render
 from lacuna.trajectory.items import items
 from summarizers.runs import turn
 
@@ -62,3 +65,9 @@ def test_old_facts_go_once_the_agent_writes_them() -> None:
     """A fact of an earlier digest that the agent has used since is dropped; the others stay."""
     old = [Fact("a.py", "used_name"), Fact("a.py", "open_name")]
     assert facts([turn(9, "Now used_name it is.")], "", old) == [old[1]]
+
+
+@given(st.text('ab_=": \n123.line', max_size=60))
+def test_no_key_is_overlooked(text: str) -> None:
+    """A text in which a value stands under a key is never passed over."""
+    assert _KEYED_AT_ALL.search(text) or not _KEYED.search(text)

@@ -40,3 +40,12 @@ def test_what_is_clean_is_not_read_again() -> None:
     assert again.request(clean) is clean
     loose = Redactor(NOTHING).request(ASKED)
     assert KEY not in repr(Redactor(DEFAULT).request(loose).turns)
+
+
+def test_a_turn_without_secrets_is_the_same_one() -> None:
+    """What holds no secret is not copied."""
+    plain = turn(1, "I look.", command="ls", result="a.py")
+    asked = SummaryRequest(previous="", task="", turns=(plain, *ASKED.turns), max_tokens=100)
+    clean = Redactor(DEFAULT).request(asked)
+    assert clean.turns[0] is plain
+    assert clean.turns[1] is not ASKED.turns[0]

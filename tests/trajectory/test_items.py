@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.trajectory.items import LONGEST, items
+from lacuna.trajectory.items import LONGEST, items, items_by_line
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,18 @@ def test_any_text(text: str) -> None:
     found = items(text)
     assert len(set(found)) == len(found)
     assert all(2 <= len(item) <= LONGEST for item in found)
+
+
+@given(st.text("aB_1./:,-\"'` \n\r\u2028\u00e9", max_size=80), st.sets(st.integers(0, 30)))
+def test_lines_with_items_that_are_wanted(text: str, wanted: set[int]) -> None:
+    """Exactly the lines that have a wanted item are found, whether it is a word or stands in quotes, with all items."""
+    chosen = frozenset(item for place, item in enumerate(items(text)) if place in wanted)
+    expected = [
+        (number, line, items(line))
+        for number, line in enumerate(text.split("\n"))
+        if not chosen.isdisjoint(items(line))
+    ]
+    assert list(items_by_line(text, chosen)) == expected
 
 
 @pytest.mark.parametrize("text", ["a.b/" * 50_000, "_" * 200_000, "'" * 200_000, "a:" * 100_000, '"x' * 100_000])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import shlex
 
-from lacuna.strategies.extractors.command import parsed
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.strategies.extractors.command import _UNQUOTED, parsed
 
 
 @pytest.mark.parametrize(
@@ -54,3 +58,9 @@ def test_program(command: str, program: str) -> None:
 def test_target(command: str, target: str) -> None:
     """Only standard output sent to a file counts as writing it."""
     assert parsed(command).single[0].target == target
+
+
+@given(st.text("ab$#=!{}*|-/ \t\n\x0b\x0c\x1c\x7f\xa0\"'\\", max_size=20))
+def test_words_without_quotes(text: str) -> None:
+    """Where nothing is quoted, words are what `shlex` would find."""
+    assert not _UNQUOTED.fullmatch(text) or text.split() == shlex.split(text)
