@@ -38,6 +38,8 @@ from lacuna.manager.view import ContextView
 
 _log: Final = logging.getLogger("lacuna.gateway")
 
+#: Seconds for which what a pass left unwritten waits for the answer's usage, to be written with it.
+SOON: Final = 0.25
 #: Requests to the provider that one answer may take: a model that does nothing but recall is stopped there.
 ROUNDS: Final = 8
 #: Bytes of an error's body that are read before it is decided what becomes of it.
@@ -78,7 +80,8 @@ class Answering:
     relay: Relay | None = None
     #: What the model and the gateway said since the client's last message.
     hidden: list[Said] = field(default_factory=list)
-    _settling: asyncio.Task[Any] | None = None
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _settling: asyncio.Task[None] | None = None
 
     async def answer(self) -> bool:
         """Answer it; whether the answer came to its end."""
@@ -89,6 +92,7 @@ class Answering:
                 await self._recalled(self.relay, outcome)
             return self.served.complete
         finally:
+            self._over.set()
             await self._settled()
 
     async def _said(self) -> list[Said]:
@@ -139,7 +143,7 @@ class Answering:
         live.newest = view.diagnostics
         self.served.passes.append(view.diagnostics)
         self.served.session = view.diagnostics.branch or live.name
-        self._settling = asyncio.ensure_future(self._settle())
+        self._settling = self._settling or asyncio.ensure_future(self._settle_soon())
         return view
 
     def _outgoing(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
@@ -378,7 +382,6 @@ class Answering:
         replaced = relay.replacements() if outcome.done else ()
         if not replaced:
             return
-        await self._settled()
         live = self.live
         async with live.lock:
             for each in replaced:
@@ -392,16 +395,23 @@ class Answering:
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
+    async def _settle_soon(self) -> None:
+        """Write what the pass left unwritten: while the provider works, or with the usage of a quick answer."""
+        waiting = asyncio.ensure_future(self._over.wait())
+        await asyncio.wait({waiting}, timeout=SOON)
+        waiting.cancel()
+        await self._settle()
+
     async def _settle(self) -> None:
-        """Write what the pass left unwritten, while the provider works."""
         async with self.live.lock:
             if (fault := await self.live.context.settle_async()) is not None:
                 self.served.cause = self.served.cause or fault.kind
 
     async def _settled(self) -> None:
+        """All of it is in the store; cancelled or not, the log is not left in the midst of a write."""
         if self._settling is not None:
-            # Cancelled or not, the log is not left in the midst of a write.
             await asyncio.shield(self._settling)
+            await asyncio.shield(asyncio.ensure_future(self._settle()))
 
     async def _record(self, heard: Heard) -> None:
         """What the provider reported for the newest call."""
@@ -411,7 +421,6 @@ class Answering:
         self.served.cleared_tokens += heard.cleared.tokens if heard.cleared else 0
         if heard.usage is None:
             return
-        await self._settled()
         async with self.live.lock:
             if self.live.newest is self.served.diagnostics:
                 self.live.context.record(heard.usage)
