@@ -130,6 +130,8 @@ class Session:
         self._anchored = 0
         #: Whether requests go out as they came: what the provider reports is of the whole prompt then.
         self.shadow = False
+        #: Whether the client sets no cache breakpoints, and none of ours stand before something is hidden.
+        self.unmarked = False
         #: Why the newest pass could not make its view fit, where it was to do without.
         self.exceeded: BudgetError | None = None
         #: Whether the recall tools must not enter requests now.
@@ -290,10 +292,12 @@ class Session:
         covered, first = self.state.covered, not self.state.calls
         self._record(decided)
         self.policy.decided(self.state, decided)
-        view = self.state.view(self.policy.frontier(self.state))
-        raw = self.books.send_raw(self.state.raw_view(), now, model)
+        view = self._marked(self.state.view(self.policy.frontier(self.state)), ours=self.edited)
+        raw = self.books.send_raw(self._marked(self.state.raw_view(), ours=False), now, model)
         bill = self.books.send(view, now, model, anew=decided.offers and not first)
-        self._record(Called(call=decided.call, at=now, model=model, tokens=view.tokens))
+        self._record(
+            Called(call=decided.call, at=now, model=model, tokens=view.tokens, unmarked=self.unmarked),
+        )
         self.newest = Pending(
             decided=decided,
             view=view,
@@ -305,6 +309,15 @@ class Session:
             summarizer=cost,
         )
         return view
+
+    @property
+    def edited(self) -> bool:
+        """Whether requests are other than the client's."""
+        return bool(self.state.hidden or self.state.covered or self.state.offered)
+
+    def _marked(self, view: View, *, ours: bool) -> View:
+        """The view with the breakpoints that its request bears; ours: whether we put some."""
+        return replace(view, marks=()) if self.unmarked and not ours else view
 
     def _situation(self, now: float | None, model: str) -> Situation:
         return Situation(
@@ -433,6 +446,7 @@ class Session:
 
     def _relive(self, waiting: Sequence[Attempted | Decided], called: Called) -> None:
         """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
+        self.unmarked = called.unmarked
         situation, before = self._situation(called.at, called.model), self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, Decided))
         if not decided.reason.startswith(HELD):

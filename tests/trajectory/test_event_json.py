@@ -38,6 +38,7 @@ EVENTS: list[Event] = [
     Attempted(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
     Called(call=1, at=None, model="", tokens=0),
     Called(call=1, at=2.5, model="m", tokens=4),
+    Called(call=1, at=2.5, model="m", tokens=4, unmarked=True),
     Answered(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
     Recalled(call=4, key=(1, 2), tokens=9, by="user"),
     Learned(call=4, window=200_000),

@@ -64,6 +64,11 @@ def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> lis
     return [Place(*at, ttl=_life(request, marks, at)) for at in taken]
 
 
+def set_in(request: Mapping[str, Any]) -> int:
+    """How many breakpoints a request bears."""
+    return len(breakpoints(request))
+
+
 def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
     """`request` with breakpoints at `at`; every message that has none is the very same object."""
     messages = list(request.get("messages") or ())

@@ -50,6 +50,8 @@ def maker(settings: GatewaySettings, store: Store) -> Maker:
             shadow=settings.shadow,
             over_budget="send",
             offer=offer(settings, api, model),
+            # A request from which nothing is hidden goes out as it came.
+            cache_control="gaps" if settings.library.cache_control == "auto" else "client",
         )
 
     return make

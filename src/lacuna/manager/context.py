@@ -43,7 +43,7 @@ from lacuna.manager.reading import newest_call
 from lacuna.manager.report import costs, diagnostics, failed
 from lacuna.manager.scribe import Scribe
 from lacuna.manager.sending import Given as Sent
-from lacuna.manager.sending import Outgoing, outgoing
+from lacuna.manager.sending import Outgoing, marked_by_client, marking, outgoing
 from lacuna.manager.usage import usage_in
 from lacuna.manager.view import ContextView
 from lacuna.stores.store import Hit, Store
@@ -425,8 +425,10 @@ class ContextManager:
         branch, history, how = yield from self._passes.follow(given, dialect)
         branch.session.withheld = offering.withheld(branch.session, given.tools, bound=self._passes.bound)
         branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
+        if not branch.session.edited and dialect.in_blocks:
+            branch.session.unmarked = self.options.cache_control == "gaps" and not marked_by_client(given)
         view = yield from self._passes.decided(branch, given, model)
-        marks = self.options.cache_control == "auto"
+        marks = marking(self.options.cache_control, branch.session)
         if self.options.shadow:
             sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
         else:

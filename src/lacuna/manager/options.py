@@ -35,7 +35,7 @@ Listener: TypeAlias = Callable[[Diagnostics], None]
 #: Whether a message, as JSON, must never be hidden.
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
 DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic"]
-CacheControl: TypeAlias = Literal["auto", "client"]
+CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 Offer: TypeAlias = Literal["caller", "first", "start", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]
 
@@ -122,7 +122,8 @@ class Options:
     offer:      who puts the recall tools into `tools`: the "caller"; we, with the "first" placeholder or from the
                 "start", and they stay; "never" anybody, and no handle is named. Settled when a session begins.
     thinking:   how bound thinking is treated: auto, defer, native, drop_block or ignore.
-    cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "client" leaves them to the client.
+    cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "gaps" only once something is hidden, so
+                that before it a request is the client's own; "client" leaves them to the client.
     tokens:     the counter. clock: seconds since the epoch.
     redaction:  which secrets are kept out of summaries.
     """
@@ -165,8 +166,8 @@ class Options:
             raise SettingError(f"thinking={self.thinking!r}: give {', '.join((AUTO, *WAYS))}")
         if self.offer not in get_args(Offer):
             raise SettingError(f"offer={self.offer!r}: give {', '.join(get_args(Offer))}")
-        if self.cache_control not in ("auto", "client"):
-            raise SettingError(f"cache_control={self.cache_control!r}: give auto or client")
+        if self.cache_control not in get_args(CacheControl):
+            raise SettingError(f"cache_control={self.cache_control!r}: give {', '.join(get_args(CacheControl))}")
         if self.over_budget not in ("raise", "send"):
             raise SettingError(f"over_budget={self.over_budget!r}: give raise or send")
         if self.summary_seconds <= 0:

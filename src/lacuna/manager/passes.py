@@ -27,7 +27,7 @@ from lacuna.manager.lineage import Lineage
 from lacuna.manager.options import Options
 from lacuna.manager.reading import absorb
 from lacuna.manager.recall import TOOLS
-from lacuna.manager.sending import Given, live_prefix
+from lacuna.manager.sending import Given, live_prefix, marking
 from lacuna.stores.store import Prompt, Store
 from lacuna.strategies.spec import describe
 from lacuna.telemetry.diagnostics import Fault, FaultKind
@@ -437,7 +437,7 @@ class Passes:
         state = branch.session.state
         marks = state.last.marks if state.last is not None and state.last.track is state.track else ()
         view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
-        mark = self.options.cache_control == "auto"
+        mark = marking(self.options.cache_control, branch.session)
         tools = [*(given.tools or ()), *offering.added(branch.session, branch.history.dialect.name, given.tools)]
         given = replace(given, tools=tools or None)
         return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))

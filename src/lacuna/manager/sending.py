@@ -13,6 +13,7 @@ from lacuna.dialects.live.plain import plain
 from lacuna.dialects.live.splice import as_json, own
 from lacuna.engine import Session
 from lacuna.manager.history import History
+from lacuna.manager.options import CacheControl
 from lacuna.trajectory.plan import LivePrefix
 from lacuna.trajectory.view import View
 
@@ -63,6 +64,17 @@ def outgoing(
     sent = Outgoing(messages=messages, system=given.system, tools=given.tools)
     edited = bool(session.state.hidden or session.state.covered)
     return _dropping(sent, given, model) if way == "drop_block" and edited else sent
+
+
+def marking(who: CacheControl, session: Session) -> bool:
+    """Whether we put cache breakpoints into the request as it stands."""
+    return who == "auto" or (who == "gaps" and session.edited)
+
+
+def marked_by_client(given: Given) -> bool:
+    """Whether the client says itself what is to be cached (Anthropic)."""
+    request = {"messages": list(map(plain, given.messages)), "system": plain(given.system), "tools": plain(given.tools)}
+    return bool(plain(given.request.get("cache_control")) or breakpoints.set_in(request))
 
 
 def _marked(messages: list[Any], read: list[Json], given: Given, history: History, view: View) -> list[Any]:

@@ -120,7 +120,8 @@ def _attempted_out(event: Attempted) -> dict[str, Any]:
 
 
 def _called_out(event: Called) -> dict[str, Any]:
-    return {"call": event.call, **stated(at=event.at), **given(model=event.model), "tokens": event.tokens}
+    called = {"call": event.call, **stated(at=event.at), **given(model=event.model), "tokens": event.tokens}
+    return {**called, **given(unmarked=event.unmarked)}
 
 
 def _answered_out(event: Answered) -> dict[str, Any]:
@@ -211,6 +212,7 @@ def _called_in(value: Mapping[str, Any]) -> Called:
         at=optional(value, "at", number),
         model=text(value, "model"),
         tokens=whole(value, "tokens"),
+        unmarked=flag(value, "unmarked"),
     )
 
 

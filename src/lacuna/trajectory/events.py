@@ -95,13 +95,15 @@ class Attempted:
 class Called:
     """A request went out.
 
-    at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
+    at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt. unmarked: whether its
+    client sets no cache breakpoint, so that there is none before something of ours stands in the request.
     """
 
     call: int
     at: float | None
     model: str
     tokens: int
+    unmarked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,80 @@
+"""Cache breakpoints that come with the first gap: before it requests are the client's, and are priced as that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.memory import MemoryStore
+from lacuna.trajectory.events import Called
+
+from .agents import history
+
+CAREFUL = "masking(window=3)"
+
+
+def manager(store: Any, **options: Any) -> ContextManager:
+    given: dict[str, Any] = {
+        "model": "claude-sonnet-5",
+        "dialect": "anthropic",
+        "session": "s",
+        "cache_control": "gaps",
+    }
+    return ContextManager(CAREFUL, store=store, **(given | options))
+
+
+def marked(view: ContextView) -> bool:
+    return "cache_control" in json.dumps(view.messages)
+
+
+def test_nothing_is_marked_before_something_is_hidden() -> None:
+    """Messages are the very objects that were given until the first gap, and bear breakpoints from then on."""
+    context, gone = manager(MemoryStore()), False
+    for steps in range(12):
+        given = history("anthropic", steps)
+        view = context.prepare(given)
+        gone = gone or "hidden" in json.dumps(view.messages)
+        assert marked(view) is gone
+        if not gone:
+            assert all(one is other for one, other in zip(view.messages, given, strict=True))
+    assert gone
+
+
+def test_what_is_not_cached_is_hidden_as_soon_as_it_may_be() -> None:
+    """Without breakpoints every token is paid in full at each call: there is no cache that a gap could spoil."""
+    told = {}
+    for who in ("auto", "gaps"):
+        context = manager(MemoryStore(), cache_control=who)
+        views = [context.prepare(history("anthropic", steps)) for steps in range(40)]
+        told[who] = next(steps for steps, view in enumerate(views) if "hidden" in json.dumps(view.messages))
+    assert told["gaps"] == 4
+    assert told["gaps"] < told["auto"]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_client_s_own_breakpoints_are_reckoned_with(own: bool) -> None:
+    """A client that marks its requests is taken for cached, and still nothing of ours stands in them."""
+    store = MemoryStore()
+    context = manager(store)
+    for steps in range(4):
+        given = history("anthropic", steps)
+        request = {"cache_control": {"type": "ephemeral"}} if own else {}
+        assert context.prepare(given, request=request).messages == given
+    context.settle()
+    called = [event for event in store.events("s") if isinstance(event, Called)]
+    assert [event.unmarked for event in called] == [not own] * 4
+
+
+def test_the_bill_is_the_same_in_any_process() -> None:
+    """Opened anew before every call, a session reckons with what was marked when it was sent."""
+    store = MemoryStore()
+    whole = manager(MemoryStore())
+    for steps in range(10):
+        expected = whole.prepare(history("anthropic", steps))
+        with manager(store) as context:
+            view = context.prepare(history("anthropic", steps))
+        assert json.dumps(view.messages) == json.dumps(expected.messages)
+        assert view.diagnostics.costs == expected.diagnostics.costs
