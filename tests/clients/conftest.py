@@ -1,0 +1,55 @@
+"""Clients in environments of their own. Where one is missing its tests are skipped, and the summary says so aloud."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .environments import AGENTS, PYTHON, LiteLLM
+
+_skipped: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def litellm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiteLLM]:
+    """LiteLLM and mini-swe-agent, one process for all tests."""
+    if not PYTHON.exists():
+        _skip("LiteLLM and mini-swe-agent are not installed: make clients")
+    process = LiteLLM(tmp_path_factory.mktemp("litellm"))
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def pi() -> Path:
+    """The coding agent pi: its script, for node."""
+    return _agent("@mariozechner/pi-coding-agent/dist/cli.js")
+
+
+@pytest.fixture(scope="session")
+def codex() -> Path:
+    """The coding agent Codex: its script, for node."""
+    return _agent("@openai/codex/bin/codex.js")
+
+
+def _agent(name: str) -> Path:
+    if shutil.which("node") is None:
+        _skip("no node on the path")
+    if not (script := AGENTS / name).exists():
+        _skip(f"{name} is not installed: make clients")
+    return script
+
+
+def _skip(reason: str) -> None:
+    _skipped.append(reason)
+    pytest.skip(reason)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say aloud that clients were not tried."""
+    for reason in dict.fromkeys(_skipped):
+        terminalreporter.write_line(f"WARNING: clients were NOT tried: {reason}", yellow=True, bold=True)
