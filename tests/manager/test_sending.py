@@ -149,3 +149,16 @@ def test_a_text_protocols_results_are_hidden_in_every_dialect(dialect: str) -> N
             messages.append({"role": "user", "content": f"line {number}\n" * 200})
         sizes = [len(str(message["content"])) for message in view.messages if message["role"] == "user"]
     assert [size > 1_000 for size in sizes] == [False, False, False, False, True]
+
+
+def test_breakpoints_may_wait_until_something_is_hidden() -> None:
+    """With "gaps" a request in which nothing is hidden is the client's own, and a later one is marked."""
+    with ContextManager("masking(window=2, schedule=every-turn)", store="memory:", cache_control="gaps") as context:
+        for steps in range(8):
+            messages = history("anthropic", steps)
+            view = context.prepare(messages)
+            marked = breakpoints(view.request)
+            assert bool(marked) == bool(view.diagnostics.savings.masked)
+            if not marked:
+                assert all(sent is own for sent, own in zip(view.messages, messages, strict=True))
+        assert marked
