@@ -64,6 +64,10 @@ _CODEX: Final = re.compile(r"codex", re.IGNORECASE)
 _CODEX_OR_PI: Final = re.compile(r"codex|pi\b", re.IGNORECASE)
 _OWN_KEY: Final = re.compile(r"codex|opencode|pi\b", re.IGNORECASE)
 
+#: pi (0.73, seen on the wire) goes under the OpenAI SDK's User-Agent and says the conversation's id here once more, as
+#: Codex does with its thread's: a common name that holds the same is theirs.
+_REPEATED: Final = "x-client-request-id"
+
 #: Header -> how the User-Agent must begin for it to be believed; None: whatever. The first that is there is taken.
 _SESSION_HEADERS: Final[tuple[tuple[str, re.Pattern[str] | None], ...]] = (
     ("x-lacuna-session", None),  # ours
@@ -151,7 +155,8 @@ def _said(api: Api | None, headers: _Headers, body: Fields | None) -> tuple[str,
     """(id, source), as the client wrote it."""
     agent = headers.get("user-agent", "").lstrip()
     for name, believed in _SESSION_HEADERS:
-        if (value := headers.get(name, "").strip()) and (believed is None or believed.match(agent)):
+        value = headers.get(name, "").strip()
+        if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED)):
             return value, name
     return _said_within(api, body, agent) if body is not None else ("", "")
 
