@@ -178,6 +178,8 @@ def test_twins_stay_two() -> None:
         flying = known.find(who(), "openai", body([*history, *call(6)]))
         other = known.find(who(), "openai", body([*history, *call(6)]))
         assert {flying, other} == {ahead, behind}
+        known.land(other)
+        assert known.find(who(), "openai", body([*history, *call(6), *call(7)])) is other
         alone = sessions()
         first = asked(alone, [TASK, *call(1)])
         assert asked(alone, [TASK, *call(1)]) is first
@@ -243,5 +245,22 @@ def test_a_message_that_is_none_is_unreadable() -> None:
     async def test() -> None:
         with pytest.raises(Unreadable):
             sessions().find(who(), "openai", RequestBody.parse(b'{"model": "m", "messages": ["text"]}', "openai"))
+
+    run(test)
+
+
+def test_answers_that_others_gave_are_noticed() -> None:
+    """Where more than one answer is new another process gave some of them, and the log is to be read first."""
+
+    async def test() -> None:
+        known = sessions()
+        live = asked(known, [TASK])
+        live.behind = False
+        assert not asked(known, [TASK, *call(1)]).behind
+        assert asked(known, [TASK, *call(1), *call(2), *call(3)]).behind
+        live.behind = False
+        asked(known, [TASK, *call(1), *call(2), *call(3), *call(4)], answered=False)
+        assert not live.behind
+        assert asked(known, [TASK, *call(1), *call(2), *call(3), *call(4)]).behind
 
     run(test)

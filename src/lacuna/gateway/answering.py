@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from lacuna.dialects.bound_thinking import with_beta
+from lacuna.errors import LacunaError
 from lacuna.gateway import headers as fields
 from lacuna.gateway.body import RequestBody
 from lacuna.gateway.exchanges import Said
@@ -98,13 +99,27 @@ class Answering:
     async def _said(self) -> list[Said]:
         """The conversation as it stands upstream; the store is asked once for what this process has not heard."""
         live = self.live
-        if live.cold:
-            async with live.lock:
+        if not (live.cold or live.behind):
+            return live.said()
+        async with live.lock:
+            try:
                 if live.cold and live.transcript.newest >= 0:
-                    entries = [entry.json for entry in live.transcript.entries]
-                    live.exchanges.learn(await live.context.recorded_exchanges_async(entries))
-                live.cold = False
+                    await self._learn_recorded()
+                elif live.behind:
+                    live.exchanges.learn(await live.context.heard_exchanges_async())
+            except LacunaError as error:
+                # Without them the model misses what it recalled, and nothing else.
+                self._fault("exchanges", error, "it goes on without what was recalled in it")
+            live.cold = live.behind = False
         return live.said()
+
+    async def _learn_recorded(self) -> None:
+        """Exchanges of a stored session: each that is put in its place may show the way to later ones."""
+        known = -1
+        while len(self.live.exchanges.known) > known:
+            known = len(self.live.exchanges.known)
+            said = plain(self.live.said())
+            self.live.exchanges.learn(await self.live.context.recorded_exchanges_async(said))
 
     # -- one request to the provider -------------------------------------------------------------------------------
 
@@ -425,9 +440,9 @@ class Answering:
             if self.live.newest is self.served.diagnostics:
                 self.live.context.record(heard.usage)
 
-    def _fault(self, what: str, error: Exception) -> None:
+    def _fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
         self.served.cause, self.served.why = what, type(error).__name__
-        _log.error("session %s: %s failed, the request goes out as it came", self.live.name, what, exc_info=error)
+        _log.error("session %s: %s failed, %s", self.live.name, what, then, exc_info=error)
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -50,10 +50,12 @@ class LiveSession:
     """One conversation in this process.
 
     lock:     around everything that touches `context`, which is for one caller at a time; never around the upstream.
-    flying:   requests on their way. answered: whether the newest one was answered to its end.
+    flying:   requests that something is still done for. asking: of them those whose client has not its answer yet.
+    answered: whether the newest one was answered to its end.
     turned:   how often its history went another way. used: when it was asked last, monotonic seconds.
     newest:   the diagnostics of its newest pass. body: its newest request, so that the next is read from where it ends.
     cold:     whether the store was not asked yet for exchanges that the client never saw. group: where it is found.
+    behind:   whether another process may have answered in between, and noted such exchanges.
     left_alone: its requests pass as they come: what we made of one was refused.
     """
 
@@ -66,10 +68,12 @@ class LiveSession:
     sent: Sent = field(default_factory=Sent)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     flying: int = 0
+    asking: int = 0
     answered: bool = False
     turned: int = 0
     used: float = 0.0
     cold: bool = True
+    behind: bool = False
     left_alone: bool = False
     group: Group = ("", "openai", b"")
     newest: Diagnostics | None = None
@@ -88,7 +92,7 @@ class LiveSession:
     @property
     def may_turn(self) -> bool:
         """Whether a history that went another way may be this agent's: it waits for nobody, and does not waver."""
-        return not self.flying and self.turned < TURNS_BACK
+        return not self.asking and self.turned < TURNS_BACK
 
     def said(self) -> list[Said]:
         """The conversation as it stands upstream."""
@@ -149,16 +153,26 @@ class Sessions:
         self._settle_in(live, group)
         shared = live.transcript.common(body.messages)
         live.turned += shared <= live.transcript.newest
+        known = len(live.transcript)
         live.transcript.take(body.messages)
+        # One answer is new: the one that was given here. Where there are more, others gave them.
+        live.behind = live.behind or not live.answered or live.transcript.answers(known) > 1
         live.body = body
         live.flying += 1
+        live.asking += 1
         live.used = self._clock()
         self._shrink(keep=live)
         return live
 
-    def release(self, live: LiveSession, *, answered: bool) -> None:
-        """An answer is complete, or will never be."""
+    def land(self, live: LiveSession) -> None:
+        """An answer goes out to its end: its client may ask again at once, before all of it is written down."""
+        live.asking -= 1
+        live.answered = True
+
+    def release(self, live: LiveSession, *, answered: bool, landed: bool = False) -> None:
+        """An answer is complete, or will never be. landed: whether `land` was told of it."""
         live.flying -= 1
+        live.asking -= not landed
         live.answered = answered
         live.used = self._clock()
 
@@ -180,7 +194,7 @@ class Sessions:
     def _known(self, group: dict[int, LiveSession], raws: Sequence[bytes]) -> LiveSession | None:
         shared = {live: live.transcript.common(raws) for live in reversed(group.values())}
         fitting = [live for live in shared if self._is_its(live, raws, shared[live])]
-        waiting = [live for live in fitting if shared[live] == len(live.transcript) and not live.flying]
+        waiting = [live for live in fitting if shared[live] == len(live.transcript) and not live.asking]
         if not fitting:
             return None
         best = max(fitting, key=lambda live: (shared[live], live in waiting))
@@ -197,7 +211,7 @@ class Sessions:
         if shared == len(transcript):
             # The same first words once more: a second try where the first got no answer, else another agent.
             again = shared == len(raws) and not begun
-            return not again or not (live.answered or live.flying)
+            return not again or not (live.answered or live.asking)
         if begun and shared > transcript.newest:
             # Only what stands behind the newest answer came another way.
             return True

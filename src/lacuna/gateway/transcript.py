@@ -90,6 +90,12 @@ class Transcript:
             self._append(raws[place], place)
         return [entry.json for entry in self.entries]
 
+    def answers(self, first: int) -> int:
+        """How many times the assistant spoke from message `first` on; what it says in a row is one answer."""
+        spoken = [entry.assistant for entry in self.entries[max(first - 1, 0) :]]
+        before = spoken.pop(0) if first else False
+        return sum(now and not then for then, now in zip([before, *spoken], spoken, strict=False))
+
     def said(self) -> set[bytes]:
         """What the messages behind the head say."""
         return {entry.says for entry in self.entries[self.head :] if entry.says}

@@ -263,6 +263,12 @@ class ContextManager:
         branch = self._passes.branch
         return exchanges.of(branch.session.events) if branch is not None else []
 
+    async def heard_exchanges_async(self) -> list[Exchanged]:
+        """`exchanges`, with those that other processes noted meanwhile where the log is shared (`family`). Raises
+        ConflictError."""
+        async with self._turn:
+            return await run_async(self._heard(), self._scribe)
+
     def recorded_exchanges(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> list[Exchanged]:
         """The same of the stored session that `messages` begin like; [] if none does. Nothing is gone on with.
 
@@ -437,6 +443,10 @@ class ContextManager:
         if offering.refused(branch.session, self.options.offer, bound=self._passes.bound):
             sent = replace(sent, notes=(*sent.notes, offering.BOUND))
         return self._view(branch, sent, how, model, started, dialect.name)
+
+    def _heard(self) -> Steps[list[Exchanged]]:
+        yield from self._passes.join()
+        return self.exchanges()
 
     def _recorded(self, given: Sent) -> Steps[list[Exchanged]]:
         dialect = self._passes.dialect(given, self.options.model)

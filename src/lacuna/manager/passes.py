@@ -133,7 +133,7 @@ class Passes:
         """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
         body = given.messages[: given.end]
         if self.options.shared:
-            yield from self._join()
+            yield from self.join()
         branch = self.branch
         if branch is None or branch.history is None or branch.blind:
             return (yield from self._open(body, given, dialect))
@@ -316,7 +316,7 @@ class Passes:
 
     # -- the log -------------------------------------------------------------------------------------------------
 
-    def _join(self) -> Steps[None]:
+    def join(self) -> Steps[None]:
         """Write what is owed, and catch up with what others wrote: who is behind must not decide."""
         branch, self._refused = self.branch, None
         if branch is None or branch.history is None or branch.blind:
