@@ -7,84 +7,20 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from tests.gateway.process import PATIENCE, Process, served
 from tests.gateway.scripted import Asked, answer, scripted
 from typer.testing import CliRunner
 
 from lacuna.cli.serve import serve
 from lacuna.errors import LacunaError, SettingError
-
-#: Seconds until a process must be up, or down again; the machine may be busy.
-PATIENCE = 60.0
-
-
-class Process:
-    """A gateway; `url` is where it listens."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        program = "from lacuna.cli import main; main()"
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_CONTEXT_")}
-        self._log = folder / "log"
-        with self._log.open("w") as log:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-W", "error", "-c", program, "serve", "--port", "0", *options],
-                cwd=folder,
-                env=environ,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.popen.stdout is not None
-        self.said = [self.popen.stdout.readline() for _ in range(3)]
-        self.url = self.said[1].split()[-1] if self.said[1] else ""
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def ask(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
-        """One request over a connection of its own."""
-        connection = HTTPConnection(self.url.removeprefix("http://"), timeout=PATIENCE)
-        try:
-            connection.request("GET" if body is None else "POST", path, body, headers)
-            got = connection.getresponse()
-            return got.status, got.read()
-        finally:
-            connection.close()
-
-    def workers(self) -> set[int]:
-        """The processes that it has started, but for the one that multiprocessing has for its own ends."""
-        task = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children")
-        found = {int(each) for each in task.read_text().split()}
-        return {each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()}
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        if self.popen.poll() is None:
-            self.popen.send_signal(number)
-        code = self.popen.wait(PATIENCE)
-        assert self.popen.stdout is not None
-        self.popen.stdout.close()
-        return code
-
-
-@contextmanager
-def served(folder: Path, *options: str) -> Iterator[Process]:
-    process = Process(folder, *options)
-    try:
-        yield process
-    finally:
-        process.end(signal.SIGKILL)
 
 
 @pytest.fixture
