@@ -379,6 +379,8 @@ class Answering:
 
     async def _recalled(self, relay: Relay, outcome: Outcome) -> None:
         """Answer the model's recalls and take both for said."""
+        # Word that something is under way, while nothing can be shown.
+        await self._send(relay.keep_alive() if self.served.stream else b"")
         told = await self._answered(relay, outcome)
         self.hidden += [Said(message, msgspec.json.encode(message)) for message in (*outcome.said, *told)]
 
