@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,6 +44,34 @@ class _Asked:
     route: Route
     body: RequestBody
     who: Identity
+
+
+class _Landing:
+    """The way back to a client, of which somebody is told when the answer has come to its end."""
+
+    def __init__(self, reply: Reply, land: Callable[[], None]) -> None:
+        self._reply, self._land = reply, land
+        self.landed = False
+
+    @property
+    def started(self) -> bool:
+        return self._reply.started
+
+    @property
+    def eventful(self) -> bool:
+        return self._reply.eventful
+
+    async def start(self, status: int, headers: Headers) -> None:
+        await self._reply.start(status, headers)
+
+    async def send(self, chunk: bytes) -> None:
+        await self._reply.send(chunk)
+
+    async def finish(self) -> None:
+        if not self.landed:
+            self.landed = True
+            self._land()
+        await self._reply.finish()
 
 
 class Proxy:
@@ -98,7 +126,7 @@ class Proxy:
     async def _answer(
         self, asked: _Asked, live: LiveSession, request: Incoming, reply: Reply, url: str, served: Served
     ) -> None:
-        complete = False
+        complete, out = False, _Landing(reply, lambda: self.sessions.land(live))
         try:
             stop = await self.budgets.stop(asked.who, live)
             if stop and self.settings.at_limit == "refuse":
@@ -113,12 +141,12 @@ class Proxy:
                 url=url,
                 body=asked.body,
                 request=request,
-                reply=reply,
+                reply=out,
                 served=served,
                 hint=stop,
             ).answer()
         finally:
-            self.sessions.release(live, answered=complete)
+            self.sessions.release(live, answered=complete, landed=out.landed)
 
     def _read(self, found: Route, request: Incoming, headers: Mapping[str, str], served: Served) -> _Asked | None:
         """The request taken apart; None where it is not ours to decide on."""
