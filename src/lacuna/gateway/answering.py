@@ -22,11 +22,10 @@ from typing import Any, Final
 import msgspec
 
 from lacuna.dialects.bound_thinking import with_beta
-from lacuna.errors import LacunaError
 from lacuna.gateway import headers as fields
 from lacuna.gateway.body import RequestBody
 from lacuna.gateway.exchanges import Said
-from lacuna.gateway.forwarding import broken, cut, is_stream, tap_of, tell
+from lacuna.gateway.forwarding import broken, cut, inflating, is_stream, tap_of, tell
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay
 from lacuna.gateway.rewriting import appended, rewritten
 from lacuna.gateway.routes import Api
@@ -81,6 +80,8 @@ class Answering:
     relay: Relay | None = None
     #: What the model and the gateway said since the client's last message.
     hidden: list[Said] = field(default_factory=list)
+    #: Whether the newest request offered recall.
+    _offered: bool = False
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _settling: asyncio.Task[None] | None = None
 
@@ -107,10 +108,10 @@ class Answering:
                     await self._learn_recorded()
                 elif live.behind:
                     live.exchanges.learn(await live.context.heard_exchanges_async())
-            except LacunaError as error:
+                live.cold = live.behind = False
+            except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request asks again
                 # Without them the model misses what it recalled, and nothing else.
                 self._fault("exchanges", error, "it goes on without what was recalled in it")
-            live.cold = live.behind = False
         return live.said()
 
     async def _learn_recorded(self) -> None:
@@ -131,12 +132,11 @@ class Answering:
             return None
         self.served.rounds += 1
         async with answer:
-            if answer.status >= 400:
-                await self._refused(answer, b"")
+            try:
+                return await self._told(answer)
+            except UpstreamError as error:
+                await broken(error, self.reply, self.api, self.served)
                 return None
-            if self.relay is None and view is not None and view.offered and answer.status == 200:
-                self.relay = Relay(self.api, stream=is_stream(answer))
-            return await (self._relayed(answer, self.relay) if self.relay is not None else self._passed(answer))
 
     async def _prepared(self, said: Sequence[Said]) -> ContextView | None:
         """The view of the next call; None where it goes out as it came."""
@@ -212,6 +212,7 @@ class Answering:
         if not self.served.rounds:
             self.served.added += time.perf_counter() - self.request.received_at
         self.served.bytes_up += len(out.body)
+        self._offered = out.offered
         if out.edited and self.served.how == "same":
             self.served.how = "view"
         try:
@@ -225,7 +226,11 @@ class Answering:
     async def _mended(self, answer: Answer, out: Outgoing, said: Sequence[Said]) -> Answer | None:
         """A request that was refused: shortened where it was too long, as it came where our edits may be the cause."""
         async with answer:
-            told = await _read(answer, ERROR_BYTES)
+            try:
+                told = await _read(answer, ERROR_BYTES)
+            except UpstreamError as error:
+                await broken(error, self.reply, self.api, self.served)
+                return None
             heard = self._heard(answer, told)
             if heard.overflow is not None and (shorter := await self._shortened(heard, said)) is not None:
                 self.served.cause = "overflow"
@@ -294,40 +299,38 @@ class Answering:
 
     # -- the way back ----------------------------------------------------------------------------------------------
 
+    async def _told(self, answer: Answer) -> Outcome | None:
+        """What the provider says, on its way to the client. Raises UpstreamError where it breaks off."""
+        if answer.status >= 400:
+            await self._refused(answer, b"")
+            return None
+        # One that comes compressed in a way that nobody asked for is the client's to read.
+        if self.relay is None and self._offered and answer.status == 200 and inflating(answer) is not None:
+            self.relay = Relay(self.api, stream=is_stream(answer))
+        return await (self._relayed(answer, self.relay) if self.relay is not None else self._passed(answer))
+
     async def _passed(self, answer: Answer) -> None:
         """The answer as it comes."""
-        try:
-            heard = await tell(
-                answer,
-                self.reply,
-                self.api,
-                self.served,
-                received_at=self.request.received_at,
-                extra=self._extra(),
-            )
-        except UpstreamError as error:
-            await broken(error, self.reply, self.api, self.served)
-            return
+        heard = await tell(
+            answer, self.reply, self.api, self.served, received_at=self.request.received_at, extra=self._extra()
+        )
         await self._record(heard)
 
     async def _relayed(self, answer: Answer, relay: Relay) -> Outcome | None:
         """The answer as it comes, but for calls of the recall tools: the outcome where it goes on behind them."""
-        tap, stream = tap_of(self.api, answer), is_stream(answer)
+        tap, inflated, late = tap_of(self.api, answer), inflating(answer), b""
+        if inflated is None:
+            raise UpstreamError("malformed", "the provider's answer is compressed in a way that nobody asked for")
         relay.begin_round()
-        late = b""
-        try:
-            if stream:
-                await self._start(answer)
-            async for chunk in answer.chunks():
-                self.served.first = self.served.first or time.perf_counter() - self.request.received_at
-                tap.feed(chunk)
-                if (out := relay.feed(chunk)) and self.served.rounds > 1:
-                    # The end is held until what the client is not shown is in the store.
-                    late, out = out, late
-                await self._send(out)
-        except UpstreamError as error:
-            await broken(error, self.reply, self.api, self.served)
-            return None
+        if is_stream(answer):
+            await self._start(answer)
+        async for chunk in answer.chunks():
+            self.served.first = self.served.first or time.perf_counter() - self.request.received_at
+            tap.feed(chunk)
+            if (out := relay.feed(inflated(chunk))) and self.served.rounds > 1:
+                # The end is held until what the client is not shown is in the store.
+                late, out = out, late
+            await self._send(out)
         outcome = relay.end_round()
         await self._record(tap.finish())
         if outcome.calls and not outcome.done and self.served.rounds < ROUNDS:

@@ -37,6 +37,8 @@ LINGER: Final = 2.0
 STOPPING: Final = "it is shutting down"
 #: Answers that have no body, whatever length they state.
 _BODILESS: Final = (204, 304)
+#: How an event ends in a stream of them.
+_BLANK: Final = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
 class App:
@@ -110,6 +112,8 @@ class Out:
         self.status = 0
         self.headers: Headers = []
         self.finished = False
+        #: The last bytes that were sent.
+        self._tail = b""
 
     @property
     def started(self) -> bool:
@@ -117,10 +121,11 @@ class Out:
 
     @property
     def eventful(self) -> bool:
-        """Whether what has begun is a stream of events that one more event can be put into."""
+        """Whether what has begun is a stream of events that one more event can be put into: it stands between two."""
         found = {name.lower(): value for name, value in self.headers}
         plain = found.get(b"content-encoding", b"identity") == b"identity" and b"content-length" not in found
-        return plain and found.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+        between = not self._tail or self._tail.endswith(_BLANK)
+        return plain and between and found.get(b"content-type", b"").lower().startswith(b"text/event-stream")
 
     async def start(self, status: int, headers: Headers) -> None:
         if status in _BODILESS:
@@ -130,6 +135,7 @@ class Out:
 
     async def send(self, chunk: bytes) -> None:
         if chunk:
+            self._tail = (self._tail + chunk if len(chunk) < 4 else chunk)[-4:]
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def finish(self) -> None:
@@ -205,8 +211,7 @@ class _Exchange:
         if not self.out.started:
             await self.refuse(Refused(503, "stopping", STOPPING, RETRY_AFTER))
         elif self.out.eventful:
-            # Behind an empty line: the event that was cut in its midst ends, and ours begins.
-            await self.out.send(b"\n\n" + stream_error(self._api(), STOPPING))
+            await self.out.send(stream_error(self._api(), STOPPING))
             await self.out.finish()
 
     async def refuse(self, problem: Refused) -> None:

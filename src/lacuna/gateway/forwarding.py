@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from lacuna.gateway import headers as fields
+from lacuna.gateway.inflater import ENCODINGS, Inflater
 from lacuna.gateway.refusals import refusal, stream_error
 from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Served
@@ -79,17 +81,35 @@ async def broken(error: UpstreamError, reply: Reply, api: Api | None, served: Se
 async def cut(reply: Reply, api: Api | None, message: str) -> None:
     """End an answer that has begun and cannot go on: with an error of the API's own where one more event can be said.
 
-    Any other is left unfinished, which cuts the connection.
+    Any other is left unfinished, which cuts the connection. So is one that broke off within an event: half an event
+    cannot be taken back, and a client that is made to read it stumbles over that and never comes to ours.
     """
     if api is not None and reply.eventful:
-        # Behind an empty line: an event that broke off in its midst must not swallow ours.
-        await reply.send(b"\n\n" + stream_error(api, message))
+        await reply.send(stream_error(api, message))
         await reply.finish()
 
 
 def is_stream(answer: Answer) -> bool:
     """Whether an answer is a stream of events."""
     return (answer.header(b"content-type") or b"").lower().startswith(b"text/event-stream")
+
+
+def inflating(answer: Answer) -> Callable[[bytes], bytes] | None:
+    """What makes the chunks of its body plain; None where nothing here can. Raises UpstreamError for broken ones."""
+    coding = (answer.header(b"content-encoding") or b"").decode("latin-1").strip().lower()
+    if coding in ("", "identity"):
+        return bytes
+    if coding not in ENCODINGS:
+        return None
+    inflater = Inflater(coding)
+
+    def inflated(chunk: bytes) -> bytes:
+        try:
+            return b"".join(inflater.feed(chunk))
+        except ValueError as error:
+            raise UpstreamError("malformed", f"the provider's answer cannot be read: {error}") from error
+
+    return inflated
 
 
 def tap_of(api: Api | None, answer: Answer) -> Tap:

@@ -117,6 +117,10 @@ class Upstream:
             if isinstance(sent, _Chunks) and sent.failed is not None:
                 raise sent.failed from None
             raise _translated(error, place, begun=False) from error
+        if not 200 <= response.status < 600:
+            # Nothing is upgraded here, and HTTP knows no other; no server could say it to a client.
+            response.close()
+            raise UpstreamError("malformed", _WORDS["malformed"].format(place=place, why=f"status {response.status}"))
         return Answer(response, place)
 
     async def close(self) -> None:

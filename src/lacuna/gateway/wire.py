@@ -61,7 +61,7 @@ class Reply(Protocol):
 
     @property
     def eventful(self) -> bool:
-        """Whether what has begun is a stream of events that one more event can be put into."""
+        """Whether what has begun is a stream of events that one more event can be put into: it stands between two."""
         ...
 
     async def start(self, status: int, headers: Headers) -> None: ...

@@ -1,0 +1,121 @@
+"""Requests of a small agent in the shapes of all three APIs, and what a provider answers, as bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lacuna.gateway.routes import Api
+from lacuna.gateway.sse import written
+from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from lacuna.testing.recorded import Reply
+from lacuna.testing.refusal import Refusal
+from lacuna.testing.told import Told
+from lacuna.trajectory.turn import Action
+from lacuna.trajectory.usage import Usage
+
+Json = dict[str, Any]
+
+APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
+PATHS: dict[Api, str] = {
+    "openai": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+}
+LISTED: dict[Api, str] = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}
+#: Models whose thinking is bound to nothing.
+MODELS: dict[Api, str] = {"openai": "gpt-5.2", "openai-responses": "gpt-5.2", "anthropic": "claude-sonnet-4-5"}
+#: Hides as early as it may.
+EAGER = "masking(window=2, schedule=every-turn)"
+#: From so many steps on something is hidden.
+ENOUGH = 6
+#: A part of every placeholder.
+GAP = b"tokens hidden"
+
+
+def observation(step: int, word: str = "value") -> str:
+    """A result that is worth hiding. word: stands in each of its lines."""
+    return "\n".join(f"line {line}: {word} {step * 1_000 + line * 7}" for line in range(60))
+
+
+def history(api: Api, steps: int, task: str = "Mend the parser.", word: str = "value") -> list[Json]:
+    """The messages of a call behind so many steps."""
+    said: list[Json] = [{"role": "user", "content": task}]
+    for step in range(1, steps + 1):
+        said += _step(api, step, observation(step, word))
+    return said
+
+
+def _step(api: Api, step: int, result: str) -> list[Json]:
+    id, given = f"call_{step}", {"command": f"cat f{step}.py"}
+    if api == "anthropic":
+        use = {"type": "tool_use", "id": id, "name": "bash", "input": given}
+        answer = {"type": "tool_result", "tool_use_id": id, "content": result}
+        return [
+            {"role": "assistant", "content": [{"type": "text", "text": f"Step {step}."}, use]},
+            {"role": "user", "content": [answer]},
+        ]
+    if api == "openai-responses":
+        call = {"type": "function_call", "call_id": id, "name": "bash", "arguments": json.dumps(given)}
+        return [call, {"type": "function_call_output", "call_id": id, "output": result}]
+    function = {"name": "bash", "arguments": json.dumps(given)}
+    called = [{"id": id, "type": "function", "function": function}]
+    return [
+        {"role": "assistant", "content": f"Step {step}.", "tool_calls": called},
+        {"role": "tool", "tool_call_id": id, "content": result},
+    ]
+
+
+def tools(api: Api) -> list[Json]:
+    """The one tool of the agent."""
+    schema = {"type": "object", "properties": {"command": {"type": "string"}}}
+    if api == "anthropic":
+        return [{"name": "bash", "input_schema": schema}]
+    function = {"name": "bash", "parameters": schema}
+    return [{"type": "function", "function": function}] if api == "openai" else [{"type": "function", **function}]
+
+
+def body(api: Api, steps: int, *, stream: bool = False, task: str = "Mend the parser.", **fields: Any) -> bytes:
+    """A request behind so many steps, with odd white space, so that whoever writes it anew is caught."""
+    word = fields.pop("word", "value")
+    told = {"model": MODELS[api], "max_tokens": 99, LISTED[api]: history(api, steps, task, word), "tools": tools(api)}
+    return json.dumps(told | ({"stream": True} if stream else {}) | fields, separators=(" , ", " :  ")).encode()
+
+
+# -- what a provider says ------------------------------------------------------------------------------------------
+
+
+def reply(text: str = "All is done.", calls: Sequence[tuple[str, str, Mapping[str, Any]]] = ()) -> Reply:
+    """calls: (id, name, arguments)."""
+    made = tuple(Action(id=id, name=name, arguments=json.dumps(given)) for id, name, given in calls)
+    return Reply(number=1, text=text, calls=made)
+
+
+def whole(api: Api, said: Reply | None = None) -> bytes:
+    """A plain answer's body."""
+    told, shape = _told(api, said), {"openai": answer_openai_chat, "openai-responses": answer_openai_responses}
+    return json.dumps(shape.get(api, answer_anthropic).whole(told)).encode()  # type: ignore[attr-defined]
+
+
+def frames(api: Api, said: Reply | None = None) -> list[bytes]:
+    """A streamed answer's events."""
+    told = _told(api, said)
+    if api == "openai":
+        return [*(written(_raw(each)) for each in answer_openai_chat.events(told)), written(b"[DONE]")]
+    module = answer_anthropic if api == "anthropic" else answer_openai_responses
+    return [written(_raw(each), each["type"]) for each in module.events(told)]
+
+
+def refused(api: Api, status: int) -> bytes:
+    """The body of a provider's error."""
+    return json.dumps(Refusal(status=status, message=f"No, {status}.").body(api)).encode()
+
+
+def _told(api: Api, said: Reply | None) -> Told:
+    usage = Usage(input=1_000, output=20)
+    return Told(reply=said or reply(), usage=usage, model=MODELS[api], id="1", include_usage=api == "openai")
+
+
+def _raw(event: Json) -> bytes:
+    return json.dumps(event).encode()
