@@ -264,3 +264,18 @@ def test_answers_that_others_gave_are_noticed() -> None:
         assert asked(known, [TASK, *call(1), *call(2), *call(3), *call(4)]).behind
 
     run(test)
+
+
+def test_a_history_that_is_cut_short_is_found_all_the_same() -> None:
+    """An undo of several turns leaves a shorter history than was known, and nothing in it was said by others."""
+
+    async def test() -> None:
+        known = sessions()
+        live = asked(known, [TASK])
+        for count in range(1, 5):
+            asked(known, [TASK, *(message for number in range(1, count + 1) for message in call(number))])
+        live.behind = False
+        assert asked(known, [TASK, *call(1)]) is live
+        assert not live.behind
+
+    run(test)

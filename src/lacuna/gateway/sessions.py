@@ -153,10 +153,9 @@ class Sessions:
         self._settle_in(live, group)
         shared = live.transcript.common(body.messages)
         live.turned += shared <= live.transcript.newest
-        known = len(live.transcript)
         live.transcript.take(body.messages)
         # One answer is new: the one that was given here. Where there are more, others gave them.
-        live.behind = live.behind or not live.answered or live.transcript.answers(known) > 1
+        live.behind = live.behind or not live.answered or live.transcript.answers(shared) > 1
         live.body = body
         live.flying += 1
         live.asking += 1
