@@ -279,3 +279,25 @@ def test_a_history_that_is_cut_short_is_found_all_the_same() -> None:
         assert not live.behind
 
     run(test)
+
+
+def test_what_an_agent_sees_otherwise_is_its_own() -> None:
+    """Two agents that did the same and see different results stay apart, though the one is ahead, done or under way."""
+
+    async def test() -> None:
+        for flying in (False, True):
+            known = sessions()
+            ahead, behind = asked(known, [TASK]), asked(known, [TASK])
+            for live in (ahead, behind):
+                live.transcript.take(body([TASK, *call(1)]).messages)
+            done, (spoke, seen) = [TASK, *call(1)], call(2)
+            asked(known, [*done, spoke, seen])
+            first = next(live for live in (ahead, behind) if len(live.transcript) == 5)
+            other = {ahead, behind}.difference({first}).pop()
+            if flying:
+                assert known.find(who(), "openai", body([*done, spoke, seen, *call(3)])) is first
+            else:
+                assert asked(known, [*done, spoke, seen, *call(3)]) is first
+            assert asked(known, [*done, spoke, {**seen, "content": "something else"}]) is other
+
+    run(test)

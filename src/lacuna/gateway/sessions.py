@@ -24,7 +24,7 @@ from lacuna.gateway.exchanges import Exchanges, Said
 from lacuna.gateway.identity import Identity
 from lacuna.gateway.routes import Api
 from lacuna.gateway.sent import Sent
-from lacuna.gateway.transcript import Transcript
+from lacuna.gateway.transcript import Transcript, answers
 from lacuna.manager import ContextManager
 from lacuna.telemetry.diagnostics import Diagnostics
 
@@ -197,11 +197,12 @@ class Sessions:
         if not fitting:
             return None
         best = max(fitting, key=lambda live: (shared[live], live in waiting))
-        if shared[best] < len(raws):
+        if shared[best] == len(best.transcript) < len(raws):
             return best
-        # What was asked already is a twin's next request, where another session waits for just that.
-        twins = (live for live in waiting if best.transcript.turns(shared[live], len(raws)) == 1)
-        return next(twins, best)
+        # It was asked already, or goes another way: then it is rather the next of who waits for just one answer more.
+        spoken = best.transcript.spoken(raws, shared[best])
+        following = [live for live in waiting if answers(spoken[shared[live] :]) == 1]
+        return max(following, key=lambda live: shared[live], default=best)
 
     def _is_its(self, live: LiveSession, raws: Sequence[bytes], shared: int) -> bool:
         """Whether a request that shares so many messages may be the session's own next one."""

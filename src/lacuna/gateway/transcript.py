@@ -50,10 +50,13 @@ class Transcript:
         """Messages before the assistant's first."""
         return next((place for place, entry in enumerate(self.entries) if entry.assistant), len(self))
 
-    def turns(self, start: int, end: int) -> int:
-        """How often the assistant spoke in messages `start` to `end`; what it says in one go counts once."""
-        spoken = [entry.assistant for entry in self.entries[start:end]]
-        return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
+    def spoken(self, raws: Sequence[bytes], known: int) -> list[bool]:
+        """Which of the messages of a request the assistant said; so many of them are known.
+
+        Raises Unreadable where a message is no object.
+        """
+        new = (self._read(raw, place, inside=True)[1] for place, raw in enumerate(raws[known:], start=known))
+        return [*(entry.assistant for entry in self.entries[:known]), *new]
 
     @property
     def node(self) -> bytes:
@@ -122,3 +125,8 @@ class Transcript:
         json = decoded(raw)
         pieces = self.dialect.pieces(json, place)
         return (json, digest(pieces, inside=inside)), any(piece.kind == "assistant" for piece in pieces)
+
+
+def answers(spoken: Sequence[bool]) -> int:
+    """How often the assistant spoke; what it says in a row is one answer."""
+    return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
