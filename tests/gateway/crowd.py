@@ -1,0 +1,140 @@
+"""Agents at work: each follows its recorded run through a gateway, so many of them at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from tests.gateway.playing import AGENT, TURN
+from tests.gateway.trials import Trial
+
+from lacuna.testing.follower import Follower
+from lacuna.testing.playback import PATHS
+from lacuna.testing.request import Api
+
+Json = dict[str, Any]
+
+_PATH: Final = {api: path for path, api in PATHS.items()}
+_MODEL: Final[Mapping[Api, str]] = {
+    "openai": "gpt-5.2",
+    "openai-responses": "gpt-5.2",
+    "anthropic": "claude-sonnet-4-5",
+}
+
+
+@dataclass(slots=True)
+class Crowd:
+    """urls: of gateways, which are asked in turn. sessions: the name under which each of an agent's requests was served.
+
+    each: called behind every answer with how many there were so far.
+    """
+
+    urls: list[str]
+    each: Callable[[int], None] = lambda count: None
+    count: int = 0
+    errors: list[str] = field(default_factory=list)
+    sessions: dict[int, list[str]] = field(default_factory=dict)
+
+    async def work(self, known: Iterable[Trial], together: int) -> None:
+        """Have all of them work to their end, at most `together` at once."""
+        waiting = deque(known)
+        connector = aiohttp.TCPConnector(limit=2 * together)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(300)) as http:
+
+            async def one() -> None:
+                while waiting:
+                    trial = waiting.popleft()
+                    try:
+                        await self._through(http, trial)
+                    except Exception as error:  # noqa: BLE001 - told at the end, with whose it was
+                        self.errors.append(f"agent {trial.number}: {type(error).__name__}: {error}")
+
+            workers: list[Awaitable[None]] = [one() for _ in range(together)]
+            await asyncio.gather(*workers)
+
+    async def _through(self, http: aiohttp.ClientSession, trial: Trial) -> None:
+        agent = Follower(trial.run, trial.api)
+        names = self.sessions.setdefault(trial.number, [])
+        while not agent.done:
+            url = self.urls[agent.turn % len(self.urls)] + _PATH[trial.api]
+            async with http.post(url, data=_asked(agent, trial), headers=_headers(agent, trial)) as answer:
+                raw = await answer.read()
+                if answer.status != 200:
+                    raise ValueError(f"status {answer.status}: {raw[:300]!r}")
+                name = answer.headers.get("x-lacuna-session", "")
+            names.append(name)
+            agent.take(whole(trial.api, raw) if trial.stream else json.loads(raw))
+            self.count += 1
+            self.each(self.count)
+
+
+def _asked(agent: Follower, trial: Trial) -> bytes:
+    limit = "max_output_tokens" if trial.api == "openai-responses" else "max_completion_tokens"
+    body = {"model": _MODEL[trial.api], "max_tokens" if trial.api == "anthropic" else limit: 999, **agent.request}
+    if trial.stream:
+        body["stream"] = True
+        if trial.api == "openai":
+            body["stream_options"] = {"include_usage": True}
+    return msgspec.json.encode(body)
+
+
+def _headers(agent: Follower, trial: Trial) -> dict[str, str]:
+    named = {"x-api-key": trial.key} if trial.api == "anthropic" else {"authorization": f"Bearer {trial.key}"}
+    return {**named, "content-type": "application/json", AGENT: str(trial.number), TURN: str(agent.turn)}
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+
+def whole(api: Api, raw: bytes) -> Json:
+    """A streamed answer as it would have come in one piece, as far as a `Follower` reads it."""
+    events = [json.loads(line[6:]) for line in raw.splitlines() if line.startswith(b"data: {")]
+    return _WHOLE[api](events)
+
+
+def _chat(events: list[Json]) -> Json:
+    message: Json = {"role": "assistant", "content": ""}
+    calls: dict[int, Json] = {}
+    for delta in (choice["delta"] for event in events for choice in event["choices"]):
+        message["content"] += delta.get("content") or ""
+        for part in delta.get("tool_calls") or ():
+            call = calls.setdefault(part["index"], {"type": "function", "function": {"name": "", "arguments": ""}})
+            call["id"] = part.get("id") or call["id"]
+            call["function"]["name"] += part["function"].get("name") or ""
+            call["function"]["arguments"] += part["function"].get("arguments") or ""
+    if calls:
+        message["tool_calls"] = [calls[index] for index in sorted(calls)]
+    return {"choices": [{"message": message}]}
+
+
+def _anthropic(events: list[Json]) -> Json:
+    return {"content": list(_blocks(events))}
+
+
+def _blocks(events: list[Json]) -> Iterator[Json]:
+    for start in (event for event in events if event["type"] == "content_block_start"):
+        deltas = [event["delta"] for event in events if event.get("index") == start["index"] and "delta" in event]
+        block = dict(start["content_block"])
+        if block["type"] == "tool_use":
+            block["input"] = json.loads("".join(delta.get("partial_json", "") for delta in deltas) or "{}")
+        else:
+            block["text"] = "".join(delta.get("text", "") for delta in deltas)
+        yield block
+
+
+def _responses(events: list[Json]) -> Json:
+    response: Json = next(event["response"] for event in events if event["type"] == "response.completed")
+    return response
+
+
+_WHOLE: Final[Mapping[Api, Callable[[list[Json]], Json]]] = {
+    "openai": _chat,
+    "anthropic": _anthropic,
+    "openai-responses": _responses,
+}

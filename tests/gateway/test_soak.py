@@ -1,0 +1,122 @@
+"""Many agents for a long time, through `lacuna serve` as a process of its own: nothing fails, mixes or grows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.gateway.crowd import Crowd
+from tests.gateway.playing import Saw, playing
+from tests.gateway.process import Process, served
+from tests.gateway.trials import PARTING, Trial, trials
+
+from lacuna.stores.urls import open_store
+
+WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+#: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.
+AGENTS, TOGETHER, LONGEST = (200, 50, 1_000) if WHOLE else (10, 5, 12)
+#: Sessions that may stay in memory: fewer than there are.
+KEPT = 60
+#: Answers between two looks at the memory.
+LOOK = 100
+MIB = 2**20
+
+#: Of what hides a little at its time, and of what hides all that it can.
+STRATEGIES = ["hybrid(window=4, summarize_at=16, tail=4, schedule=every-turn)", "masking(window=4)"][
+    : 2 if WHOLE else 1
+]
+
+
+@dataclass(slots=True)
+class Watched:
+    """Memory of the gateway over answers, in bytes."""
+
+    gateway: Process
+    memory: list[tuple[int, int]] = field(default_factory=list)
+
+    def __call__(self, count: int) -> None:
+        if count % LOOK == 0:
+            self.memory.append((count, self.gateway.memory))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda spec: spec.partition("(")[0])
+def test_agents_at_work(tmp_path: Path, strategy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No error, no request with another session's words, one session for each agent, memory and store bounded."""
+    known = trials(AGENTS, LONGEST)
+    started = time.perf_counter()
+    limits = {"AGENT_CONTEXT_GATEWAY_MAX_SESSIONS": str(KEPT)}
+    with playing(AGENTS, LONGEST) as provider:
+        upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
+        with served(tmp_path, *upstream, "--store", "sqlite:///soak.db", "-s", strategy, **limits) as gateway:
+            watched = Watched(gateway)
+            crowd = Crowd([gateway.url], watched)
+            asyncio.run(crowd.work(known, TOGETHER))
+            watched(LOOK)
+            assert gateway.end() == 0
+            log = gateway.log
+        saw = provider.ended()
+    store = sum(path.stat().st_size for path in tmp_path.glob("soak.db*"))
+    with capsys.disabled():
+        print(f"\n{strategy}: {time.perf_counter() - started:.0f} s, " + _figures(known, crowd, saw, watched, store))
+    assert crowd.errors == []
+    assert saw.wrong == []
+    assert saw.requests == {trial.number: len(trial.run.turns) for trial in known}
+    assert saw.shorter > 0
+    assert '"level": "error"' not in log
+    # Nobody can tell twins apart before they part.
+    assert {number: len(set(names[PARTING:])) for number, names in crowd.sessions.items()} == dict.fromkeys(
+        range(AGENTS), 1
+    )
+    _kept_apart(tmp_path, known, crowd)
+    assert store < _raw(known)
+    if WHOLE:
+        assert sum(trial.seconds for trial in known) / TOGETHER >= 3_600
+        _flat(watched.memory)
+
+
+def _figures(known: list[Trial], crowd: Crowd, saw: Saw, watched: Watched, store: int) -> str:
+    turns = sum(len(trial.run.turns) for trial in known)
+    memory = ", ".join(f"{held / MIB:.0f}" for _, held in watched.memory[:: max(1, len(watched.memory) // 12)])
+    return (
+        f"{crowd.count} requests, {saw.bytes / MIB:.0f} MiB upstream, {saw.shorter} with gaps, {saw.tools} with recall,"
+        f" {sum(trial.seconds for trial in known) / 3_600:.1f} h recorded, {len(crowd.errors)} errors,"
+        f" memory {memory} MiB, store {store / turns:.0f} bytes a turn of {_raw(known) / turns:.0f} raw"
+    )
+
+
+def _kept_apart(folder: Path, known: list[Trial], crowd: Crowd) -> None:
+    """Each agent's session holds its own turns, all of them, each once."""
+    store = open_store(f"sqlite:///{folder}/soak.db")
+    try:
+        names = {number: names[-1] for number, names in crowd.sessions.items()}
+        assert len(set(names.values())) == len(known)
+        assert {info.key for info in store.sessions()} == set(names.values())
+        for trial in known:
+            turns = store.turns(names[trial.number])
+            # The last turn was answered, and nobody went on behind it.
+            assert [turn.index for turn in turns] == list(range(1, len(trial.run.turns)))
+            for made, kept in zip(trial.run.turns, turns, strict=False):
+                assert [each.text for each in kept.observations] == [each.text for each in made.observations]
+    finally:
+        store.close()
+
+
+def _raw(known: list[Trial]) -> int:
+    """Bytes of what all agents said and saw."""
+    turns = (turn for trial in known for turn in trial.run.turns)
+    return sum(
+        len(turn.text) + sum(len(each.arguments) for each in turn.actions) + sum(len(o.text) for o in turn.observations)
+        for turn in turns
+    )
+
+
+def _flat(memory: list[tuple[int, int]]) -> None:
+    """Behind the first third, in which as many sessions came as may stay, it hardly grows."""
+    held = [each for _, each in memory]
+    third = len(held) // 3
+    assert max(held[-third:]) < 1.2 * max(held[:third])
