@@ -32,6 +32,14 @@ def test_the_frontier_is_the_longest_run_of_oldest_uses_that_are_hidden() -> Non
     assert frontier([]) == 0
 
 
+def test_what_is_too_short_to_hide_goes_with_what_is_hidden() -> None:
+    """It holds no frontier, and is cleared only where something hidden stands behind it."""
+    assert frontier([None, True, None, True, None]) == 4
+    assert frontier([None, None]) == 0
+    assert frontier([None, False, True]) == 0
+    assert frontier([True, None, False, True]) == 1
+
+
 def test_keep_grows_with_the_history_so_that_the_cut_stands_still() -> None:
     """Each new call adds one to `keep`; what is cleared stays the same."""
     for count in range(5, 30):

@@ -90,6 +90,40 @@ def test_bound_thinking_is_left_to_the_server() -> None:
     assert view.diagnostics.notes
 
 
+def written(steps: int) -> list[Message]:
+    """A run whose first result, and every third, is a word."""
+    messages = thoughtful(steps)
+    for place in range(2, len(messages), 6):
+        (block,) = messages[place]["content"]
+        messages[place] = {**messages[place], "content": [{**block, "content": "Written."}]}
+    return messages
+
+
+def test_short_results_do_not_keep_the_server_from_clearing() -> None:
+    """What is too short for a placeholder goes with the hidden results around it."""
+    context = ContextManager(EAGER, model=BOUND)
+    cleared = []
+    for steps in range(9):
+        view = context.prepare(written(steps))
+        edits = view.extra.get("context_management", {}).get("edits", [])
+        cleared.append(steps - edits[0]["keep"]["value"] if edits else 0)
+    assert cleared == [0, 0, 0, 0, 2, 3, 3, 5, 6]
+
+
+@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
+def test_a_protected_result_holds_the_server_back_and_the_notes_say_so(strategy: str) -> None:
+    """What must stay is never cleared; what is hidden behind it stays too, and nobody is told otherwise."""
+    context = ContextManager(f"{strategy[:-1]}, rules=rule(tool=look, keep=true))", model=BOUND)
+    for steps in range(9):
+        messages = thoughtful(steps)
+        if steps:
+            said = messages[1]["content"]
+            messages[1] = {**messages[1], "content": [*said[:-1], {**said[-1], "name": "look"}]}
+        view = context.prepare(messages)
+    assert view.extra == {}
+    assert "5 of 5" in view.diagnostics.notes[0]
+
+
 def test_a_client_s_own_clearing_stays() -> None:
     """Where the client manages the context itself, nothing is added, and the notes say so."""
     own = {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}

@@ -40,18 +40,20 @@ def uses(turns: Iterable[Turn]) -> list[Key | None]:
     return found
 
 
-def frontier(masked: Iterable[bool], cleared: int = 0) -> int:
+def frontier(masked: Iterable[bool | None], cleared: int = 0) -> int:
     """How many of the oldest tool uses the server shall clear.
 
     masked: for every tool use of the history, oldest first, whether our decision hides its result or may not touch it
-            because the tool is excluded.
+            because the tool is excluded; None for a result that is only too short to hide: it goes with what is hidden
+            behind it. Agents begin by writing files and making folders, and one such answer held back all the rest.
     cleared: the frontier of the request before: it never goes back, for that would rewrite the prefix as well.
     """
     run = 0
-    for each in masked:
-        if not each:
+    for place, each in enumerate(masked, start=1):
+        if each is False:
             break
-        run += 1
+        if each:
+            run = place
     return max(run, cleared)
 
 

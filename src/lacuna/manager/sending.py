@@ -14,7 +14,7 @@ from lacuna.dialects.live.splice import as_json, own
 from lacuna.engine import Session
 from lacuna.manager.history import History
 from lacuna.manager.options import CacheControl
-from lacuna.trajectory.plan import LivePrefix
+from lacuna.trajectory.plan import Key, LivePrefix
 from lacuna.trajectory.view import View
 
 
@@ -106,18 +106,30 @@ def _dropping(sent: Outgoing, given: Given, model: Capabilities) -> Outgoing:
 
 def _native(given: Given, session: Session) -> Outgoing:
     """The messages whole, and the server told to clear what our decisions hide: the longest run of the oldest."""
-    state = session.state
     sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
-    uses = native.uses(state.turns)
-    cleared = native.frontier(key is not None and (key in state.hidden or key[0] <= state.covered) for key in uses)
+    kept = set(session.policy.protected)
+    uses = [key not in kept and _goes(session, key) for key in native.uses(session.state.turns)]
+    cleared = native.frontier(uses)
+    if held := uses[cleared:].count(True):
+        told = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
+        sent = replace(sent, notes=(f"{told} of the oldest, and one that stays stands in front of them",))
     edit = native.edit(uses=len(uses), cleared=cleared)
     if edit is None:
         return sent
     found = native.managed({"context_management": plain(given.request.get("context_management"))}, edit)
     if found is None:
         return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
-    notes = ("the provider clears by itself: its placeholders have no gist and no handle",)
+    notes = (*sent.notes, "the provider clears by itself: its placeholders have no gist and no handle")
     return replace(sent, extra={"context_management": found["context_management"]}, betas=(native.BETA,), notes=notes)
+
+
+def _goes(session: Session, key: Key | None) -> bool | None:
+    """Whether a tool use is decided to be hidden; None where its result is only too short for that."""
+    if key is None:
+        return False
+    if key in session.state.hidden or key[0] <= session.state.covered:
+        return True
+    return None if key in session.policy.spared else False
 
 
 def live_prefix(given: Given, history: History, view: View, model: str, *, mark: bool) -> LivePrefix:

@@ -73,6 +73,8 @@ class Policy:
         self._first: Key | None = None
         self._due: dict[int, list[Key]] = defaultdict(list)
         self._settled: set[Key] = set()
+        #: What might be hidden but is not longer than its placeholder.
+        self.spared: set[Key] = set()
         self._rulings: dict[Key, Ruling] = {}
         self._ruled = Superseded() if self.rules.supersede else None
         self._hidden_raw = 0
@@ -199,8 +201,11 @@ class Policy:
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
         size = self._scale.observation(observation)
         text = self.placeholders.write(key, turn, observation, self._lexicon_at(state, call))
-        if size < self._rulings[key].below or size <= self._scale.text(text):
+        small, short = size < self._rulings[key].below, size <= self._scale.text(text)
+        if small or short:
             self._settled.add(key)
+            if not small:
+                self.spared.add(key)
             return False
         saves = state.segment(key).tokens - state.sizer.text(text)
         self.pending[key] = Candidate(key, text, saves, call)
