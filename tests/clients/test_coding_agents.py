@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,37 @@ def test_pi(pi: Path, tmp_path: Path, work: Path, way: str) -> None:
     assert ("/" in live.family) == (way != "anthropic")
     if "/" in live.family:
         assert live.family.partition("/")[2] == own_session(tmp_path)
+
+
+def thoughtful() -> Trajectory:
+    """The same work without a recall, and a thought before every step."""
+    run = script("pi")
+    steps = [turn for turn in run.turns if not any(action.name == "lacuna_recall" for action in turn.actions)]
+    turns = [
+        replace(turn, index=index, reasoning=f"Thought {index}, of some length.")
+        for index, turn in enumerate(steps, start=1)
+    ]
+    return replace(run, turns=tuple(turns))
+
+
+def test_pi_thinks(pi: Path, tmp_path: Path, work: Path) -> None:
+    """Where thinking is bound to its prefix pi's messages stay whole, and the server is told to clear what is old.
+
+    pi begins by writing a file: an answer too short to be hidden, behind which everything else stands.
+    """
+    model = {"id": "claude-opus-5-5", "reasoning": True}
+    terms = Terms(key=agents.KEY, bound_thinking=True)
+    with Playback(thoughtful(), terms) as provider, gateway(provider.url, strategy=EAGER) as door:
+        said = agents.pi(pi, tmp_path, work, door.url, "anthropic-messages", TASK, "--thinking", "low", **model)
+    assert said.strip() == "It has 60 lines."
+    assert [request.problems for request in provider.requests] == [()] * (FIRST - 1)
+    newest = provider.requests[-1]
+    assert newest.raw.count(b'"type":"thinking"') == len(provider.requests) - 1
+    assert b"tokens hidden" not in newest.raw
+    kept = [edit["keep"]["value"] for edit in newest.body["context_management"]["edits"]]
+    # Those of the two newest turns, of which the last made two calls.
+    assert kept == [3]
+    assert "context-management" in newest.headers["anthropic-beta"]
 
 
 def own_session(home: Path) -> str:
