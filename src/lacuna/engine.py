@@ -194,12 +194,19 @@ class Session:
         self._record(event)
         match event:
             case Answered() if self.newest is not None and self._is_of(self.newest, event):
-                self._anchored = self.newest.whole if self.shadow else self.newest.view.tokens
-                self.anchor = event.usage.prompt - self._anchored
+                self._anchor(self.newest, event.usage.prompt)
             case Opened():
                 self.shadow = event.shadow
             case Learned():
                 self._learn(event.window)
+                if self.newest is not None and self.newest.decided.call == event.call and event.tokens:
+                    # Refused it was, and counted all the same.
+                    self._anchor(self.newest, event.tokens)
+
+    def _anchor(self, newest: Pending, prompt: int) -> None:
+        """The provider counted the newest prompt."""
+        self._anchored = newest.whole if self.shadow else newest.view.tokens
+        self.anchor = prompt - self._anchored
 
     def _is_of(self, newest: Pending, event: Answered) -> bool:
         """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may

@@ -42,6 +42,7 @@ EVENTS: list[Event] = [
     Answered(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
     Recalled(call=4, key=(1, 2), tokens=9, by="user"),
     Learned(call=4, window=200_000),
+    Learned(call=2, window=8_000, tokens=9_000),
     Exchanged(
         call=5, node="n", messages=('{"role":"assistant"}', '{"role":"tool","content":"\\ud800 é"}'), results=("{}",)
     ),

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from lacuna.dialects import capabilities, signals
 from lacuna.dialects.bound_thinking import editable_from, way
 from lacuna.dialects.live.plain import plain
-from lacuna.errors import BudgetError, ConflictError, DialectError, StoreError, UnknownHandle
+from lacuna.errors import BudgetError, ConflictError, DialectError, LimitError, StoreError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
@@ -45,7 +45,7 @@ from lacuna.manager.scribe import Scribe
 from lacuna.manager.sending import Given as Sent
 from lacuna.manager.sending import Outgoing, marked_by_client, marking, outgoing
 from lacuna.manager.usage import usage_in
-from lacuna.manager.view import ContextView
+from lacuna.manager.view import Admit, ContextView, Standing
 from lacuna.stores.store import Hit, Store
 from lacuna.stores.urls import open_store
 from lacuna.strategies.strategy import Strategy
@@ -185,15 +185,17 @@ class ContextManager:
         system: Any = None,
         model: str = "",
         request: Mapping[str, Any] | None = None,
+        admit: Admit | None = None,
     ) -> ContextView:
         """The context of the next call: `messages` in the provider's own shape in and out.
 
         tools, system: as they go beside the messages (Responses: `instructions`), so that they are counted. model: whom
         this call asks, if another than the session's. request: what else its body asks of the context (`thinking`,
-        `context_management`, `cache_control`). Raises BudgetError, ConflictError, DialectError.
+        `context_management`, `cache_control`). admit: asked first, with the session as it stands. Raises BudgetError,
+        ConflictError, DialectError, and the LimitError of `admit`.
         """
         with self._lock:
-            return run(self._pass(_given(messages, tools, system, request), model), self._scribe)
+            return run(self._pass(_given(messages, tools, system, request), model, admit), self._scribe)
 
     async def prepare_async(
         self,
@@ -203,10 +205,11 @@ class ContextManager:
         system: Any = None,
         model: str = "",
         request: Mapping[str, Any] | None = None,
+        admit: Admit | None = None,
     ) -> ContextView:
         """`prepare`, with store and summarizer off the event loop."""
         async with self._turn:
-            return await run_async(self._pass(_given(messages, tools, system, request), model), self._scribe)
+            return await run_async(self._pass(_given(messages, tools, system, request), model, admit), self._scribe)
 
     def compact(self) -> None:
         """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
@@ -241,7 +244,7 @@ class ContextManager:
         found, branch = signals.overflow(_body(error)), self._passes.branch
         if found is None or found.limit is None or branch is None:
             return False
-        branch.session.note(Learned(call=branch.session.state.calls, window=found.limit))
+        branch.session.note(Learned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0))
         return True
 
     # -- what the client never saw ---------------------------------------------------------------------------------
@@ -382,12 +385,12 @@ class ContextManager:
 
     # -- a pass --------------------------------------------------------------------------------------------------
 
-    def _pass(self, given: Sent, model: str) -> Steps[ContextView]:
+    def _pass(self, given: Sent, model: str, admit: Admit | None) -> Steps[ContextView]:
         """One pass over messages, with the boundary of I9 around it."""
         started, self._passes.faults = time.perf_counter(), []
         try:
-            view = yield from self._tried(given, model or self.options.model, started)
-        except BudgetError:
+            view = yield from self._tried(given, model or self.options.model, started, admit)
+        except (BudgetError, LimitError):
             raise
         except Exception as error:
             # The one boundary where Lacuna's own failures end (I9). Whoever wrote meanwhile is in the store, and what
@@ -405,14 +408,14 @@ class ContextManager:
         self._tell(view.diagnostics)
         return view
 
-    def _tried(self, given: Sent, model: str, started: float) -> Steps[ContextView]:
+    def _tried(self, given: Sent, model: str, started: float, admit: Admit | None) -> Steps[ContextView]:
         """The pass, begun again behind what other processes wrote meanwhile; they may not be the caller's concern."""
         for _ in range(TRIES - 1 if self.options.shared else 0):
             try:
-                return (yield from self._prepared(given, model, started))
+                return (yield from self._prepared(given, model, started, admit))
             except ConflictError:
                 self._passes.faults.clear()
-        return (yield from self._prepared(given, model, started))
+        return (yield from self._prepared(given, model, started, admit))
 
     def _settled(self) -> Steps[Fault | None]:
         try:
@@ -422,13 +425,16 @@ class ContextManager:
             self._passes.branch = None
             return self._passes.told_of("engine", error)
 
-    def _prepared(self, given: Sent, model: str, started: float) -> Steps[ContextView]:
+    def _prepared(self, given: Sent, model: str, started: float, admit: Admit | None) -> Steps[ContextView]:
         dialect = self._passes.dialect(given, model)
         given = replace(given, end=ending(dialect, given.messages))
         able = capabilities.of(model)
         treated = way(able, self.options.thinking) if dialect.name == "anthropic" else "ignore"
         self._passes.bound = treated != "ignore"
         branch, history, how = yield from self._passes.follow(given, dialect)
+        if admit is not None:
+            told = costs(branch.session, self._ledger(branch))
+            admit(Standing(turns=len(branch.session.state.turns), costs=told))
         branch.session.withheld = offering.withheld(branch.session, given.tools, bound=self._passes.bound)
         branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
         if not branch.session.edited and dialect.in_blocks:

@@ -128,6 +128,10 @@ def _answered_out(event: Answered) -> dict[str, Any]:
     return {"call": event.call, "usage": usage_out(event.usage)}
 
 
+def _learned_out(event: Learned) -> dict[str, Any]:
+    return {"call": event.call, "window": event.window, **given(tokens=event.tokens)}
+
+
 def _recalled_out(event: Recalled) -> dict[str, Any]:
     return {"call": event.call, "key": list(event.key), "tokens": event.tokens, "by": event.by}
 
@@ -152,7 +156,7 @@ _OUT: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Called: ("called", _called_out),
     Answered: ("answered", _answered_out),
     Recalled: ("recalled", _recalled_out),
-    Learned: ("learned", lambda event: {"call": event.call, "window": event.window}),
+    Learned: ("learned", _learned_out),
     Exchanged: ("exchanged", _exchanged_out),
 }
 
@@ -249,7 +253,7 @@ _IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "called": _called_in,
     "answered": _answered_in,
     "exchanged": _exchanged_in,
-    "learned": lambda value: Learned(call=whole(value, "call"), window=whole(value, "window")),
+    "learned": lambda value: Learned(**{name: whole(value, name) for name in ("call", "window", "tokens")}),
     "recalled": lambda value: Recalled(
         call=whole(value, "call"), key=_key(value), tokens=whole(value, "tokens"), by=text(value, "by")
     ),

@@ -129,10 +129,14 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The provider said how large its window is, in tokens, when it refused call `call`."""
+    """The provider said how large its window is, in tokens, when it refused call `call`.
+
+    tokens: of that call's prompt, as the provider counted them; 0 if it did not say.
+    """
 
     call: int
     window: int
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
