@@ -187,6 +187,26 @@ def test_twins_stay_two() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("flying", [True, False])
+def test_agents_that_part_at_a_result_keep_a_session_each(flying: bool) -> None:
+    """The same call of two agents, answered otherwise: who waits is not taken for another one's changed mind."""
+
+    async def test() -> None:
+        known = sessions()
+        both = {id(asked(known, [TASK])), id(asked(known, [TASK]))}
+        left, right = call(1), [call(1)[0], {**call(1)[1], "content": "another result"}]
+        one = known.find(who(), "openai", body([TASK, *left]))
+        if not flying:
+            known.release(one, answered=True)
+        other = known.find(who(), "openai", body([TASK, *right]))
+        assert {id(one), id(other)} == both
+        if flying:
+            third = known.find(who(), "openai", body([TASK, right[0], {**right[1], "content": "a third one"}]))
+            assert id(third) not in both
+
+    run(test)
+
+
 def test_keys_share_nothing() -> None:
     """The same history under another key, or another session id of the client, is another session."""
 

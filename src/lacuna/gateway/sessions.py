@@ -214,7 +214,7 @@ class Sessions:
             return not again or not (live.answered or live.asking)
         if begun and shared > transcript.newest:
             # Only what stands behind the newest answer came another way.
-            return True
+            return not live.asking
         if not live.may_turn or shared == len(raws) <= transcript.head:
             return False
         return shared > transcript.head or self._keeps(live, raws[transcript.head :])
