@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
@@ -81,6 +81,8 @@ class Model:
     asked: list[Asked] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     hold: Callable[[Asked], None] = lambda asked: None
+    #: Tokens of a request's prompt, where they are not the same for all.
+    tokens: Callable[[Asked], int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, asked: Asked) -> tuple[int, bytes]:
@@ -92,6 +94,8 @@ class Model:
         if isinstance(said, tuple) and said and isinstance(said[0], int):
             return said[0], json.dumps(said[1]).encode()
         answer = Answer(number=number, parts=tuple(said))  # type: ignore[arg-type]
+        if self.tokens is not None:
+            answer = replace(answer, counts=(self.tokens(asked), 20, 0, 0, 0))
         return 200, raw(asked.api, answer, streamed=bool(asked.body.get("stream")))
 
 
