@@ -11,6 +11,7 @@ help:
 	@echo "make test    set up, then lint, types and the whole test suite"
 	@echo "make check   lint and types only        make unit   the tests only"
 	@echo "make bench   speed and cost, as ratios  make soak   the long trials, whole"
+	@echo "make clients install LiteLLM, mini-swe-agent and coding agents, for the tests that need them"
 	@echo "make golden  rewrite the golden files   make clean  remove everything built"
 
 .venv/run: pyproject.toml
