@@ -5,6 +5,7 @@ LacunaError
 ├── SpecError          a strategy, schedule, rule or price text that does not parse; lists what exists
 ├── PriceError         an unknown model or price set, or a price that is no price
 ├── BudgetError        the floor of a view does not fit its budget; carries the numbers
+├── LimitError         what a session may cost, or how long it may last, is reached; nothing was decided
 ├── OutputError        a file that cannot or must not be written; said before the work begins
 ├── SummaryError       a summarizer's answer that may not replace anything
 ├── StoreError         a store that cannot be opened, read or written; nothing that was acknowledged is lost
@@ -72,6 +73,10 @@ class BudgetError(LacunaError):
         super().__init__(message)
         self.needed = needed
         self.usable = usable
+
+
+class LimitError(LacunaError):
+    """A session that goes no further: whoever was asked before a call did not admit it."""
 
 
 class Billed(Protocol):

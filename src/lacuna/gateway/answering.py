@@ -22,8 +22,10 @@ from typing import Any, Final
 import msgspec
 
 from lacuna.dialects.bound_thinking import with_beta
+from lacuna.errors import LimitError
 from lacuna.gateway import headers as fields
 from lacuna.gateway.body import RequestBody
+from lacuna.gateway.budgets import Limit
 from lacuna.gateway.exchanges import Said
 from lacuna.gateway.forwarding import broken, cut, inflating, is_stream, tap_of, tell
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay
@@ -34,7 +36,7 @@ from lacuna.gateway.sessions import LiveSession, plain
 from lacuna.gateway.tap import Heard
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
-from lacuna.manager.view import ContextView
+from lacuna.manager.view import ContextView, Standing
 
 _log: Final = logging.getLogger("lacuna.gateway")
 
@@ -66,7 +68,10 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Answering:
-    """See the module. body: of `request`, taken apart."""
+    """See the module. body: of `request`, taken apart. hint: which limit was reached, for the client to read.
+
+    limit: asked before the first request to the provider; says which the session has reached, or raises LimitError.
+    """
 
     upstream: Upstream
     live: LiveSession
@@ -77,6 +82,7 @@ class Answering:
     reply: Reply
     served: Served
     hint: str = ""
+    limit: Limit | None = None
     relay: Relay | None = None
     #: What the model and the gateway said since the client's last message.
     hidden: list[Said] = field(default_factory=list)
@@ -86,7 +92,7 @@ class Answering:
     _settling: asyncio.Task[None] | None = None
 
     async def answer(self) -> bool:
-        """Answer it; whether the answer came to its end."""
+        """Answer it; whether the answer came to its end. Raises LimitError where it is not admitted."""
         try:
             said = await self._said()
             while (outcome := await self._round([*said, *self.hidden])) is not None:
@@ -150,7 +156,12 @@ class Answering:
                     system=self.body.field(_SYSTEM[self.api]) if self.api in _SYSTEM else None,
                     model=self.body.model,
                     request={name: value for name in _BESIDE if (value := self.body.field(name)) is not None},
+                    # What is begun is brought to its end.
+                    admit=self._admit if self.limit is not None and not self.served.rounds else None,
                 )
+            except LimitError:
+                self._settling = self._settling or asyncio.ensure_future(self._settle_soon())
+                raise
             except Exception as error:  # noqa: BLE001
                 # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
                 self._fault("prepare", error)
@@ -160,6 +171,10 @@ class Answering:
         self.served.session = view.diagnostics.branch or live.name
         self._settling = self._settling or asyncio.ensure_future(self._settle_soon())
         return view
+
+    def _admit(self, standing: Standing) -> None:
+        assert self.limit is not None
+        self.hint = self.limit(standing) or self.hint
 
     def _outgoing(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
         """The bytes of `view`: the client's own where it changes nothing."""

@@ -1,52 +1,94 @@
 """What a session, and an API key, may spend. The log is the ledger: it holds over restarts and for every process.
 
-A session's own bill is known from its newest pass. A key's is the sum over all of its sessions in the store, read on
-from where it was read before, at most once in `SECONDS`; so what runs at once may go past a limit by the calls under
-way.
+A session is looked at as its log has it when the request came. A key's bill is the sum over all of its sessions in the
+store, read on from where it was read before, at most once in `SECONDS`; so what runs at once may go past a limit by the
+calls under way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
-from lacuna.errors import PriceError, StoreError
-from lacuna.gateway.identity import Identity
-from lacuna.gateway.sessions import LiveSession
+from lacuna.errors import LacunaError, LimitError, StoreError, UnknownHandle
 from lacuna.gateway.settings import GatewaySettings
 from lacuna.manager.ledger import Ledger
+from lacuna.manager.options import Options
+from lacuna.manager.view import Standing
 from lacuna.stores.store import SessionInfo, Store
-from lacuna.trajectory.events import Called, Event
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.price_sets import named
+from lacuna.trajectory.events import Called, Decided, Event
 from lacuna.trajectory.prices import Prices
 
 #: Between two looks into the store for one key.
-SECONDS = 2.0
+SECONDS: Final = 2.0
+#: Keys that are known at a time; another one's sessions are read anew.
+KEYS: Final = 1_000
+
+#: In front of the family of what shadow mode keeps.
+SHADOW: Final = "shadow/"
+
+#: Says which limit a session has reached, "" for none. Raises LimitError where it goes no further.
+Limit: TypeAlias = Callable[[Standing], str]
 
 
 @dataclass(slots=True)
-class _Account:
-    """One session's bill, as far as it was read.
+class Account:
+    """One session's bill, as far as it was read. priced: what calls of a model are billed at.
 
-    turns: requests made. own: whether what is its own, and not its parent's, has begun.
+    records: read. calls: requests made. own: whether what is its own, and not its parent's, has begun.
     """
 
+    priced: Callable[[str], Prices]
     records: int = 0
-    turns: int = 0
-    usd: float = 0.0
+    calls: int = 0
     own: bool = False
-    ledger: Ledger | None = None
+    _ledger: Ledger | None = None
+    #: All prompts at list prices, and tokens of the newest, which the next may find in the cache.
+    _prompts: float = 0.0
+    _warm: int = 0
+
+    @property
+    def usd(self) -> float:
+        """As the provider reported; where it never did (chat streams that nobody asked for usage), as prompts cost."""
+        billed = self._ledger.billed if self._ledger is not None else None
+        return self._prompts if billed is None else billed
+
+    def read(self, info: SessionInfo, events: Sequence[Event]) -> None:
+        """What stands behind what was read."""
+        self.records += len(events)
+        for event in events:
+            # A fork begins with a copy of its parent's log, which is on the parent's bill.
+            self.own = self.own or not info.parent or _is_since(event, info.begun)
+            if self.own:
+                self._fold(event)
+
+    def _fold(self, event: Event) -> None:
+        if isinstance(event, Called):
+            self._ledger = self._ledger or Ledger(self.priced(event.model))
+            rates = self._ledger.prices.rates(event.tokens)
+            known = min(self._warm, event.tokens)
+            self._prompts += (known * rates.read + (event.tokens - known) * rates.write) / 1e6
+            self.calls, self._warm = self.calls + 1, event.tokens
+        elif isinstance(event, Decided) and (event.masks or event.clips or event.summary):
+            self._warm = 0
+        if self._ledger is not None:
+            self._ledger.fold(event)
 
 
 @dataclass(slots=True)
 class _Key:
-    """All of one key's. looked: when the store was read last, monotonic seconds."""
+    """All of one key's. looked: when the store was read last, monotonic seconds. since: calls let through behind that.
+
+    accounts: by name and beginning: a name may be taken again when its session is deleted.
+    """
 
     looked: float = float("-inf")
-    accounts: dict[str, _Account] = field(default_factory=dict)
+    since: int = 0
+    accounts: dict[tuple[str, float], Account] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -54,8 +96,8 @@ class _Key:
         return sum(account.usd for account in self.accounts.values())
 
     @property
-    def turns(self) -> int:
-        return sum(account.turns for account in self.accounts.values())
+    def calls(self) -> int:
+        return self.since + sum(account.calls for account in self.accounts.values())
 
 
 class Budgets:
@@ -66,71 +108,76 @@ class Budgets:
         settings: GatewaySettings,
         store: Store,
         *,
-        unread: Callable[[StoreError], None],
+        unread: Callable[[LacunaError], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._store = store
         self._unread = unread
         self._clock = clock
-        self._keys: dict[str, _Key] = {}
+        self._keys: OrderedDict[str, _Key] = OrderedDict()
+        self._priced = Options(prices=settings.library.prices or "", model=settings.library.model or "").priced
 
-    async def stop(self, who: Identity, live: LiveSession) -> str:
-        """The limit that the session, or its key, has reached, in a sentence; "" for none."""
-        return self._of_session(live) or await self._of_key(who.namespace)
+    @property
+    def of_session(self) -> Limit | None:
+        """What is asked with each session as it stands; None where sessions have no limits."""
+        settings = self._settings
+        return self._session if settings.session_max_cost_usd is not None or settings.session_max_turns else None
 
-    def _of_session(self, live: LiveSession) -> str:
-        settings, told = self._settings, live.newest
-        if told is None:
-            return ""
-        spent = told.costs.billed if told.costs.billed is not None else told.costs.ours
-        return _reached("session", spent, settings.session_max_cost_usd, told.turns, settings.session_max_turns)
+    def _session(self, standing: Standing) -> str:
+        settings, costs = self._settings, standing.costs
+        spent = costs.billed if costs.billed is not None else costs.ours
+        return self._said(
+            _reached("session", spent, settings.session_max_cost_usd, standing.turns, settings.session_max_turns)
+        )
 
-    async def _of_key(self, namespace: str) -> str:
+    async def of_key(self, namespace: str) -> str:
+        """The limit that a key has reached, in a sentence; "" for none. Raises LimitError where it goes no further."""
         settings = self._settings
         if settings.key_max_cost_usd is None and settings.key_max_turns is None:
             return ""
-        key = self._keys.setdefault(namespace, _Key())
+        key = self._known(namespace)
         async with key.lock:
             if self._clock() - key.looked >= SECONDS:
+                key.since = 0
                 await asyncio.to_thread(self._look, namespace, key)
                 key.looked = self._clock()
-        return _reached("key", key.usd, settings.key_max_cost_usd, key.turns, settings.key_max_turns)
+            said = self._said(_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns))
+            key.since += 1
+        return said
+
+    def _said(self, stop: str) -> str:
+        if stop and self._settings.at_limit == "refuse":
+            raise LimitError(stop)
+        return stop
+
+    def _known(self, namespace: str) -> _Key:
+        key = self._keys.setdefault(namespace, _Key())
+        self._keys.move_to_end(namespace)
+        while len(self._keys) > KEYS:
+            self._keys.popitem(last=False)
+        return key
 
     def _look(self, namespace: str, key: _Key) -> None:
         """Read what is new of the key's sessions."""
         try:
             for info in self._store.sessions():
-                if info.family == namespace or info.family.startswith(f"{namespace}/"):
-                    self._read(info, key.accounts.setdefault(info.key, _Account()))
-        except StoreError as error:
+                if _is_of(info, namespace):
+                    account = key.accounts.setdefault((info.key, info.begun), Account(self._priced))
+                    if info.records > account.records:
+                        account.read(info, list(self._store.events(info.key, account.records)))
+        except (StoreError, UnknownHandle) as error:
             self._unread(error)
 
-    def _read(self, info: SessionInfo, account: _Account) -> None:
-        if info.records <= account.records:
-            return
-        events = list(self._store.events(info.key, account.records))
-        account.records += len(events)
-        account.ledger = account.ledger or Ledger(_prices(events))
-        # A fork begins with a copy of its parent's log, which is on the parent's bill.
-        first = next((at for at, event in enumerate(events) if _is_since(event, info.begun)), len(events))
-        for event in events[0 if not info.parent or account.own else first :]:
-            account.ledger.fold(event)
-            account.turns += isinstance(event, Called)
-        account.own = account.own or first < len(events)
-        account.usd = account.ledger.billed or 0.0
+
+def _is_of(info: SessionInfo, namespace: str) -> bool:
+    """Whether a session is of that key; what is only tried (shadow mode) is paid for as well."""
+    family = info.family.removeprefix(SHADOW)
+    return family == namespace or family.startswith(f"{namespace}/")
 
 
 def _is_since(event: Event, begun: float) -> bool:
     return isinstance(event, Called) and event.at is not None and event.at >= begun
-
-
-def _prices(events: list[Event]) -> Prices:
-    model = next((event.model for event in events if isinstance(event, Called)), "")
-    try:
-        return for_model(model)
-    except PriceError:
-        return named("anthropic")
 
 
 def _reached(whose: str, usd: float, most: float | None, turns: int, count: int | None) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from lacuna.dialects.capabilities import of
-from lacuna.errors import StoreError
-from lacuna.gateway.budgets import Budgets
+from lacuna.errors import LacunaError
+from lacuna.gateway.budgets import SHADOW, Budgets
 from lacuna.gateway.proxy import Proxy
 from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Watch
@@ -42,7 +42,7 @@ def maker(settings: GatewaySettings, store: Store) -> Maker:
             store=store,
             session=name,
             # What is only tried is never gone on with by what is done.
-            family=f"shadow/{family}" if settings.shadow else family,
+            family=f"{SHADOW}{family}" if settings.shadow else family,
             dialect=api,
             model=model or settings.library.model,
             write_behind=True,
@@ -86,5 +86,5 @@ class Door:
         await self.upstream.close()
 
 
-def _unread(error: StoreError) -> None:
+def _unread(error: LacunaError) -> None:
     _log.error("what a key has spent could not be read, nothing is stopped for that: %s", error)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lacuna.errors import LimitError
 from lacuna.gateway.answering import Answering
 from lacuna.gateway.body import RequestBody, Unreadable
 from lacuna.gateway.budgets import Budgets
@@ -128,10 +129,7 @@ class Proxy:
     ) -> None:
         complete, out = False, _Landing(reply, lambda: self.sessions.land(live))
         try:
-            stop = await self.budgets.stop(asked.who, live)
-            if stop and self.settings.at_limit == "refuse":
-                await self._refuse(reply, served, asked.route, 429, stop)
-                return
+            hint = await self.budgets.of_key(asked.who.namespace)
             assert asked.route.api is not None
             served.how = "shadow" if self.settings.shadow else "same"
             complete = await Answering(
@@ -143,8 +141,11 @@ class Proxy:
                 request=request,
                 reply=out,
                 served=served,
-                hint=stop,
+                hint=hint,
+                limit=self.budgets.of_session,
             ).answer()
+        except LimitError as error:
+            await self._refuse(reply, served, asked.route, 429, str(error))
         finally:
             self.sessions.release(live, answered=complete, landed=out.landed)
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.telemetry.diagnostics import Costs, Diagnostics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A session in front of its next call, as its log has it: whoever wrote it. turns: so far."""
+
+    turns: int
+    costs: Costs
+
+
+#: Asked before a call is decided on; raises LimitError where it is not to be made.
+Admit: TypeAlias = Callable[[Standing], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

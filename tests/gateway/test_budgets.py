@@ -1,0 +1,273 @@
+"""What a session and a key may spend: headers and refusals over the socket, and whose bill a call is on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gateway.conversing import APIS, MODELS, PATHS, body, whole
+from tests.gateway.running import Gateway, Got, running, settings
+from tests.gateway.scripted import Asked, Scripted, answer, scripted
+
+from lacuna.errors import LacunaError, StoreError
+from lacuna.gateway.budgets import SECONDS, Account, Budgets
+from lacuna.gateway.routes import Api
+from lacuna.manager.options import Options
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import NewSession, SessionInfo
+from lacuna.trajectory.events import Answered, Called, Event, HeadSet
+from lacuna.trajectory.turn import Head
+from lacuna.trajectory.usage import Usage
+
+MODEL = MODELS["anthropic"]
+#: Of one answer of `conversing` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.
+ANSWER_USD = (1_000 * 3 + 20 * 15) / 1e6
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+async def provider(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    """Answers in the shape of whichever API is asked."""
+    api = next(api for api, path in PATHS.items() if path in asked.line)
+    writer.write(answer(whole(api), "200 OK", "content-type: application/json"))
+    await writer.drain()
+
+
+def live(upstream: Scripted, **given: Any) -> Any:
+    return running(settings(upstream.url, gateway_off=False, **given))
+
+
+async def ask(gateway: Gateway, api: Api, steps: int, key: str = "k1", **fields: Any) -> Got:
+    client = await gateway.connect()
+    try:
+        named = f"x-api-key: {key}" if api == "anthropic" else f"authorization: Bearer {key}"
+        return await client.ask("POST", PATHS[api], body(api, steps, **fields), named)
+    finally:
+        client.close()
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_session_at_its_turns_is_refused(api: Api) -> None:
+    """Beyond `max_turns` nothing is sent, and clients are told in their own shape not to try again."""
+
+    async def test() -> None:
+        async with scripted(provider) as upstream:
+            limits = {"gateway_session_max_turns": 2, "gateway_at_limit": "refuse"}
+            async with live(upstream, **limits) as gateway:
+                for steps in range(2):
+                    got = await ask(gateway, api, steps)
+                    assert (got.status, "x-lacuna-stop" in got.headers) == (200, False)
+                got = await ask(gateway, api, 2)
+                assert got.status == 429
+                assert got.headers["x-should-retry"] == "false"
+                assert got.json()["error"]["type"] == "rate_limit_error"
+                assert "max_turns: this session has made 2 of 2 turns" in got.json()["error"]["message"]
+                # Another task is another session.
+                assert (await ask(gateway, api, 0, task="Write the docs.")).status == 200
+            assert len(upstream.asked) == 3
+
+    run(test)
+
+
+def test_a_session_at_its_turns_is_hinted() -> None:
+    """By default the answer comes with a header that names the limit, and the very bytes went out."""
+
+    async def test() -> None:
+        async with scripted(provider) as upstream, live(upstream, gateway_session_max_turns=1) as gateway:
+            assert "x-lacuna-stop" not in (await ask(gateway, "openai", 0)).headers
+            got = await ask(gateway, "openai", 1)
+            assert got.status == 200
+            assert got.headers["x-lacuna-stop"] == "max_turns: this session has made 1 of 1 turns"
+            assert upstream.asked[-1].body == body("openai", 1)
+
+    run(test)
+
+
+def test_a_session_at_its_cost() -> None:
+    """What the provider said of the newest answer counts for the next request."""
+
+    async def test() -> None:
+        limits = {"gateway_session_max_cost_usd": 1.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
+        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+            assert [(await ask(gateway, "anthropic", steps)).status for steps in range(3)] == [200, 200, 429]
+            said = (await ask(gateway, "anthropic", 2)).json()["error"]["message"]
+            assert f"this session has spent ${2 * ANSWER_USD:.4f} of ${1.5 * ANSWER_USD:.4f}" in said
+
+    run(test)
+
+
+def test_a_session_at_its_limit_elsewhere(tmp_path: Path) -> None:
+    """A limit that was reached through another gateway, or before a restart, holds from the first request on."""
+
+    async def test() -> None:
+        given = {"store": f"sqlite:///{tmp_path}/s.db", "gateway_session_max_turns": 4, "gateway_at_limit": "refuse"}
+        async with scripted(provider) as upstream:
+            async with live(upstream, **given) as one, live(upstream, **given) as two:
+                assert (await ask(one, "openai", 0)).status == 200
+                # All that the first knows is its first call.
+                assert [(await ask(two, "openai", steps)).status for steps in (1, 2, 3, 4)] == [200, 200, 200, 429]
+                assert (await ask(one, "openai", 4)).status == 429
+            async with live(upstream, **given) as again:
+                assert (await ask(again, "openai", 4)).status == 429
+                assert (await ask(again, "openai", 3)).status == 200
+
+    run(test)
+
+
+def test_what_was_refused_is_kept() -> None:
+    """Turns of a request that is refused are in the store, and no call that was never made."""
+
+    async def test() -> None:
+        limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "refuse"}
+        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+            await ask(gateway, "openai", 0)
+            for _ in range(3):
+                assert (await ask(gateway, "openai", 1)).status == 429
+            store = gateway.worker.store
+            (info,) = store.sessions()
+            assert info.turns == 1
+            assert sum(isinstance(event, Called) for event in store.events(info.key)) == 1
+
+    run(test)
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_a_key_at_its_limit(shadow: bool) -> None:
+    """All sessions of a key are on its bill, those of shadow mode too, and another key is free."""
+
+    async def test() -> None:
+        limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse", "gateway_shadow": shadow}
+        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+            got = [(await ask(gateway, "openai", 0, task=task)).status for task in ("One.", "Two.", "Three.")]
+            assert got == [200, 200, 429]
+            assert (await ask(gateway, "openai", 0, key="k2")).status == 200
+
+    run(test)
+
+
+def test_a_key_at_its_limit_elsewhere(tmp_path: Path) -> None:
+    """What a key spent through another gateway, or before a restart, is on its bill."""
+
+    async def test() -> None:
+        given = {
+            "store": f"sqlite:///{tmp_path}/s.db",
+            "gateway_key_max_cost_usd": 1.5 * ANSWER_USD,
+            "gateway_at_limit": "refuse",
+        }
+        async with scripted(provider) as upstream:
+            async with live(upstream, **given) as one:
+                assert [(await ask(one, "anthropic", steps)).status for steps in (0, 1)] == [200, 200]
+            async with live(upstream, **given) as two:
+                got = await ask(two, "anthropic", 0, task="Another.")
+                assert (got.status, got.json()["error"]["type"]) == (429, "rate_limit_error")
+                assert f"this key has spent ${2 * ANSWER_USD:.4f}" in got.json()["error"]["message"]
+
+    run(test)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def budgets(store: Any, clock: Clock, told: list[LacunaError] | None = None, **limits: Any) -> Budgets:
+    return Budgets(settings(**limits), store, unread=(told if told is not None else []).append, clock=clock)
+
+
+def test_the_store_is_read_now_and_then() -> None:
+    """What came behind the last look counts from the next one on; what was let through here counts at once."""
+
+    async def test() -> None:
+        store, clock = MemoryStore(), Clock()
+        found = budgets(store, clock, gateway_key_max_turns=4)
+        assert await found.of_key("k1") == ""
+        store.create(NewSession(key="s", family="k1/one", at=1.0))
+        store.append("s", log(2), after=0, at=2.0)
+        assert await found.of_key("k1") == ""
+        clock.now = SECONDS
+        # What was let through so far is in the store, or never will be.
+        assert [bool(await found.of_key("k1")) for _ in range(3)] == [False, False, True]
+        assert await found.of_key("k10") == ""
+
+    run(test)
+
+
+def test_a_store_that_fails_stops_nobody() -> None:
+    """It is told of, and the request goes on."""
+
+    class Failing(MemoryStore):
+        def sessions(self) -> list[SessionInfo]:
+            raise StoreError("gone")
+
+    async def test() -> None:
+        told: list[LacunaError] = []
+        found = budgets(Failing(), Clock(), told, gateway_key_max_cost_usd=0.01)
+        assert await found.of_key("k1") == ""
+        assert [str(error) for error in told] == ["gone"]
+
+    run(test)
+
+
+# -- one session's bill -----------------------------------------------------------------------------------------------
+
+
+def log(calls: int, first: int = 1, usage: bool = True) -> list[Event]:
+    """So many calls, each of 1,000 tokens more than the one before, a second apart."""
+    events: list[Event] = []
+    for call in range(first, first + calls):
+        events.append(Called(call=call, at=float(call), model=MODEL, tokens=1_000 * call))
+        if usage:
+            events.append(Answered(call=call, usage=Usage(input=1_000, output=20)))
+    return events
+
+
+def info(parent: str = "", begun: float = 0.0) -> SessionInfo:
+    relation: Any = "fork" if parent else ""
+    return SessionInfo(
+        key="s", family="k1", parent=parent, relation=relation, begun=begun, changed=9.0, records=9, turns=0
+    )
+
+
+def account() -> Account:
+    return Account(Options().priced)
+
+
+def test_a_log_is_read_on() -> None:
+    """In parts it comes to the same as in one, however little the first part says."""
+    events: list[Event] = [HeadSet(Head()), *log(3)]
+    at_once, bit_by_bit = account(), account()
+    at_once.read(info(), events)
+    for event in events:
+        bit_by_bit.read(info(), [event])
+    assert (at_once.calls, at_once.records) == (bit_by_bit.calls, bit_by_bit.records) == (3, 7)
+    assert at_once.usd == bit_by_bit.usd == pytest.approx(3 * ANSWER_USD)
+
+
+def test_a_fork_pays_for_its_own() -> None:
+    """Calls that its parent made are on the parent's bill."""
+    fork = account()
+    fork.read(info(parent="p", begun=2.5), [*log(2), *log(1, first=3)])
+    assert (fork.calls, fork.usd) == (1, pytest.approx(ANSWER_USD))
+
+
+def test_usage_that_nobody_reports() -> None:
+    """Prompts are counted then: what the call before sent is read from the cache, the rest written."""
+    silent = account()
+    silent.read(info(), log(2, usage=False))
+    # claude-sonnet-4-5: 3 USD a million, 3.75 written, 0.30 read.
+    assert silent.usd == pytest.approx((1_000 * 3.75 + 1_000 * 0.30 + 1_000 * 3.75) / 1e6)
