@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,8 @@ import pytest
 from lacuna.gateway.answering import ROUNDS
 from lacuna.gateway.routes import Api
 from lacuna.gateway.running import Running
-from lacuna.trajectory.events import Exchanged
 
-from .agents import APIS, Agent, observed
+from .agents import APIS, TOOLS, Agent, observed
 from .doors import Wire, gateway
 from .scripted_model import RECALL, SEARCH, Asked, Model, Part, bash, model, recall, search, text, thought
 
@@ -254,28 +254,43 @@ def test_after_a_restart_and_at_another_door(api: Api, streamed: bool, way: str,
 
 
 @ALL
-def test_it_is_written_before_the_client_has_the_end(api: Api) -> None:
-    """When the end of the answer is there, so is the event; until then the client has no end."""
+def test_it_is_written_before_the_client_has_the_end(api: Api, tmp_path: Path) -> None:
+    """A process that dies as its client reads the end leaves a store from which another one goes on the same."""
     script = Script(recalling(text("Let me look.", "w")), lambda asked: [text("So.", "x"), bash(5)])
-    with playing(api, True, script) as (agent, _, door):
-        agent.run(4)
-        store = door.worker.store
-        written: list[list[Exchanged]] = []
+    left = tmp_path / "left"
+    left.mkdir()
+    wire, store = Wire(), "sqlite:////{}/a.db"
+    with model(script) as upstream:
+        with gateway(upstream.url, store=store.format(str(tmp_path).lstrip("/"))) as door:
+            agent = opened(api, wire, door, True)
+            agent.run(4)
+            for kind in _kinds(agent):
+                if kind in _ENDS:
+                    # What a killed process would leave: the files as they are at this moment.
+                    for part in tmp_path.glob("a.db*"):
+                        shutil.copy(part, left)
+            agent.client.close()
+        alive = upstream.asked[-1]
+        with model(lambda asked: [text("Let me look.", "w"), text("So.", "x"), bash(5)]) as same:
+            # The answer as the client had it, taken by its own accumulator.
+            agent.client = wire.claude(same.url) if api == "anthropic" else wire.openai(same.url)
+            agent.run(1)
+            agent.client.close()
+        with gateway(upstream.url, store=store.format(str(left).lstrip("/"))) as door:
+            agent.client = opened(api, wire, door, True).client
+            agent.run(1)
+            agent.client.close()
+    assert upstream.problems == []
+    (place,) = places(upstream.asked[-1])
+    assert upstream.asked[-1].messages[place] == alive.messages[place]
+    assert "lacuna" not in agent.seen
 
-        def events() -> list[Exchanged]:
-            keys = [info.key for info in store.sessions()]
-            return [event for key in keys for event in store.events(key) if isinstance(event, Exchanged)]
 
-        for kind in _kinds(agent):
-            if kind in ("message_stop", "response.completed", "tool_calls"):
-                written.append(events())
-    assert [len(each) for each in written] == [1]
+_ENDS = ("message_stop", "response.completed", "tool_calls")
 
 
 def _kinds(agent: Agent) -> Iterator[str]:
     """Events of one raw stream, as they come."""
-    from .agents import TOOLS
-
     if agent.api == "anthropic":
         made: Any = agent.client.messages.create(
             model=agent.model, max_tokens=99, messages=agent.history, tools=[TOOLS["anthropic"]], stream=True
