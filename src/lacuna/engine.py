@@ -138,6 +138,8 @@ class Session:
         self.withheld = False
         #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
         self.editable_from = 1
+        #: Whether a summary could be sent: not where the provider clears by itself, and our messages stay whole.
+        self.folds = True
         self.redaction = redaction
         self._usable = usable
 
@@ -246,8 +248,8 @@ class Session:
         """
         self.exceeded = None
         situation, before = self._situation(now, model), self.state.track.tokens
-        wanted = self.policy.decide(self.state, situation, forced=forced)
-        plan = self._relieved(situation, wanted, strict=strict)
+        wanted = self._unfolded(self.policy.decide(self.state, situation, forced=forced))
+        plan = self._relieved(situation, wanted, summaries=self.folds, strict=strict)
         plan = self._deferred(plan)
         summary, cost = None, Bill()
         if plan.summarize and self.breaker.may(situation.call):
@@ -278,6 +280,12 @@ class Session:
                 raise
             self.exceeded = error
             return relieve(self.policy, self.state, situation, plan, summaries=summaries, strict=False)
+
+    def _unfolded(self, plan: Plan) -> Plan:
+        """`plan`, or where no summary could be sent all that may be hidden without one."""
+        if self.folds or not plan.summarize:
+            return plan
+        return replace(plan, summarize=0, masks=self.policy.masks(self.policy.pending))
 
     def _deferred(self, plan: Plan) -> Plan:
         """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
@@ -399,7 +407,7 @@ class Session:
 
     def _fit(self, plan: Plan, situation: Situation, *, strict: bool) -> tuple[Summary | None, Plan]:
         """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
-        wanted = self._relieved(situation, replace(plan, summarize=0), strict=strict)
+        wanted = self._relieved(situation, replace(plan, summarize=0), summaries=self.folds, strict=strict)
         if wanted.summarize:
             asked = self._clean(request(self.state, wanted.summarize, self.strategy.summary_max_tokens))
             written = digest(asked, self.sizer.count)

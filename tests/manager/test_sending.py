@@ -196,3 +196,20 @@ def test_breakpoints_may_wait_until_something_is_hidden() -> None:
             if not marked:
                 assert all(sent is own for sent, own in zip(view.messages, messages, strict=True))
         assert marked
+
+
+def test_no_summary_is_asked_for_where_none_could_be_sent() -> None:
+    """Where the provider clears by itself our messages stay whole: a hybrid masks, and pays for no summary."""
+    asked: list[object] = []
+
+    def write(request: object) -> str:
+        asked.append(request)
+        return "A summary."
+
+    options = {"model": BOUND, "dialect": "anthropic", "store": "memory:", "summarizer": write, "token_budget": 9_000}
+    with ContextManager(FOLDING, **options) as context:  # type: ignore[arg-type]
+        for steps in range(16):
+            view = context.prepare(history("anthropic", steps), request={"thinking": {"type": "adaptive"}})
+    assert view.extra["context_management"]["edits"]
+    assert view.diagnostics.savings.masked >= 12
+    assert (view.diagnostics.summaries, view.diagnostics.costs.summarizer, asked) == (0, 0.0, [])

@@ -437,6 +437,7 @@ class ContextManager:
             admit(Standing(turns=len(branch.session.state.turns), costs=told))
         branch.session.withheld = offering.withheld(branch.session, given.tools, bound=self._passes.bound)
         branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
+        branch.session.folds = treated != "native"
         if not branch.session.edited and dialect.in_blocks:
             branch.session.unmarked = self.options.cache_control == "gaps" and not marked_by_client(given)
         view = yield from self._passes.decided(branch, given, model)
