@@ -30,7 +30,7 @@ _MODEL: Final[Mapping[Api, str]] = {
 
 @dataclass(slots=True)
 class Crowd:
-    """urls: of gateways, which are asked in turn. sessions: the name under which each of an agent's requests was served.
+    """urls: of gateways, which are asked in turn. sessions: under which name each of an agent's requests was served.
 
     each: called behind every answer with how many there were so far.
     """

@@ -145,6 +145,45 @@ def test_connections_are_kept() -> None:
     trial(script, what)
 
 
+def test_a_connection_that_is_closed_while_it_idles() -> None:
+    """A request that meets it closing, before any answer, goes out once more over a new one, and no more than once."""
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        for _ in range(2):
+            await asyncio.gather(*(ask(upstream, server) for _ in range(3)))
+        assert [asked.body for asked in server.asked] == [b"told"] * (3 + 3 + 3)
+        # Three connections served once, and were closed by the second request; three more are new.
+        assert server.connections == 6
+
+    async def ask(upstream: Upstream, server: Scripted) -> None:
+        assert await body_of(await upstream.open("POST", server.url, [(b"x-a", b"b")], b"told")) == b"whole"
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.connection in served:
+            writer.close()
+            return
+        served.add(asked.connection)
+        writer.write(answer(b"whole"))
+
+    served: set[int] = set()
+    trial(script, what)
+
+
+def test_a_new_connection_that_is_closed() -> None:
+    """A request over it is not sent again: it may have been what the server fell over."""
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.open("POST", server.url, [], b"told")
+        assert caught.value.kind == "cut"
+        assert len(server.asked) == 1
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    trial(script, what)
+
+
 def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
     """Before the answer has begun, and in its midst."""
 

@@ -3,7 +3,8 @@
     async with await upstream.open("POST", url, headers, body) as answer:
         async for chunk in answer.chunks(): ...
 
-Nothing is decompressed, redirected, retried or remembered. Whoever is cancelled within closes the connection.
+Nothing is decompressed, redirected or remembered. A request is sent once more only where a connection that had idled
+was closed under it, before a byte of an answer. Whoever is cancelled within closes the connection.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -90,6 +92,7 @@ class Upstream:
         self.connect_seconds, self.read_seconds = connect_seconds, read_seconds
         self._proxy_env = proxy_env
         self._session: aiohttp.ClientSession | None = None
+        self._second: aiohttp.ClientSession | None = None
 
     async def open(
         self,
@@ -105,14 +108,21 @@ class Upstream:
         """
         place = _place(url)
         sent = body if isinstance(body, bytes) else _Chunks(body)
-        try:
-            response = await self._pool().request(
-                method,
-                URL(url, encoded=True),
-                headers=_fields(headers, measured=isinstance(body, bytes)),
-                data=_body(sent),
-                allow_redirects=False,
+        target, fields, used = URL(url, encoded=True), _fields(headers, measured=isinstance(body, bytes)), _Used()
+
+        async def asked(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+            return await pool.request(
+                method, target, headers=fields, data=_body(sent), allow_redirects=False, trace_request_ctx=used
             )
+
+        try:
+            try:
+                response = await asked(self._pool())
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # Servers close what idles whenever they like, often at the moment in which it is used again.
+                if not (used.again and isinstance(sent, bytes)):
+                    raise
+                response = await asked(self._fresh())
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(sent, _Chunks) and sent.failed is not None:
                 raise sent.failed from None
@@ -125,29 +135,54 @@ class Upstream:
 
     async def close(self) -> None:
         """Close the pool; answers under way are cut."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        for session in (self._session, self._second):
+            if session is not None:
+                await session.close()
+        self._session = self._second = None
 
     def _pool(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # How many requests run at once is bounded where they come in.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ttl_dns_cache=60),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(
-                    total=None,
-                    connect=self.connect_seconds,
-                    sock_connect=self.connect_seconds,
-                    sock_read=self.read_seconds,
-                ),
-                auto_decompress=False,
-                trust_env=self._proxy_env,
-                skip_auto_headers=_AUTOMATIC,
-                max_line_size=FIELD,
-                max_field_size=FIELD,
-            )
+            traced = aiohttp.TraceConfig()
+            traced.on_connection_reuseconn.append(_reused)
+            kept = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ttl_dns_cache=60)
+            self._session = self._made(kept, traced)
         return self._session
+
+    def _fresh(self) -> aiohttp.ClientSession:
+        """Of which each connection is a new one: others that idled may be closed as well."""
+        if self._second is None:
+            self._second = self._made(aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60))
+        return self._second
+
+    def _made(self, connector: aiohttp.TCPConnector, *traced: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+        """connector: without a limit, as how many requests run at once is bounded where they come in."""
+        return aiohttp.ClientSession(
+            connector=connector,
+            trace_configs=list(traced),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None,
+                connect=self.connect_seconds,
+                sock_connect=self.connect_seconds,
+                sock_read=self.read_seconds,
+            ),
+            auto_decompress=False,
+            trust_env=self._proxy_env,
+            skip_auto_headers=_AUTOMATIC,
+            max_line_size=FIELD,
+            max_field_size=FIELD,
+        )
+
+
+@dataclass(slots=True)
+class _Used:
+    """Whether a request went over a connection that had served one before."""
+
+    again: bool = False
+
+
+async def _reused(session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams) -> None:
+    context.trace_request_ctx.again = True
 
 
 class _Whole(Payload):
