@@ -37,7 +37,8 @@ from lacuna.trajectory.tokens import Vocabulary, counter
 OPENAI, ANTHROPIC = "gpt-4.1", "claude-sonnet-4-5"
 #: The bar that the issue sets: the session's total over the bound's.
 BAR = 3.0
-#: Whole sessions, each beside a bound of its own; the best of them counts, since the machine has other work.
+#: Whole sessions, each beside a bound of its own. The fastest of either counts, since the machine has other work: the
+#: best of their ratios would be that of the slowest bound.
 REPEATS = 3
 #: Calls compared for the growth of the work: behind the warm-up, and at the end.
 FEW, WARM_UP = 100, 50
@@ -173,8 +174,11 @@ def main(peers: bool = False) -> None:
     found = chat()
     print(f"{len(found.turns):,} turns, {found.bytes / 1e6:.1f} MB, one call a turn; SQLite, every turn synced.")
     runs = beside(found, REPEATS)
-    best = min(runs, key=lambda run: run[0].total / run[1].sum)
-    _print_bound(runs, best[1])
+    best = (
+        min((run[0] for run in runs), key=lambda run: run.total),
+        min((run[1] for run in runs), key=lambda run: run.sum),
+    )
+    _print_bound(runs, *best)
     _print_split(split(found), best[1])
     print(f"  {'':44} {'session':>9} {'median':>9} {'last call':>9} {'memory':>7}")
     _print("Lacuna", best[0])
@@ -190,13 +194,14 @@ def main(peers: bool = False) -> None:
     )
 
 
-def _print_bound(runs: Sequence[tuple[Measured, Bound]], best: Bound) -> None:
+def _print_bound(runs: Sequence[tuple[Measured, Bound]], fastest: Measured, best: Bound) -> None:
     ratios = sorted(measured.total / bare.sum for measured, bare in runs)
     print(
         f"Bound: counting {best.counting:.2f} s + bare appends {best.appending:.2f} s + hashing {best.hashing:.3f} s."
     )
     shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    print(f"Session / bound: {ratios[0]:.2f} x (bar {BAR:.0f} x; each of {len(runs)} runs: {shown})")
+    ratio = fastest.total / best.sum
+    print(f"Session / bound: {ratio:.2f} x (bar {BAR:.0f} x; each of {len(runs)} runs beside its own: {shown})")
 
 
 def _print_split(seconds: Counter[str], bare: Bound) -> None:
