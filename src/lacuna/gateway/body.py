@@ -15,7 +15,7 @@ from lacuna.dialects import text_in
 from lacuna.errors import MissingExtra
 from lacuna.gateway import spans
 from lacuna.gateway.routes import Api
-from lacuna.gateway.spans import Array, Edit, Field, Unreadable
+from lacuna.gateway.spans import Array, Edit, Field, Laid, Unreadable
 
 try:
     import msgspec
@@ -53,12 +53,14 @@ def decoded(raw: bytes) -> dict[str, Any]:
 
 
 class _Parts(NamedTuple):
-    """A body: all its fields, the one that holds the messages, and these. text: whether it is one string instead."""
+    """A body: all its fields, the one that holds the messages, and these. text: whether it is one string instead.
+    laid: where they stand, if that is known."""
 
     fields: list[Field]
     own: Field | None
     values: list[bytes]
     text: bool = False
+    laid: Laid | None = None
 
 
 class RequestBody:
@@ -81,7 +83,7 @@ class RequestBody:
         self.messages = parts.values
         self._array: Array | None = None
         if parts.own is not None and not parts.text and raw.startswith(b"[", parts.own.start):
-            self._array = Array(raw, parts.own.start, parts.values)
+            self._array = Array(raw, parts.own.start, parts.values, parts.laid)
         self._decoded: dict[str, Any] = before._still(self) if before is not None else {}
         self.model = text_in(self.field("model"))
         self.stream = self.field("stream") is True
@@ -189,14 +191,17 @@ class RequestBody:
         if not shared or self._array is None or self._own is None:
             return None
         end, opening = self._array.ends[shared - 1], b'{"%b":[{}' % name.encode()
-        rest = _at_once(opening + raw[end:], name)
+        body = opening + raw[end:]
+        rest = _at_once(body, name)
         if rest is None or rest.own is None:
             return None
-        found = [_moved(field, end - len(opening)) for field in rest.fields]
+        by = end - len(opening)
+        found = [_moved(field, by) for field in rest.fields]
         # A list is found at once only where no other field has its name, so it is the first.
         own = self._own._replace(end=found[0].end)
         ahead = [field for field in self._parts.fields if field.end <= own.start]
-        return _Parts([*ahead, own, *found[1:]], own, self.messages[:shared] + rest.values[1:])
+        laid = self._array.followed(shared, Array(body, rest.own.start, rest.values), by)
+        return _Parts([*ahead, own, *found[1:]], own, self.messages[:shared] + rest.values[1:], laid=laid)
 
 
 def _moved(field: Field, by: int) -> Field:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, Final
 
 from lacuna.gateway.rewriting import rewritten
 from lacuna.gateway.transcript import Entry, Transcript
@@ -23,6 +24,10 @@ class Said:
 
     json: dict[str, Any]
     raw: bytes
+
+
+#: No message.
+_NOTHING: Final = Said({}, b"")
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class Exchanges:
     blocks: bool
     known: dict[str, Exchanged] = field(default_factory=dict)
     _made: dict[int, _Made] = field(default_factory=dict)
+    #: The client's messages as they were last, by place.
+    _own: list[Said] = field(default_factory=list)
 
     def learn(self, events: Iterable[Exchanged]) -> None:
         """Exchanges that the log holds."""
@@ -51,9 +58,11 @@ class Exchanges:
     def expanded(self, transcript: Transcript) -> list[Said]:
         """The client's messages with everything that it did not see."""
         entries = transcript.entries
-        if not self.known:
-            return [Said(entry.json, entry.raw) for entry in entries]
-        return list(self._expanded(entries))
+        self._own = [
+            known if known.json is entry.json and known.raw is entry.raw else Said(entry.json, entry.raw)
+            for entry, known in zip(entries, chain(self._own, repeat(_NOTHING)), strict=False)
+        ]
+        return list(self._expanded(entries)) if self.known else list(self._own)
 
     def _expanded(self, entries: Sequence[Entry]) -> Iterator[Said]:
         waiting: tuple[str, ...] = ()
@@ -63,7 +72,7 @@ class Exchanges:
             joining = () if entry.assistant else waiting
             waiting = (waiting if entry.assistant else ()) + (event.results if event is not None else ())
             if event is None and not joining:
-                yield Said(entry.json, entry.raw)
+                yield self._own[place]
             else:
                 yield from self._of(place, entry, event, joining)
         yield from _parsed(() if self.blocks else waiting)
@@ -71,7 +80,7 @@ class Exchanges:
     def _of(self, place: int, entry: Entry, event: Exchanged | None, waiting: tuple[str, ...]) -> Sequence[Said]:
         made = self._made.get(place)
         if made is None or (made.entry, made.raw, made.event, made.waiting) != (entry, entry.raw, event, waiting):
-            own = _parsed(event.messages) if event is not None else (Said(entry.json, entry.raw),)
+            own = _parsed(event.messages) if event is not None else (self._own[place],)
             said = self._joined(waiting, own)
             made = self._made[place] = _Made(entry, entry.raw, event, waiting, said)
         return made.said

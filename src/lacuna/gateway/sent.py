@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +19,34 @@ _BESIDE: Final = 4
 
 @dataclass(slots=True)
 class Sent:
-    """Of one session. A message of ours that comes again is the very object, and is written once."""
+    """Of one session. A message of ours that comes again is the very object, and is written once; what a view begins
+    like the one before is not looked at again."""
 
     _written: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
+    #: The newest view, and its messages' bytes.
+    _view: list[Any] = field(default_factory=list)
+    _out: list[bytes] = field(default_factory=list)
 
     def messages(self, view: Sequence[Any], said: Sequence[Said]) -> list[bytes]:
         """The bytes of each message of `view`, which was made of `said`."""
+        most = min(len(view), len(self._view))
+        # The very object has the very bytes: a message that came in other bytes was read to another object.
+        shared = next(compress(range(most), map(is_not, view, self._view)), most)
+        out = self._behind(view, shared, said) or self._anew(view, said)
+        self._view, self._out = list(view), out
+        return out
+
+    def _behind(self, view: Sequence[Any], shared: int, said: Sequence[Said]) -> list[bytes] | None:
+        """The same where only the client's newest messages stand behind what the view before began with."""
+        new = view[shared:]
+        if not shared or len(new) > len(said):
+            return None
+        newest = said[len(said) - len(new) :]
+        if any(map(is_not, new, (each.json for each in newest))):
+            return None
+        return [*self._out[:shared], *(each.raw for each in newest)]
+
+    def _anew(self, view: Sequence[Any], said: Sequence[Said]) -> list[bytes]:
         own = {id(each.json): place for place, each in enumerate(said)}
         places = [own.get(id(message)) for message in view]
         written: dict[int, tuple[Any, bytes]] = {}

@@ -169,25 +169,49 @@ def _between(raw: bytes, at: int) -> bytes:
     return gap[0] if gap is not None else b","
 
 
+class Laid(NamedTuple):
+    """Where each element of an array ends, and what stands between any two of them; None where that differs."""
+
+    ends: list[int]
+    gap: bytes | None
+
+
 @dataclass(frozen=True)
 class Array:
-    """An array in `raw` that opens at `start`, with these elements."""
+    """An array in `raw` that opens at `start`, with these elements. known: how they are laid, if that is known."""
 
     raw: bytes
     start: int
     values: list[bytes]
+    known: Laid | None = None
 
-    @cached_property
+    @property
     def ends(self) -> list[int]:
         """Where each element ends."""
+        return self.laid.ends
+
+    @cached_property
+    def laid(self) -> Laid:
+        return self.known or self._looked_for()
+
+    def _looked_for(self) -> Laid:
         if not self.values:
-            return []
+            return Laid([], b",")
         first = _found(_SPACE, self.raw, self.start + 1).end()
         gap = _between(self.raw, first + len(self.values[0]))
         if self.raw.startswith(gap.join(self.values), first):
             step, at = len(gap), first - len(gap)
-            return [at + whole for whole in accumulate([len(value) + step for value in self.values])]
-        return list(self._walked(first))
+            return Laid([at + whole for whole in accumulate([len(value) + step for value in self.values])], gap)
+        return Laid(list(self._walked(first)), None)
+
+    def followed(self, shared: int, rest: Array, by: int) -> Laid:
+        """How an array is laid that shares so many elements with this one, and goes on like `rest` behind its first,
+        `by` bytes further on."""
+        own, more = self.laid, rest.laid
+        ends = [*own.ends[:shared], *(end + by for end in more.ends[1:])]
+        if len(more.ends) < 2:
+            return Laid(ends, own.gap)
+        return Laid(ends, more.gap if shared < 2 or own.gap == more.gap else None)
 
     def _walked(self, at: int) -> Iterator[int]:
         for value in self.values:
@@ -201,11 +225,13 @@ class Array:
         most = min(len(old), len(new))
         front = next(compress(range(most), map(ne, old, new)), most)
         back = next(compress(range(most - front), map(ne, reversed(old), reversed(new))), most - front)
-        if len(old) == len(new):
+        if len(old) == len(new) and self.laid.gap is None:
             return [
                 Edit(self.ends[place] - len(old[place]), self.ends[place], new[place])
                 for place in compress(range(front, most - back), map(ne, old[front:], new[front:]))
             ]
+        if front == len(old) == len(new):
+            return []
         return [self._replaced(front, len(old) - back, new[front : len(new) - back])]
 
     def _replaced(self, start: int, stop: int, new: Sequence[bytes]) -> Edit:
