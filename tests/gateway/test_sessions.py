@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from lacuna.gateway.body import RequestBody, Unreadable
+from lacuna.gateway import sessions as sessions_of
+from lacuna.gateway import transcript
+from lacuna.gateway.body import RequestBody, Unreadable, decoded
 from lacuna.gateway.identity import Identity
 from lacuna.gateway.sessions import LiveSession, Sessions
+from lacuna.gateway.transcript import Arrived
 from lacuna.manager import ContextManager
 from lacuna.stores.memory import MemoryStore
 
@@ -233,6 +236,73 @@ def test_a_compaction_by_the_client_is_recognised() -> None:
     run(test)
 
 
+def test_a_client_may_compact_for_ever() -> None:
+    """A client that compacts now and then keeps its session, however often it does."""
+
+    async def test() -> None:
+        known = sessions()
+        history, first = [TASK], asked(known, [TASK])
+        for number in range(1, 61):
+            history = [*history, *call(number)]
+            assert asked(known, history) is first, number
+            if not number % 10:
+                summary = {"role": "user", "content": f"Summary of {number} steps."}
+                history = [summary, *history[-4:]]
+
+    run(test)
+
+
+def test_who_did_some_of_the_same_is_no_compaction() -> None:
+    """An agent that comes in the midst of its run, and did some of what another did, is not that one rewritten."""
+
+    async def test() -> None:
+        known = sessions()
+        live = asked(known, [TASK, *call(1), *call(2)])
+        other = [{"role": "user", "content": "Another task."}, *call(1), *call(2), *call(3)]
+        assert asked(known, other) is not live
+
+    run(test)
+
+
+def test_a_request_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message of a request is read once, however many sessions begin with its words, and a known one never."""
+    read: list[bytes] = []
+
+    def counted(raw: bytes) -> Json:
+        read.append(raw)
+        return decoded(raw)
+
+    monkeypatch.setattr(transcript, "decoded", counted)
+
+    async def test() -> None:
+        known = sessions()
+        for agent in range(20):
+            asked(known, [TASK, *(message for number in range(5) for message in call(number, f"a{agent}"))])
+        read.clear()
+        mine = [TASK, *(message for number in range(5) for message in call(number, "mine"))]
+        asked(known, mine)
+        assert len(read) == len(set(read)) <= len(mine)
+        read.clear()
+        asked(known, [*mine, *call(6)])
+        # One where the others parted, and two that are new.
+        assert len(read) <= 3
+
+    run(test)
+
+
+def test_openings_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First messages that never come again are let go of by their size, not by their number alone."""
+    monkeypatch.setattr(sessions_of, "OPENINGS", 10_000)
+
+    async def test() -> None:
+        known = sessions()
+        for number in range(50):
+            asked(known, [{"role": "user", "content": f"{number} " * 500}])
+        assert sum(map(len, known._openings)) <= 10_000
+
+    run(test)
+
+
 def test_the_least_used_are_closed() -> None:
     """Sessions beyond the number, the memory or the idle time are closed; one in flight never is."""
 
@@ -309,7 +379,7 @@ def test_what_an_agent_sees_otherwise_is_its_own() -> None:
             known = sessions()
             ahead, behind = asked(known, [TASK]), asked(known, [TASK])
             for live in (ahead, behind):
-                live.transcript.take(body([TASK, *call(1)]).messages)
+                live.transcript.take(Arrived(live.transcript.dialect, body([TASK, *call(1)]).messages))
             done, (spoke, seen) = [TASK, *call(1)], call(2)
             asked(known, [*done, spoke, seen])
             first = next(live for live in (ahead, behind) if len(live.transcript) == 5)

@@ -13,8 +13,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from lacuna.dialects.live.detect import LIVE
@@ -24,7 +25,7 @@ from lacuna.gateway.exchanges import Exchanges, Said
 from lacuna.gateway.identity import Identity
 from lacuna.gateway.routes import Api
 from lacuna.gateway.sent import Sent
-from lacuna.gateway.transcript import Transcript, answers
+from lacuna.gateway.transcript import Arrived, Transcript, answers
 from lacuna.manager import ContextManager
 from lacuna.telemetry.diagnostics import Diagnostics
 
@@ -33,8 +34,13 @@ _log: Final = logging.getLogger("lacuna.gateway")
 #: Histories that one live session leaves for another before each of them gets a session of its own: agents that take
 #: turns on branches of one history would have the log read again at every call.
 TURNS_BACK: Final = 3
+#: Requests straight on behind which a session no longer counts as one that wavers: its client compacted, or went back,
+#: and went on.
+STRAIGHT: Final = 8
 #: Live sessions of a family that are asked whether a history which begins in other words is theirs, compacted.
 ASKED: Final = 16
+#: Bytes of first messages of which it is remembered what they say.
+OPENINGS: Final = 16_000_000
 #: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
 WEIGHT: Final = 7
 _ODD: Final = re.compile(r"[^\w.-]+")
@@ -52,7 +58,8 @@ class LiveSession:
     lock:     around everything that touches `context`, which is for one caller at a time; never around the upstream.
     flying:   requests that something is still done for. asking: of them those whose client has not its answer yet.
     answered: whether the newest one was answered to its end.
-    turned:   how often its history went another way. used: when it was asked last, monotonic seconds.
+    turned:   how often its history went another way lately. straight: requests since then. used: when it was asked
+              last, monotonic seconds.
     newest:   the diagnostics of its newest pass. body: its newest request, so that the next is read from where it ends.
     cold:     whether the store was not asked yet for exchanges that the client never saw. group: where it is found.
     behind:   whether another process may have answered in between, and noted such exchanges.
@@ -71,6 +78,7 @@ class LiveSession:
     asking: int = 0
     answered: bool = False
     turned: int = 0
+    straight: int = 0
     used: float = 0.0
     cold: bool = True
     behind: bool = False
@@ -93,6 +101,12 @@ class LiveSession:
     def may_turn(self) -> bool:
         """Whether a history that went another way may be this agent's: it waits for nobody, and does not waver."""
         return not self.asking and self.turned < TURNS_BACK
+
+    def note_turn(self, *, another: bool) -> None:
+        """A request came; another: whether its history goes another way."""
+        self.turned, self.straight = (self.turned + 1, 0) if another else (self.turned, self.straight + 1)
+        if self.straight >= STRAIGHT:
+            self.turned = 0
 
     def said(self) -> list[Said]:
         """The conversation as it stands upstream."""
@@ -123,7 +137,10 @@ class Sessions:
         #: The one used last at the end.
         self._groups: dict[Group, dict[int, LiveSession]] = {}
         self._all: dict[int, LiveSession] = {}
+        #: Bytes of memory that all of them hold, about.
+        self._held = 0
         self._openings: dict[bytes, bytes] = {}
+        self._opening_bytes = 0
         self._closing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -134,9 +151,10 @@ class Sessions:
 
     def before(self, namespace: str, api: Api, raw: bytes) -> RequestBody | None:
         """A request that `raw` probably goes on from, so that it can be read from there on."""
-        for live in list(reversed(self._all.values()))[:ASKED]:
+        for live in islice(reversed(self._all.values()), ASKED):
             body = live.body
-            if live.api == api and body is not None and live.family.startswith(namespace) and body.begins(raw):
+            own = live.family.partition("/")[0] == namespace
+            if live.api == api and body is not None and own and body.begins(raw):
                 return body
         return None
 
@@ -147,16 +165,19 @@ class Sessions:
         """
         family = f"{who.namespace}/{who.session}" if who.session else who.namespace
         group = (family, api, self._opening(api, body.messages))
-        live = self._known(self._groups.get(group, {}), body.messages) or self._compacted(family, api, body.messages)
+        arrived = Arrived(LIVE[api], body.messages)
+        live = self._known(self._groups.get(group, {}), arrived) or self._compacted(family, api, arrived)
         if live is None:
             live = self._new(who, family, api, body.model)
         self._settle_in(live, group)
-        shared = live.transcript.common(body.messages)
-        live.turned += shared <= live.transcript.newest
-        live.transcript.take(body.messages)
+        shared = live.transcript.common(arrived)
+        live.note_turn(another=shared <= live.transcript.newest)
+        live.transcript.take(arrived)
         # One answer is new: the one that was given here. Where there are more, others gave them.
         live.behind = live.behind or not live.answered or live.transcript.answers(shared) > 1
+        self._held -= live.weight
         live.body = body
+        self._held += live.weight
         live.flying += 1
         live.asking += 1
         live.used = self._clock()
@@ -183,56 +204,67 @@ class Sessions:
             says = self._openings.get(raw)
             if says is None:
                 says = digest(LIVE[api].pieces(decoded(raw), place))
-                if len(self._openings) >= 4 * self._most:
+                self._opening_bytes += len(raw) + len(says)
+                if self._opening_bytes > OPENINGS:
                     self._openings.clear()
+                    self._opening_bytes = len(raw)
                 self._openings[raw] = says
             if says:
                 return says
         return b""
 
-    def _known(self, group: dict[int, LiveSession], raws: Sequence[bytes]) -> LiveSession | None:
-        shared = {live: live.transcript.common(raws) for live in reversed(group.values())}
-        fitting = [live for live in shared if self._is_its(live, raws, shared[live])]
-        waiting = [live for live in fitting if shared[live] == len(live.transcript) and not live.asking]
+    def _known(self, group: dict[int, LiveSession], arrived: Arrived) -> LiveSession | None:
+        shared = {live: live.transcript.common(arrived) for live in reversed(group.values())}
+        fitting = [live for live in shared if self._is_its(live, arrived, shared[live])]
         if not fitting:
-            return None
+            return self._rewritten(shared, arrived)
+        waiting = [live for live in fitting if shared[live] == len(live.transcript) and not live.asking]
         best = max(fitting, key=lambda live: (shared[live], live in waiting))
-        if shared[best] == len(best.transcript) < len(raws):
+        if shared[best] == len(best.transcript) < len(arrived):
             return best
         # It was asked already, or goes another way: then it is rather the next of who waits for just one answer more.
-        spoken = best.transcript.spoken(raws, shared[best])
+        spoken = best.transcript.spoken(arrived, shared[best])
         following = [live for live in waiting if answers(spoken[shared[live] :]) == 1]
         return max(following, key=lambda live: shared[live], default=best)
 
-    def _is_its(self, live: LiveSession, raws: Sequence[bytes], shared: int) -> bool:
+    def _is_its(self, live: LiveSession, arrived: Arrived, shared: int) -> bool:
         """Whether a request that shares so many messages may be the session's own next one."""
         transcript = live.transcript
         begun = transcript.newest >= 0
         if shared == len(transcript):
             # The same first words once more: a second try where the first got no answer, else another agent.
-            again = shared == len(raws) and not begun
+            again = shared == len(arrived) and not begun
             return not again or not (live.answered or live.asking)
         if begun and shared > transcript.newest:
             # Only what stands behind the newest answer came another way.
             return not live.asking
-        if not live.may_turn or shared == len(raws) <= transcript.head:
-            return False
-        return shared > transcript.head or self._keeps(live, raws[transcript.head :])
+        return live.may_turn and shared > transcript.head
 
-    def _compacted(self, family: str, api: Api, raws: Sequence[bytes]) -> LiveSession | None:
+    def _rewritten(self, shared: Mapping[LiveSession, int], arrived: Arrived) -> LiveSession | None:
+        """The session of a client that rewrote its history behind the task, but for some messages."""
+        waiting = (live for live in shared if live.may_turn and len(arrived) > max(shared[live], live.transcript.head))
+        return next((live for live in islice(waiting, ASKED) if self._keeps(live, arrived, live.transcript.head)), None)
+
+    def _compacted(self, family: str, api: Api, arrived: Arrived) -> LiveSession | None:
         """The session whose client rewrote its own history from the first word on, but for some messages."""
-        waiting = [
+        if len(arrived) < 2:
+            return None
+        waiting = (
             live
-            for live in list(reversed(self._all.values()))
-            if (live.family, live.api) == (family, api) and live.may_turn and live.transcript.newest >= 0
-        ]
-        return next((live for live in waiting[:ASKED] if self._keeps(live, raws)), None) if len(raws) > 1 else None
+            for live in reversed(self._all.values())
+            if (live.family, live.api) == (family, api)
+            and live.may_turn
+            # Who compacts has less afterwards. A longer history is that of an agent which did some of the same.
+            and live.transcript.newest > -1
+            and len(arrived) < len(live.transcript)
+        )
+        return next((live for live in islice(waiting, ASKED) if self._keeps(live, arrived)), None)
 
-    def _keeps(self, live: LiveSession, raws: Sequence[bytes]) -> bool:
-        """Whether messages of the session's come again among `raws`, at least two in a row."""
-        said, dialect, row = live.transcript.said(), live.transcript.dialect, 0
-        for place, raw in enumerate(raws):
-            row = row + 1 if digest(dialect.pieces(decoded(raw), place), inside=True) in said else 0
+    def _keeps(self, live: LiveSession, arrived: Arrived, first: int = 0) -> bool:
+        """Whether messages of the session's come again, from place `first` on, at least two in a row."""
+        said, row = live.transcript.said(), 0
+        for place in range(first, len(arrived)):
+            row = row + 1 if arrived.says(place, inside=True) in said else 0
             if row == 2:
                 return True
         return False
@@ -267,16 +299,16 @@ class Sessions:
 
     def _shrink(self, keep: LiveSession) -> None:
         """Close what is idle for long, too many or too much."""
-        held, now = sum(live.weight for live in self._all.values()), self._clock()
+        now = self._clock()
         for live in list(self._all.values()):
-            if len(self._all) <= self._most and held <= self._memory and now - live.used <= self._idle:
+            if len(self._all) <= self._most and self._held <= self._memory and now - live.used <= self._idle:
                 break
             if live is not keep and not live.flying:
-                held -= live.weight
                 self._forget(live)
 
     def _forget(self, live: LiveSession) -> None:
         self._take_out(live)
+        self._held -= live.weight
         task = asyncio.get_running_loop().create_task(_closed(live))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

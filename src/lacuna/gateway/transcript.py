@@ -12,19 +12,59 @@ from dataclasses import dataclass, field
 from operator import eq
 from typing import Any
 
-from lacuna.dialects.live.pieces import LiveDialect, chained, digest
+from lacuna.dialects.live.pieces import LiveDialect, Piece, chained, digest
 from lacuna.gateway.body import decoded
+
+
+class Arrived:
+    """The messages of one request, each read at most once however many sessions are asked whether they know it.
+
+    Raises Unreadable where one that is looked at is no JSON object.
+    """
+
+    def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
+        self.dialect, self.raws = dialect, raws
+        self._read: dict[int, tuple[dict[str, Any], list[Piece]]] = {}
+        self._says: dict[tuple[int, bool], bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    def json(self, place: int) -> dict[str, Any]:
+        """Message `place` as an object."""
+        return self._taken_apart(place)[0]
+
+    def says(self, place: int, *, inside: bool) -> bytes:
+        """What it says, b"" for nothing; inside: whether it stands behind the head."""
+        key = place, inside
+        if key not in self._says:
+            self._says[key] = digest(self._taken_apart(place)[1], inside=inside)
+        return self._says[key]
+
+    def is_assistants(self, place: int) -> bool:
+        """Whether the assistant says it."""
+        return any(piece.kind == "assistant" for piece in self._taken_apart(place)[1])
+
+    def _taken_apart(self, place: int) -> tuple[dict[str, Any], list[Piece]]:
+        if place not in self._read:
+            json = decoded(self.raws[place])
+            self._read[place] = json, self.dialect.pieces(json, place)
+        return self._read[place]
 
 
 @dataclass(slots=True)
 class Entry:
-    """One message. says: its name by content, b"" if it says nothing. node: the name of the history that it ends."""
+    """One message. says: its name by content, b"" if it says nothing. node: the name of the history that it ends.
+
+    ahead: whether what comes behind it stands behind the head.
+    """
 
     raw: bytes
     json: dict[str, Any]
     says: bytes
     node: bytes
     assistant: bool
+    ahead: bool
 
 
 @dataclass(slots=True)
@@ -50,47 +90,46 @@ class Transcript:
         """Messages before the assistant's first."""
         return next((place for place, entry in enumerate(self.entries) if entry.assistant), len(self))
 
-    def spoken(self, raws: Sequence[bytes], known: int) -> list[bool]:
+    def spoken(self, arrived: Arrived, known: int) -> list[bool]:
         """Which of the messages of a request the assistant said; so many of them are known.
 
         Raises Unreadable where a message is no object.
         """
-        new = (self._read(raw, place, inside=True)[1] for place, raw in enumerate(raws[known:], start=known))
-        return [*(entry.assistant for entry in self.entries[:known]), *new]
+        return [
+            *(entry.assistant for entry in self.entries[:known]),
+            *map(arrived.is_assistants, range(known, len(arrived))),
+        ]
 
     @property
     def node(self) -> bytes:
         """The name of the whole history."""
         return self.entries[-1].node if self.entries else self.seed
 
-    def common(self, raws: Sequence[bytes]) -> int:
+    def common(self, arrived: Arrived) -> int:
         """How many leading messages of a request say what is known."""
+        raws = arrived.raws
         if raws[: len(self)] == self.raws:
             return len(self)
         same = map(eq, self.raws, raws)
         for place, equal in enumerate(same):
-            if not equal and not self._says(place, raws[place]):
+            if not equal and arrived.says(place, inside=self._inside(place)) != self.entries[place].says:
                 return place
         return min(len(self), len(raws))
 
-    def _says(self, place: int, raw: bytes) -> bool:
-        said, _ = self._read(raw, place, self._inside(place))
-        return said[1] == self.entries[place].says
-
-    def take(self, raws: Sequence[bytes]) -> list[dict[str, Any]]:
+    def take(self, arrived: Arrived) -> list[dict[str, Any]]:
         """The request is this one's: forget what is not in it, read what is new; its messages as objects.
 
         Raises Unreadable where a message is no object.
         """
-        kept = self.common(raws)
+        kept, raws = self.common(arrived), arrived.raws
         del self.entries[kept:], self.raws[kept:]
         for place in range(kept):
             if raws[place] != self.raws[place]:
                 # It says the same in other bytes, and those are to be sent.
-                self.entries[place].raw, self.entries[place].json = raws[place], decoded(raws[place])
+                self.entries[place].raw, self.entries[place].json = raws[place], arrived.json(place)
                 self.raws[place] = raws[place]
         for place in range(kept, len(raws)):
-            self._append(raws[place], place)
+            self._append(arrived, place)
         return [entry.json for entry in self.entries]
 
     def answers(self, first: int) -> int:
@@ -111,20 +150,23 @@ class Transcript:
             node = chained(node, says)
         return node
 
-    def _append(self, raw: bytes, place: int) -> None:
-        (json, says), assistant = self._read(raw, place, self._inside(place))
+    def _append(self, arrived: Arrived, place: int) -> None:
+        inside, assistant = self._inside(place), arrived.is_assistants(place)
+        says = arrived.says(place, inside=inside)
         self.entries.append(
-            Entry(raw=raw, json=json, says=says, node=chained(self.node, says), assistant=assistant),
+            Entry(
+                raw=arrived.raws[place],
+                json=arrived.json(place),
+                says=says,
+                node=chained(self.node, says),
+                assistant=assistant,
+                ahead=inside or assistant,
+            ),
         )
-        self.raws.append(raw)
+        self.raws.append(arrived.raws[place])
 
     def _inside(self, place: int) -> bool:
-        return any(entry.assistant for entry in self.entries[:place])
-
-    def _read(self, raw: bytes, place: int, inside: bool) -> tuple[tuple[dict[str, Any], bytes], bool]:
-        json = decoded(raw)
-        pieces = self.dialect.pieces(json, place)
-        return (json, digest(pieces, inside=inside)), any(piece.kind == "assistant" for piece in pieces)
+        return place > 0 and self.entries[place - 1].ahead
 
 
 def answers(spoken: Sequence[bool]) -> int:
