@@ -65,9 +65,14 @@ def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
 
 def defines(tools: Any) -> bool:
     """Whether the client itself defines a tool of our names: then its own counts."""
-    return any(_name(tool) in _OURS for tool in plain(tools) or ())
+    return any(_name(tool) in _OURS for tool in (tools if isinstance(tools, list | tuple) else plain(tools)) or ())
 
 
 def _name(tool: Any) -> object:
-    told: Mapping[str, Any] = mapping_in(tool)
-    return told.get("name") or mapping_in(told.get("function")).get("name")
+    told = _mapping(tool)
+    return told.get("name") or _mapping(told.get("function")).get("name")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    # Nothing but names is asked for: what is JSON is not copied.
+    return value if isinstance(value, dict) else mapping_in(plain(value))

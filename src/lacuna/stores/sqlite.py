@@ -60,8 +60,7 @@ class SqliteStore:
             return rows.find(connection, session)[1]
 
     def length_at_once(self, session: str) -> int | None:
-        with self._file.reading_at_once() as connection:
-            return None if connection is None else rows.find(connection, session)[1]
+        return self._file.at_once(lambda connection: rows.find(connection, session)[1])
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._file.reading() as connection:

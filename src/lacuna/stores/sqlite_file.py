@@ -1,7 +1,7 @@
 """One SQLite file: how it is made, opened and brought up to date, its transactions, and its errors in our words.
 
 Write-ahead log with `synchronous=FULL`: a transaction is on the disk before `writing` ends. Several threads take turns
-on one connection; several processes may use the file at once.
+on one connection; several processes may use the file at once. A glance has a connection of its own.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from lacuna.errors import CorruptError, StoreError
 from lacuna.stores.refusals import closed
+
+_T = TypeVar("_T")
 
 #: The version of the schema, in the file's `user_version`: one migration a step.
 VERSION: Final = 1
@@ -64,11 +66,12 @@ class SqliteFile:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
+        #: Reads while the other is on its way to the disk; opened when it is first asked for.
+        self._glance: sqlite3.Connection | None = None
+        self._glances = threading.Lock()
         _make(path)
         with self._said():
-            self._connection = sqlite3.connect(
-                path.absolute(), timeout=busy_seconds, isolation_level=None, check_same_thread=False
-            )
+            self._connection = self._opened(busy_seconds)
         try:
             self._begin()
         except BaseException:
@@ -81,17 +84,30 @@ class SqliteFile:
         with self._transaction("BEGIN", "ROLLBACK") as connection:
             yield connection
 
-    @contextmanager
-    def reading_at_once(self) -> Iterator[sqlite3.Connection | None]:
-        """The same, or None while another thread has its turn, which may take it to the disk and back."""
-        if not self._lock.acquire(blocking=False):
-            yield None
-            return
+    def at_once(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """What `read` finds by one statement, on a connection that waits for no writer; None where it would wait.
+
+        It sees what is on the disk: what a writer is still at is not there yet.
+        """
+        if not self._glances.acquire(blocking=False):
+            return None
         try:
-            with self.reading() as connection:
-                yield connection
+            with self._said():
+                return self._unless_busy(read)
         finally:
-            self._lock.release()
+            self._glances.release()
+
+    def _unless_busy(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        self._ready()
+        try:
+            if self._glance is None:
+                self._glance = self._opened(0.0)
+                self._glance.execute("PRAGMA query_only = ON")
+            return read(self._glance)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                return None
+            raise
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -106,11 +122,16 @@ class SqliteFile:
             yield self._ready()
 
     def close(self) -> None:
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None and self._process == os.getpid():
+        with self._lock, self._glances:
+            open_here = [each for each in (self._glance, self._connection) if each is not None]
+            self._glance = self._connection = None
+            if self._process == os.getpid():
                 with self._said():
-                    connection.close()
+                    for connection in open_here:
+                        connection.close()
+
+    def _opened(self, timeout: float) -> sqlite3.Connection:
+        return sqlite3.connect(self.path.absolute(), timeout=timeout, isolation_level=None, check_same_thread=False)
 
     def corrupt(self, what: str) -> CorruptError:
         return CorruptError(f"{self.path}: {what}; `lacuna store fsck` reads everything and lists what is wrong")
