@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from lacuna.gateway.served import Served
@@ -13,6 +15,8 @@ from lacuna.trajectory.redact import DEFAULT, Redaction
 LOGGER: Final = "lacuna.gateway.requests"
 #: Characters of a path or a reason.
 LONGEST: Final = 300
+#: Facts whose text others chose; that of the rest is our own.
+_OTHERS: Final = ("path", "session", "model", "cache_miss", "cause", "why")
 
 
 class RequestLog:
@@ -28,8 +32,20 @@ class RequestLog:
     def take(self, served: Served) -> None:
         level = logging.WARNING if served.cause or served.status >= 500 else logging.INFO
         if self._log.isEnabledFor(level):
-            found = self._redaction.tree(facts(served))
-            self._log.log(level, "%s", line(found, self._form), extra={"lacuna": found})
+            found = facts(served)
+            found |= self._redaction.tree({name: found[name] for name in _OTHERS if name in found})
+            self._log.log(level, "%s", _Line(found, self._form), extra={"lacuna": found})
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Facts as a line, written where somebody reads it."""
+
+    found: Mapping[str, Any]
+    form: Literal["text", "json"]
+
+    def __str__(self) -> str:
+        return line(self.found, self.form)
 
 
 def facts(served: Served) -> dict[str, Any]:

@@ -6,12 +6,12 @@ Several workers report as one: each writes into files of a folder that all share
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Final
 
 from lacuna.errors import MissingExtra
 from lacuna.gateway import metrics
 from lacuna.gateway.served import Served
-from lacuna.telemetry.prometheus import Prometheus, instrument, put
+from lacuna.telemetry.prometheus import Instrument, Prometheus, instrument
 from lacuna.telemetry.readings import Sample
 
 try:
@@ -32,7 +32,7 @@ class Scrape:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._library = Prometheus(self._registry)
-        self._made: dict[str, Any] = {
+        self._made: dict[str, Instrument] = {
             each.name: instrument(each, self._registry, standing=each in metrics.STANDING)
             for each in (*metrics.METRICS, *metrics.STANDING)
         }
@@ -58,4 +58,4 @@ class Scrape:
         return bytes(generate_latest(together))
 
     def _put(self, sample: Sample) -> None:
-        put(sample.metric, self._made[sample.metric.name], sample.value, sample.labels)
+        self._made[sample.metric.name].put(sample.value, sample.labels)

@@ -48,15 +48,40 @@ class Prometheus(Collector):
 
     def take(self, diagnostics: Diagnostics) -> None:
         for sample in self._instruments.readings.read(diagnostics):
-            put(sample.metric, self._instruments.by_name[sample.metric.name], sample.value, sample.labels)
+            self._instruments.by_name[sample.metric.name].put(sample.value, sample.labels)
 
 
-def instrument(metric: Metric, registry: CollectorRegistry, *, standing: bool = False) -> Any:
+class Instrument:
+    """What a metric is reported to; a series is looked up by its labels once. made: prometheus_client's own."""
+
+    def __init__(self, metric: Metric, made: Any) -> None:
+        self._metric, self._made = metric, made
+        self._series: dict[tuple[str, ...], Any] = {}
+
+    def put(self, value: float, labels: Mapping[str, str]) -> None:
+        """Add `value` to the series with these labels, or set it."""
+        told = tuple(map(labels.__getitem__, self._metric.labels))
+        series = self._series.get(told)
+        if series is None:
+            series = self._series[told] = self._made.labels(*told) if told else self._made
+        if self._metric.kind == "gauge":
+            series.set(value)
+        elif self._metric.kind == "histogram":
+            series.observe(value)
+        else:
+            series.inc(value)
+
+
+def instrument(metric: Metric, registry: CollectorRegistry, *, standing: bool = False) -> Instrument:
     """The instrument of `metric`, made in `registry`.
 
     standing: how much there is just now. Where several processes report as one (PROMETHEUS_MULTIPROC_DIR), it is the
     sum over those alive; other sums go on behind a process's end, and the newest call is whichever process made it.
     """
+    return Instrument(metric, _made(metric, registry, standing=standing))
+
+
+def _made(metric: Metric, registry: CollectorRegistry, *, standing: bool) -> Any:
     from prometheus_client import Counter, Gauge, Histogram
 
     text = f"{metric.meaning} ({metric.unit})" if metric.unit != "1" else metric.meaning
@@ -67,14 +92,3 @@ def instrument(metric: Metric, registry: CollectorRegistry, *, standing: bool = 
     together: Literal["livesum", "mostrecent", "sum"]
     together = "livesum" if standing else "mostrecent" if metric.kind == "gauge" else "sum"
     return Gauge(metric.name, text, metric.labels, registry=registry, multiprocess_mode=together)
-
-
-def put(metric: Metric, made: Any, value: float, labels: Mapping[str, str]) -> None:
-    """Add `value` to the instrument that was made of `metric`, or set it."""
-    series = made.labels(**labels) if metric.labels else made
-    if metric.kind == "gauge":
-        series.set(value)
-    elif metric.kind == "histogram":
-        series.observe(value)
-    else:
-        series.inc(value)
