@@ -4,10 +4,11 @@ BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 RUNS ?= examples/runs
 
-.PHONY: help setup clients demo test check unit bench soak golden clean
+.PHONY: help setup clients demo demo-gateway test check unit bench soak golden clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print the table, write report.html"
+	@echo "make demo-gateway  a recorded run through the gateway, with its dashboard; no key needed"
 	@echo "make test    set up, then lint, types and the whole test suite"
 	@echo "make check   lint and types only        make unit   the tests only"
 	@echo "make bench   speed and cost, as ratios  make soak   the long trials, whole"
@@ -19,6 +20,10 @@ help:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[report]'
+	@touch $@
+
+.venv/demo: .venv/run
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[demo]'
 	@touch $@
 
 .venv/dev: .venv/run
@@ -43,6 +48,9 @@ clients: .venv-clients/ready .node-clients/ready
 demo: .venv/run
 	$(BIN)/lacuna replay $(RUNS) --html report.html
 	@echo "The whole picture: file://$(CURDIR)/report.html"
+
+demo-gateway: .venv/demo
+	@$(BIN)/python examples/gateway_demo.py
 
 test: check unit
 

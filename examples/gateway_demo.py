@@ -1,0 +1,258 @@
+"""The gateway at work without a key: `make demo-gateway`, or `python examples/gateway_demo.py`.
+
+    recorded run  ->  OpenAI's own client  ->  lacuna serve  ->  lacuna playback
+
+`lacuna playback` plays recorded runs as a provider, `lacuna serve` stands in front of it, and the client works through
+one of the runs as the agent did that made it: it sends what the agent sent, and gets what the model answered. Nothing
+leaves this machine. In a terminal it goes on serving until Ctrl-C, so that the dashboard can be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import openai
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from lacuna.errors import LacunaError
+from lacuna.formats.registry import read
+from lacuna.testing.follower import Follower
+from lacuna.trajectory.trajectory import Trajectory
+
+RUNS: Final = Path(__file__).parent / "runs"
+RUN: Final = RUNS / "swe-agent-sympy-20801.traj.gz"
+MODEL: Final = "gpt-5.2"
+#: Hides at the moment at which it pays, whatever is older than the ten newest steps.
+STRATEGY: Final = "masking(window=10)"
+#: Seconds in which a server must be up.
+PATIENCE: Final = 60
+#: Seconds between two calls where somebody watches; a model would take longer.
+PACE: Final = 0.08
+
+Json = dict[str, Any]
+
+
+def main() -> int:
+    options = _options()
+    folder = options.store or Path(tempfile.mkdtemp(prefix="lacuna-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        with server("playback", str(options.run), "--port", "0", "--quiet") as provider:
+            upstream = ("--upstream-openai", provider, "--upstream-anthropic", provider)
+            kept = ("--store", f"sqlite:///{folder / 'demo.db'}", "--strategy", STRATEGY)
+            with server("serve", "--port", "0", "--log", "none", *upstream, *kept) as gateway:
+                demonstrate(console, gateway, folder / "demo.db", options)
+    except KeyboardInterrupt:
+        console.print("\nStopped.")
+    except LacunaError as error:
+        console.print(f"lacuna: {error}", style="red", markup=False)
+        return 1
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The gateway at work without a key.")
+    parser.add_argument("--run", type=Path, default=RUN, help="a recorded run; default: a sample")
+    parser.add_argument("--store", type=Path, help="folder for the session; default: a new temporary one")
+    staying = parser.add_mutually_exclusive_group()
+    staying.add_argument("--stay", action="store_true", help="go on serving until Ctrl-C")
+    staying.add_argument("--once", action="store_true", help="end with the run; as it does where nobody watches")
+    return parser.parse_args()
+
+
+def demonstrate(console: Console, gateway: str, store: Path, options: argparse.Namespace) -> None:
+    """One run through the gateway, told as it goes."""
+    watched = console.is_terminal
+    console.print(Text.assemble(("Dashboard: ", "bold"), (f"{gateway}/", "bold cyan")))
+    console.print(f"Store:     {store}\n", style="dim", markup=False)
+    run = next(each for each in read(options.run) if isinstance(each, Trajectory))
+    progress, shown = Progress(len(run.turns)), 0
+    console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
+    with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else _nothing() as live:
+        for call in work(run, gateway):
+            for line in progress.heard(call):
+                console.print(line)
+            if live is not None:
+                live.update(progress.line())
+                time.sleep(PACE)
+            elif call["figures"]["calls"] // 10 > shown:
+                shown += 1
+                console.print(progress.line())
+    ended(console, progress, gateway, store)
+    if options.stay or (watched and not options.once):
+        console.print("\nStill serving; Ctrl-C ends it.", style="dim")
+        signal.pause()
+
+
+def work(run: Trajectory, gateway: str) -> Iterator[Json]:
+    """Every call of the run; behind each what the gateway's own API says of the session."""
+    client = openai.OpenAI(base_url=f"{gateway}/v1", api_key="sk-none-needed")
+    agent, seen = Follower(run, "openai"), 0
+    while not agent.done:
+        answer = client.chat.completions.with_raw_response.create(model=MODEL, **agent.request)
+        agent.take(json.loads(answer.content))
+        told = session(gateway, answer.headers["x-lacuna-session"], seen)
+        seen += len(told["made"])
+        yield told
+
+
+def session(gateway: str, name: str, after: int) -> Json:
+    """What the dashboard knows of a session, and its calls behind the first `after`."""
+    return _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}?after={after}")
+
+
+def read_again(gateway: str, name: str, handle: str) -> Json:
+    """What stands in the store under a handle."""
+    return _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}/observations/{handle}")
+
+
+def _named(name: str) -> str:
+    return "k" + urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def _asked(url: str) -> Json:
+    with urllib.request.urlopen(url) as answer:
+        found: Json = json.load(answer)
+    return found
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was told so far. hidden: results of which a line is left in the prompt. offered: when recall entered."""
+
+    calls: int
+    newest: Json = field(default_factory=dict)
+    hidden: list[Json] = field(default_factory=list)
+    offered: int = 0
+
+    def heard(self, told: Json) -> Iterator[Text]:
+        """Take it; a line for each call that hid something."""
+        self.newest = told
+        for made in told["made"]:
+            self.offered = self.offered or (made["call"] if made["recall_tools_entered"] else 0)
+            if masked := made["masked"]:
+                self.hidden += masked
+                tokens, left = (sum(each[name] for each in masked) for name in ("tokens", "left"))
+                yield Text.assemble(
+                    (f"call {made['call']:3}  ", "dim"),
+                    (f"{len(masked)} results hidden", "yellow"),
+                    f": {tokens:,} tokens became {left:,}",
+                )
+
+    def line(self) -> Text:
+        """How it stands, in a line."""
+        made, so_far = self.newest["made"], self.newest["figures"]
+        newest = made[-1]["tokens"] if made else {"after": 0, "raw": 0}
+        return Text.assemble(
+            (f"call {so_far['calls']:3} of {self.calls}  ", "dim"),
+            f"{newest['after']:>7,} tokens sent of {newest['raw']:,}",
+            ("  saved so far ", "dim"),
+            (saved(so_far), "bold green"),
+        )
+
+
+def saved(figures: Json) -> str:
+    """Dollars, and what share of the bill that is."""
+    share = figures["saved_usd"] / figures["raw_usd"] if figures["raw_usd"] else 0.0
+    return f"${figures['saved_usd']:.3f} ({share:.0%})"
+
+
+def ended(console: Console, progress: Progress, gateway: str, store: Path) -> None:
+    """What came of it, one hidden result read again, and where to look."""
+    found, name = progress.newest["figures"], progress.newest["name"]
+    rows = [
+        ("Saved", f"{saved(found)} of ${found['raw_usd']:.3f}, prompt caching counted on both sides"),
+        ("Tokens", f"{found['sent_tokens']:,} sent of {found['raw_tokens']:,}"),
+        ("Cache", f"{found['hit']:.0%} of those sent were read from it, as the provider reported"),
+        *_again(progress, gateway),
+    ]
+    console.print()
+    for title, value in rows:
+        line = Text.assemble((f"{title:<11}", "bold"), value)
+        console.print(line, soft_wrap=False, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore")
+    # To be copied: however long, in one piece.
+    console.print(Text.assemble((f"{'Details':<11}", "bold"), f"lacuna show {name} --store sqlite:///{store}"))
+    console.print(Text.assemble((f"{'Dashboard':<11}", "bold"), (f"{gateway}/", "bold cyan")))
+
+
+def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
+    """The largest result that was hidden: what is left of it in the prompt, and what the store has."""
+    if not progress.hidden:
+        return
+    largest = max(progress.hidden, key=lambda each: each["tokens"] - each["left"])
+    kept = read_again(gateway, progress.newest["name"], largest["handle"])
+    yield "Hidden", largest["text"]
+    yield "Read again", f"{kept['letters']:,} letters, word for word, from the store"
+    if progress.offered:
+        yield "Recall", f"is among the model's tools since call {progress.offered}; a recorded one never calls it"
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def server(*command: str) -> Iterator[str]:
+    """A `lacuna` command that serves; its address. It ends with this program, however that ends."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from lacuna.cli import main; main()", *command],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            # Ctrl-C is for this program, which ends them in their order.
+            start_new_session=True,
+        )
+        try:
+            yield _address(process) or _failed(errors, command[0])
+        finally:
+            process.terminate()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def _address(process: subprocess.Popen[bytes]) -> str:
+    """What it says first: "OpenAI clients:    http://127.0.0.1:PORT/v1"; "" where it ends instead."""
+    assert process.stdout is not None
+    said, deadline = b"", time.monotonic() + PATIENCE
+    while b"\n" not in said and time.monotonic() < deadline:
+        if select.select([process.stdout], [], [], 0.5)[0]:
+            piece = os.read(process.stdout.fileno(), 4096)
+            if not piece:
+                return ""
+            said += piece
+    return said.partition(b"\n")[0].decode().split()[-1].removesuffix("/v1") if b"\n" in said else ""
+
+
+def _failed(errors: Any, command: str) -> str:
+    errors.seek(0)
+    raise LacunaError(f"lacuna {command} does not come up: {errors.read().decode(errors='replace').strip()[-2_000:]}")
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

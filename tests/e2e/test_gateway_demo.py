@@ -1,0 +1,83 @@
+"""`make demo-gateway`, as it runs where nobody watches, and interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from lacuna.stores.urls import open_store
+
+PROGRAM = Path(__file__).parents[2] / "examples" / "gateway_demo.py"
+
+
+@contextmanager
+def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "error", str(PROGRAM), "--store", str(folder), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def is_served(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return bool(answer.status == 200)
+    except URLError:
+        return False
+
+
+def test_it_ends_by_itself(tmp_path: Path) -> None:
+    """It opens with the dashboard's address, works through the run, says what was saved, and leaves the session."""
+    with demo(tmp_path) as process:
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    first, *lines = out.splitlines()
+    address = first.removeprefix("Dashboard: ")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+    assert lines[-1].split() == ["Dashboard", address]
+    assert not is_served(address)
+    text = "\n".join(lines)
+    assert re.search(r"call +80 of 84 +[\d,]+ tokens sent of [\d,]+ +saved so far \$0\.\d+ \(\d+%\)", text)
+    assert re.search(r"call +\d+ +\d+ results hidden", text)
+    usd = re.search(r"Saved +\$([\d.]+) \(\d+%\) of \$([\d.]+)", text)
+    assert usd is not None
+    assert 0 < float(usd[1]) < float(usd[2])
+    store = open_store(f"sqlite:///{tmp_path}/demo.db")
+    try:
+        (session,) = store.sessions()
+        assert session.turns == 83
+        assert f"lacuna show {session.key} " in text
+    finally:
+        store.close()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("when", ["at once", "behind the run"] if os.environ.get("LACUNA_SOAK") == "1" else ["at once"])
+def test_ctrl_c(tmp_path: Path, when: str) -> None:
+    """Whenever it comes, it ends with 0 and with everything that it started."""
+    with demo(tmp_path, "--stay") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        assert is_served(address)
+        if when == "behind the run":
+            assert any("Still serving" in line for line in process.stdout)
+            assert is_served(address)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "Stopped." in out
+    assert not is_served(address)
