@@ -20,7 +20,7 @@ from lacuna.gateway.body import RequestBody, Unreadable
 from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.content import decompressed
 from lacuna.gateway.forwarding import passed
-from lacuna.gateway.identity import Identity, identity
+from lacuna.gateway.identity import Identity, identity, namespace
 from lacuna.gateway.limits import Refused
 from lacuna.gateway.refusals import refusal
 from lacuna.gateway.routes import Route, route, target
@@ -155,8 +155,8 @@ class Proxy:
             return None
         try:
             raw = decompressed(request.body, headers.get("content-encoding", ""), self.settings.max_read_bytes)
-            who = identity(found.api, headers, None)
-            body = RequestBody.parse(raw, found.api, before=self.sessions.before(who.namespace, found.api, raw))
+            before = self.sessions.before(namespace(headers), found.api, raw)
+            body = RequestBody.parse(raw, found.api, before=before)
             if any(body.field(name) for name in _STATEFUL) or body.field("n") not in (None, 1):
                 return None
             return _Asked(found, body, identity(found.api, headers, body))
