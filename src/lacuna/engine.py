@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from lacuna.errors import BudgetError, SummaryError
+from lacuna.errors import BudgetError, SpecError, SummaryError
 from lacuna.strategies.books import Books
 from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
@@ -232,7 +232,11 @@ class Session:
 
     def _learn(self, window: int) -> None:
         self.prices = learned(self.prices, window)
-        self._usable = self.strategy.usable(self.prices)
+        try:
+            self._usable = self.strategy.usable(self.prices)
+        except SpecError:
+            # Smaller than what is kept for the response: nothing fits for sure, and what is smallest may.
+            self._usable = 1
 
     def _record(self, event: Event) -> None:
         self.events.append(event)

@@ -44,7 +44,7 @@ def maker(settings: GatewaySettings, store: Store) -> Maker:
             # What is only tried is never gone on with by what is done.
             family=f"{SHADOW}{family}" if settings.shadow else family,
             dialect=api,
-            model=model or settings.library.model,
+            model=model or settings.library.model or "",
             write_behind=True,
             background=True,
             shadow=settings.shadow,

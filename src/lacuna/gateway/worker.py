@@ -17,6 +17,7 @@ from lacuna.gateway.settings import GatewaySettings
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import Store
 from lacuna.stores.urls import open_store
+from lacuna.trajectory.price_lookup import known_models
 from lacuna.trajectory.tokens import counter
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class Worker:
         scraped = None if self._metrics is None else self._page
         self.app = App(settings, self.door.proxy, pages(settings, health, scraped, dashboard), watch)
         if not settings.off:
-            # Loading a vocabulary takes a second, which no request should.
+            # Loading a vocabulary takes a second, and so do lists of prices, which no request should.
             counter(settings.library.tokens).count("warm")
+            known_models()
 
     def tick(self) -> None:
         """Note how things stand, for whichever worker is scraped next."""

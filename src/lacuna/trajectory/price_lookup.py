@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -113,9 +114,14 @@ def for_model(name: str, on: date | None = None) -> Prices:
 
 def known_models() -> tuple[str, ...]:
     """Names that `for_model` takes, sorted: our table's, and genai-prices' where that is installed."""
+    return _known(date.today(), _genai() is None)
+
+
+@lru_cache(maxsize=4)
+def _known(day: date, alone: bool) -> tuple[str, ...]:
+    """alone: whether genai-prices is not there. Held, since a gateway meets unknown models by the thousand."""
     ours = {name for row in rows() for name in row.names}
-    day = date.today()
-    snapshot = _genai()
+    snapshot = None if alone else _genai()
     if snapshot is None:
         return tuple(sorted(ours))
     listed = (provider for provider in snapshot.providers if provider.id in _GENAI_PROVIDERS)
@@ -134,13 +140,22 @@ def _mends(parted: _Name, row: Row | None) -> Iterator[str]:
     if row is not None:
         seller = "/".join(parted.hosts)
         yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
-    close = difflib.get_close_matches(parted.undated, known_models(), n=5)
-    if close:
+    if close := _close(parted.undated, known_models()):
         yield f"close names: {', '.join(close)}"
     if _genai() is None:
         yield "genai-prices, which is not installed, knows more: pip install 'lacuna-context[lab]'"
     yield "or give it yourself, in USD per million tokens: --price input=3,cache_write=3.75,cache_read=0.3,output=15"
     yield f"or take a named set: {', '.join(SETS)}"
+
+
+@lru_cache(maxsize=256)
+def _close(name: str, known: tuple[str, ...]) -> list[str]:
+    return difflib.get_close_matches(name, known, n=5)
+
+
+@cache
+def _version() -> str:
+    return version("genai-prices")
 
 
 def _genai() -> DataSnapshot | None:
@@ -203,7 +218,7 @@ def _converted(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
         tiers=tiers,
         cache=_cache(provider.id, info.id, tiers),
         window=info.context_window,
-        source=f"genai-prices {version('genai-prices')}: {provider.id}/{info.id}",
+        source=f"genai-prices {_version()}: {provider.id}/{info.id}",
         dated=on.isoformat(),
     )
 
