@@ -34,16 +34,16 @@ ENOUGH = 6
 GAP = b"tokens hidden"
 
 
-def observation(step: int, word: str = "value") -> str:
+def observation(step: int, word: str = "value", lines: int = 60) -> str:
     """A result that is worth hiding. word: stands in each of its lines."""
-    return "\n".join(f"line {line}: {word} {step * 1_000 + line * 7}" for line in range(60))
+    return "\n".join(f"line {line}: {word} {step * 1_000 + line * 7}" for line in range(lines))
 
 
-def history(api: Api, steps: int, task: str = "Mend the parser.", word: str = "value") -> list[Json]:
+def history(api: Api, steps: int, task: str = "Mend the parser.", word: str = "value", lines: int = 60) -> list[Json]:
     """The messages of a call behind so many steps."""
     said: list[Json] = [{"role": "user", "content": task}]
     for step in range(1, steps + 1):
-        said += _step(api, step, observation(step, word))
+        said += _step(api, step, observation(step, word, lines))
     return said
 
 
@@ -76,11 +76,19 @@ def tools(api: Api) -> list[Json]:
     return [{"type": "function", "function": function}] if api == "openai" else [{"type": "function", **function}]
 
 
-def body(api: Api, steps: int, *, stream: bool = False, task: str = "Mend the parser.", **fields: Any) -> bytes:
+def body(
+    api: Api,
+    steps: int,
+    *,
+    stream: bool = False,
+    task: str = "Mend the parser.",
+    word: str = "value",
+    lines: int = 60,
+) -> bytes:
     """A request behind so many steps, with odd white space, so that whoever writes it anew is caught."""
-    word = fields.pop("word", "value")
-    told = {"model": MODELS[api], "max_tokens": 99, LISTED[api]: history(api, steps, task, word), "tools": tools(api)}
-    return json.dumps(told | ({"stream": True} if stream else {}) | fields, separators=(" , ", " :  ")).encode()
+    said = history(api, steps, task, word, lines)
+    told = {"model": MODELS[api], "max_tokens": 99, LISTED[api]: said, "tools": tools(api)}
+    return json.dumps(told | ({"stream": True} if stream else {}), separators=(" , ", " :  ")).encode()
 
 
 # -- what a provider says ------------------------------------------------------------------------------------------
@@ -92,15 +100,15 @@ def reply(text: str = "All is done.", calls: Sequence[tuple[str, str, Mapping[st
     return Reply(number=1, text=text, calls=made)
 
 
-def whole(api: Api, said: Reply | None = None) -> bytes:
+def whole(api: Api, said: Reply | None = None, *, id: str = "1") -> bytes:
     """A plain answer's body."""
-    told, shape = _told(api, said), {"openai": answer_openai_chat, "openai-responses": answer_openai_responses}
+    told, shape = _told(api, said, id), {"openai": answer_openai_chat, "openai-responses": answer_openai_responses}
     return json.dumps(shape.get(api, answer_anthropic).whole(told)).encode()  # type: ignore[attr-defined]
 
 
-def frames(api: Api, said: Reply | None = None) -> list[bytes]:
+def frames(api: Api, said: Reply | None = None, *, id: str = "1") -> list[bytes]:
     """A streamed answer's events."""
-    told = _told(api, said)
+    told = _told(api, said, id)
     if api == "openai":
         return [*(written(_raw(each)) for each in answer_openai_chat.events(told)), written(b"[DONE]")]
     module = answer_anthropic if api == "anthropic" else answer_openai_responses
@@ -112,9 +120,9 @@ def refused(api: Api, status: int) -> bytes:
     return json.dumps(Refusal(status=status, message=f"No, {status}.").body(api)).encode()
 
 
-def _told(api: Api, said: Reply | None) -> Told:
+def _told(api: Api, said: Reply | None, id: str) -> Told:
     usage = Usage(input=1_000, output=20)
-    return Told(reply=said or reply(), usage=usage, model=MODELS[api], id="1", include_usage=api == "openai")
+    return Told(reply=said or reply(), usage=usage, model=MODELS[api], id=id, include_usage=api == "openai")
 
 
 def _raw(event: Json) -> bytes:

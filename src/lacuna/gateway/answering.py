@@ -28,12 +28,13 @@ from lacuna.gateway.body import RequestBody
 from lacuna.gateway.budgets import Limit
 from lacuna.gateway.exchanges import Said
 from lacuna.gateway.forwarding import broken, cut, inflating, is_stream, tap_of, tell
-from lacuna.gateway.recalling import Outcome, RecallCall, Relay
-from lacuna.gateway.rewriting import appended, rewritten
+from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement
+from lacuna.gateway.rewriting import appended, rewritten, written
 from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Served
 from lacuna.gateway.sessions import LiveSession, plain
 from lacuna.gateway.tap import Heard
+from lacuna.gateway.transcript import Entry
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
 from lacuna.manager.view import ContextView, Standing
@@ -48,6 +49,8 @@ ROUNDS: Final = 8
 ERROR_BYTES: Final = 1_000_000
 #: What stands beside the messages and says something about the context.
 _BESIDE: Final = ("thinking", "context_management", "cache_control", "compaction")
+#: What is read of a request apart from its messages.
+FIELDS: Final = ("tools", "system", "instructions", *_BESIDE)
 _PLAIN: Final = (b"accept-encoding", b"identity")
 _SYSTEM: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-responses": "instructions"}
 
@@ -68,7 +71,10 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Answering:
-    """See the module. body: of `request`, taken apart. hint: which limit was reached, for the client to read.
+    """See the module.
+
+    body: of `request`, taken apart. entries: its messages, as its session took them. hint: which limit was reached, for
+    the client to read.
 
     limit: asked before the first request to the provider; says which the session has reached, or raises LimitError.
     """
@@ -78,6 +84,7 @@ class Answering:
     api: Api
     url: str
     body: RequestBody
+    entries: Sequence[Entry]
     request: Incoming
     reply: Reply
     served: Served
@@ -107,10 +114,10 @@ class Answering:
         """The conversation as it stands upstream; the store is asked once for what this process has not heard."""
         live = self.live
         if not (live.cold or live.behind):
-            return live.said()
+            return live.exchanges.expanded(self.entries)
         async with live.lock:
             try:
-                if live.cold and live.transcript.newest >= 0:
+                if live.cold and any(entry.assistant for entry in self.entries):
                     await self._learn_recorded()
                 elif live.behind:
                     live.exchanges.learn(await live.context.heard_exchanges_async())
@@ -118,15 +125,15 @@ class Answering:
             except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request asks again
                 # Without them the model misses what it recalled, and nothing else.
                 self._fault("exchanges", error, "it goes on without what was recalled in it")
-        return live.said()
+        return live.exchanges.expanded(self.entries)
 
     async def _learn_recorded(self) -> None:
         """Exchanges of a stored session: each that is put in its place may show the way to later ones."""
-        known = -1
-        while len(self.live.exchanges.known) > known:
-            known = len(self.live.exchanges.known)
-            said = plain(self.live.said())
-            self.live.exchanges.learn(await self.live.context.recorded_exchanges_async(said))
+        known, exchanges = -1, self.live.exchanges
+        while len(exchanges.known) > known:
+            known = len(exchanges.known)
+            said = plain(exchanges.expanded(self.entries))
+            exchanges.learn(await self.live.context.recorded_exchanges_async(said))
 
     # -- one request to the provider -------------------------------------------------------------------------------
 
@@ -136,7 +143,6 @@ class Answering:
         answer = await self._asked(self._outgoing(view, said), said)
         if answer is None:
             return None
-        self.served.rounds += 1
         async with answer:
             try:
                 return await self._told(answer)
@@ -225,7 +231,8 @@ class Answering:
         if out.offered:
             names = [*(pair for pair in names if pair[0].lower() != b"accept-encoding"), _PLAIN]
         if not self.served.rounds:
-            self.served.added += time.perf_counter() - self.request.received_at
+            self.served.added = time.perf_counter() - self.request.received_at
+        self.served.rounds += 1
         self.served.bytes_up += len(out.body)
         self._offered = out.offered
         if out.edited and self.served.how == "same":
@@ -267,7 +274,7 @@ class Answering:
         return self._outgoing(view, said)
 
     async def _as_it_came(self, answer: Answer, heard: Heard, told: bytes) -> Answer | None:
-        """What the client sent itself: if that is taken, what we made of it was wrong, and this session is left alone.
+        """What the client sent itself: if that is taken, what we made of it was wrong; the session is left alone then.
 
         Providers advise against hiding their error about thinking: it is in the log, and in the client's answer where
         its own request is refused as well.
@@ -275,12 +282,13 @@ class Answering:
         own = await self._open(Outgoing(self.request.body))
         if own is None or own.status >= 400:
             return own
-        self.live.left_alone = True
+        self.live.leave_alone()
         self.served.how, self.served.cause = "failed", "unbound" if heard.unbound else "rejected"
         _log.error(
-            "session %s: the provider refused what was made of a request and took it as it came; the session is left"
-            " alone from now on: %s",
+            "session %s: the provider refused what was made of a request and took it as it came; its next %d requests"
+            " are left alone: %s",
             self.served.session,
+            self.live.left_alone,
             heard.error,
         )
         return own
@@ -342,13 +350,13 @@ class Answering:
         async for chunk in answer.chunks():
             self.served.first = self.served.first or time.perf_counter() - self.request.received_at
             tap.feed(chunk)
-            if (out := relay.feed(inflated(chunk))) and self.served.rounds > 1:
+            if (out := relay.feed(inflated(chunk))) and self.hidden:
                 # The end is held until what the client is not shown is in the store.
                 late, out = out, late
             await self._send(out)
         outcome = relay.end_round()
         await self._record(tap.finish())
-        if outcome.calls and not outcome.done and self.served.rounds < ROUNDS:
+        if outcome.calls and not outcome.done and len(relay.ids) < ROUNDS:
             await self._send(late + outcome.out)
             return outcome
         await self._close(relay, outcome, late, answer)
@@ -400,33 +408,46 @@ class Answering:
         # Word that something is under way, while nothing can be shown.
         await self._send(relay.keep_alive() if self.served.stream else b"")
         told = await self._answered(relay, outcome)
-        self.hidden += [Said(message, msgspec.json.encode(message)) for message in (*outcome.said, *told)]
+        self.hidden += [Said(message, written(message)) for message in (*outcome.said, *told)]
 
     async def _answered(self, relay: Relay, outcome: Outcome) -> tuple[dict[str, Any], ...]:
         """Recalls and what they found, as request messages."""
         found: list[tuple[RecallCall, str]] = []
         async with self.live.lock:
             for call in outcome.calls:
-                text = await asyncio.to_thread(self.live.context.handle_tool_call, call.name, call.arguments)
+                text = await self._recall(call)
                 found.append((call, text or "[not found]"))
         self.served.recalls += len(found)
         return relay.answered(found)
+
+    async def _recall(self, call: RecallCall) -> str | None:
+        try:
+            return await self.live.context.handle_tool_call_async(call.name, call.arguments)
+        except Exception as error:  # noqa: BLE001 - the same boundary
+            self._fault("recall", error, "the model is told that nothing was found")
+            return None
 
     async def _remember(self, relay: Relay, outcome: Outcome) -> None:
         """What the client is not shown, in the store before it has the end of the answer."""
         replaced = relay.replacements() if outcome.done else ()
         if not replaced:
             return
-        live = self.live
-        async with live.lock:
-            for each in replaced:
-                live.context.exchanged(
-                    node=live.transcript.after(*outcome.shown[: each.place + 1]).hex(),
-                    messages=tuple(map(_text, each.messages)),
-                    results=tuple(map(_text, each.results)),
-                )
-            live.exchanges.learn(live.context.exchanges())
-            await live.context.settle_async()
+        async with self.live.lock:
+            try:
+                for each in replaced:
+                    self._exchanged(each, outcome)
+                self.live.exchanges.learn(self.live.context.exchanges())
+            except Exception as error:  # noqa: BLE001 - the same boundary
+                self._fault("exchanges", error, "what was recalled will not be there at the next request")
+            await self.live.context.settle_async()
+
+    def _exchanged(self, replaced: Replacement, outcome: Outcome) -> None:
+        shown = outcome.shown[: replaced.place + 1]
+        self.live.context.exchanged(
+            node=self.live.transcript.after(self.entries, shown).hex(),
+            messages=tuple(map(_text, replaced.messages)),
+            results=tuple(map(_text, replaced.results)),
+        )
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
@@ -456,9 +477,9 @@ class Answering:
         self.served.cleared_tokens += heard.cleared.tokens if heard.cleared else 0
         if heard.usage is None:
             return
-        async with self.live.lock:
-            if self.live.newest is self.served.diagnostics:
-                self.live.context.record(heard.usage)
+        if (told := self.served.diagnostics) is not None:
+            async with self.live.lock:
+                self.live.context.record(heard.usage, call=told.call, branch=told.branch)
 
     def _fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
         self.served.cause, self.served.why = what, type(error).__name__
@@ -466,7 +487,7 @@ class Answering:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(message).decode()
+    return written(message).decode()
 
 
 async def _read(answer: Answer, limit: int) -> bytes:

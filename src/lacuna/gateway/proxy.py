@@ -8,6 +8,7 @@ came, and so is everything in which something of ours fails before the provider 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -15,13 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from lacuna.errors import LimitError
-from lacuna.gateway.answering import Answering
+from lacuna.gateway.answering import FIELDS, Answering
 from lacuna.gateway.body import RequestBody, Unreadable
 from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.content import decompressed
 from lacuna.gateway.forwarding import passed
 from lacuna.gateway.identity import Identity, identity, namespace
-from lacuna.gateway.limits import Refused
 from lacuna.gateway.refusals import refusal
 from lacuna.gateway.routes import Route, route, target
 from lacuna.gateway.served import Served, Watch
@@ -88,16 +88,17 @@ class Proxy:
         self._watch = watch
 
     async def serve(self, request: Incoming, reply: Reply) -> None:
-        """Answer `request`. Raises CancelledError where the client is gone."""
+        """Answer `request`. Raises CancelledError where the client is gone, and Refused or Gone where its body is not
+        what it should be."""
         served = Served(path=request.raw_path.decode("latin-1"), bytes_in=len(request.body))
         try:
             await self._serve(request, reply, served)
-        except Refused:
-            # A body that became too large while it was passed on: whoever reads it tells of it.
-            raise
-        except BaseException:
+        except asyncio.CancelledError:
+            if not served.whole:
+                served.cause = "client-gone" if request.gone.is_set() else "stopping"
             self._over(served, request)
             raise
+        # Other errors are told of by whoever catches them.
         self._over(served, request)
 
     def _over(self, served: Served, request: Incoming) -> None:
@@ -128,6 +129,8 @@ class Proxy:
         self, asked: _Asked, live: LiveSession, request: Incoming, reply: Reply, url: str, served: Served
     ) -> None:
         complete, out = False, _Landing(reply, lambda: self.sessions.land(live))
+        # Its next request may be taken while this one waits.
+        entries = tuple(live.transcript.entries)
         try:
             hint = await self.budgets.of_key(asked.who.namespace)
             assert asked.route.api is not None
@@ -138,6 +141,7 @@ class Proxy:
                 api=asked.route.api,
                 url=url,
                 body=asked.body,
+                entries=entries,
                 request=request,
                 reply=out,
                 served=served,
@@ -145,6 +149,7 @@ class Proxy:
                 limit=self.budgets.of_session,
             ).answer()
         except LimitError as error:
+            served.cause = "limit"
             await self._refuse(reply, served, asked.route, 429, str(error))
         finally:
             self.sessions.release(live, answered=complete, landed=out.landed)
@@ -159,6 +164,9 @@ class Proxy:
             body = RequestBody.parse(raw, found.api, before=before)
             if any(body.field(name) for name in _STATEFUL) or body.field("n") not in (None, 1):
                 return None
+            for name in FIELDS:
+                # What cannot be decoded is the provider's to refuse.
+                body.field(name)
             return _Asked(found, body, identity(found.api, headers, body))
         except Unreadable as error:
             served.cause, served.why = "unreadable", str(error)
@@ -181,6 +189,7 @@ class Proxy:
             return None
         served.session, served.model = live.name, asked.body.model
         if live.left_alone:
+            live.left_alone -= 1
             self.sessions.release(live, answered=True)
             return None
         return live

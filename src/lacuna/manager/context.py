@@ -21,6 +21,7 @@ import traceback
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
@@ -32,12 +33,12 @@ from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
 from lacuna.manager.common_log import TRIES
-from lacuna.manager.drivers import Io, Steps, Where, run, run_async
+from lacuna.manager.drivers import Io, Steps, Where, finished, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
 from lacuna.manager.ledger import Ledger
 from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, SummaryWriter, check_names
-from lacuna.manager.passes import Passes
+from lacuna.manager.passes import OtherShape, Passes
 from lacuna.manager.plain_form import PlainForm
 from lacuna.manager.reading import newest_call
 from lacuna.manager.report import costs, diagnostics, failed
@@ -225,16 +226,18 @@ class ContextManager:
             branch = run(self._kept(_given(messages, tools, system, None)), self._scribe)
             return costs(branch.session, self._ledger(branch))
 
-    def record(self, usage: Any) -> None:
+    def record(self, usage: Any, *, call: int = 0, branch: str = "") -> None:
         """What the provider reported for the newest call: its `usage`, or a response that has one.
 
-        Kept with the next pass, or when the session is closed.
+        call, branch: of an earlier call, whose answer came late, as its diagnostics say; it is passed over where its
+        branch was left since. Kept with the next pass, or when the session is closed.
         """
-        found, branch = usage_in(usage), self._passes.branch
-        if found is not None and branch is not None and branch.session.newest is not None:
-            # Other processes may have made calls since then.
-            call = min(self._call, branch.session.state.calls) or branch.session.state.calls
-            branch.session.note(Answered(call=call, usage=found))
+        found, at_hand = usage_in(usage), self._passes.branch
+        if found is None or at_hand is None or at_hand.session.newest is None or branch not in ("", at_hand.key):
+            return
+        # Other processes may have made calls since then.
+        known = at_hand.session.state.calls
+        at_hand.session.note(Answered(call=min(call or self._call, known) or known, usage=found))
 
     def overflowed(self, error: object) -> bool:
         """Whether `error`, an exception or its text, says that the prompt was too long.
@@ -383,6 +386,11 @@ class ContextManager:
         except (UnknownHandle, StoreError) as error:
             return f"[not found: {error}]"
 
+    async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
+        """`handle_tool_call`, off the event loop; nothing else is done with the session before it has ended."""
+        async with self._turn:
+            return await finished(partial(self.handle_tool_call, name, arguments))
+
     # -- a pass --------------------------------------------------------------------------------------------------
 
     def _pass(self, given: Sent, model: str, admit: Admit | None) -> Steps[ContextView]:
@@ -398,7 +406,11 @@ class ContextManager:
             self._passes.branch = None
             if isinstance(error, ConflictError | DialectError):
                 raise
-            self._log_error("the request goes out as it came")
+            if isinstance(error, OtherShape):
+                # The client's own doing, and its provider's to refuse.
+                _log.warning("session %s: the request goes out as it came: %s", self.session, error)
+            else:
+                self._log_error("the request goes out as it came")
             view = self._as_it_came(given, error, time.perf_counter() - started)
         except BaseException:
             # Cancelled or interrupted, at any point: as above.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from lacuna.dialects import mapping_in
+from lacuna.dialects import mapping_in, text_in
 from lacuna.dialects.bound_thinking import newest_thought
 from lacuna.dialects.live.plain import plain
 from lacuna.engine import Session
@@ -35,13 +35,13 @@ def withheld(session: Session, tools: Any, *, bound: bool) -> bool:
     state = session.state
     if not state.recall or state.offered:
         return False
-    return defines(tools) or (bound and newest_thought(state.turns) > 0)
+    return defines(tools) or not _is_list(tools) or (bound and newest_thought(state.turns) > 0)
 
 
 def added(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
     """The recall tools that go behind the client's `tools`, in the shape of `dialect`; the same bytes every time."""
     state = session.state
-    if not state.offered or session.shadow or defines(tools):
+    if not state.offered or session.shadow or not _is_list(tools) or defines(tools):
         return []
     return recall.shaped(state.recall, dialect)
 
@@ -65,12 +65,25 @@ def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
 
 def defines(tools: Any) -> bool:
     """Whether the client itself defines a tool of our names: then its own counts."""
-    return any(_name(tool) in _OURS for tool in (tools if isinstance(tools, list | tuple) else plain(tools)) or ())
+    return any(_name(tool) in _OURS for tool in listed(tools))
 
 
-def _name(tool: Any) -> object:
+def listed(tools: Any) -> Sequence[Any]:
+    """A client's tools; none where it sends what is no list of them, which its provider will refuse."""
+    return _plain(tools) if _is_list(tools) and tools is not None else ()
+
+
+def _is_list(tools: Any) -> bool:
+    return tools is None or isinstance(_plain(tools), list | tuple)
+
+
+def _plain(tools: Any) -> Any:
+    return tools if isinstance(tools, list | tuple) else plain(tools)
+
+
+def _name(tool: Any) -> str:
     told = _mapping(tool)
-    return told.get("name") or _mapping(told.get("function")).get("name")
+    return text_in(told.get("name")) or text_in(_mapping(told.get("function")).get("name"))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from lacuna.dialects.bound_thinking import thinks
 from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
-from lacuna.errors import ConflictError, StoreError, UnknownHandle
+from lacuna.errors import ConflictError, LacunaError, StoreError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
 from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
@@ -36,6 +36,7 @@ from lacuna.trajectory.events import Attempted, Event, Exchanged, Opened
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.text_protocol import Observations
 from lacuna.trajectory.tokens import Sizer, counter
+from lacuna.trajectory.turn import Turn
 from lacuna.trajectory.view import View
 
 _log: Final = logging.getLogger("lacuna.manager")
@@ -44,6 +45,13 @@ _log: Final = logging.getLogger("lacuna.manager")
 MANY: Final = 24
 #: Makes the pass's `SummaryRequest` complete just before it is asked.
 _Enrich = Callable[[SummaryRequest], SummaryRequest]
+
+
+class OtherShape(LacunaError):  # noqa: N818 - reads as what it is at the call site
+    """A history says what is known and is built in another way: ids that pair calls and results are not what names it.
+
+    No provider takes both; what is hidden refers to places that are not there.
+    """
 
 
 class Passes:
@@ -242,14 +250,17 @@ class Passes:
         branch.history = history
         known = len(branch.session.state.turns)
         history.conversation.observations = self._observations(branch)
+        # Words that the client put behind the newest turn they share belong to it.
+        grown = 0 < known <= history.conversation.turns and history.node(known) != branch.nodes.get(known)
         for index in range(1, min(known, history.conversation.turns) + 1):
-            history.splice.turn(index, history.conversation.turn(index)[1])
+            turn, sources = history.conversation.turn(index)
+            if not (grown and index == known) and _shape(turn) != _shape(branch.session.state.turns[index - 1]):
+                raise OtherShape(f"results of turn {index} answer other calls than when they came first")
+            history.splice.turn(index, sources)
         self.branch, branch.moved = branch, False
         if self.options.shadow != branch.session.shadow:
             begun = next((event for event in branch.session.events if isinstance(event, Opened)), self._opened())
             branch.session.note(replace(begun, shadow=self.options.shadow))
-        # Words that the client put behind the newest turn they share belong to it.
-        grown = 0 < known <= history.conversation.turns and history.node(known) != branch.nodes.get(known)
         self._read(branch, known if grown else known + 1, given)
 
     def _observations(self, branch: Branch) -> Observations:
@@ -441,3 +452,7 @@ class Passes:
         tools = [*(given.tools or ()), *offering.added(branch.session, branch.history.dialect.name, given.tools)]
         given = replace(given, tools=tools or None)
         return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))
+
+
+def _shape(turn: Turn) -> tuple[int, int]:
+    return len(turn.observations), len(turn.interjections)

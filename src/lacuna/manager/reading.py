@@ -11,6 +11,7 @@ from lacuna.dialects.live.pieces import Spot
 from lacuna.dialects.live.plain import plain, seen
 from lacuna.manager.branch import Branch
 from lacuna.manager.history import History
+from lacuna.manager.offering import listed
 from lacuna.manager.options import Pin
 from lacuna.trajectory.events import Answered, Called, Event
 from lacuna.trajectory.turn import Head, Message, Turn
@@ -53,7 +54,7 @@ def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | 
     state = branch.session.state
     head = Head(
         messages=(*apart, *messages),
-        tools=tuple(plain(tools) or ()),
+        tools=tuple(map(plain, listed(tools))),
         hidden_tokens=state.head.hidden_tokens,
         warm_tokens=state.head.warm_tokens,
     )

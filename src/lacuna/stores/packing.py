@@ -191,7 +191,8 @@ def _tool_out(tool: Mapping[str, Any], texts: dict[str, bytes]) -> Mapping[str, 
     """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
     an address."""
     data = json.dumps(tool, separators=(",", ":"), default=dict)
-    if len(data) < LARGE and "blob" not in tool:
+    if not isinstance(tool, Mapping) or (len(data) < LARGE and "blob" not in tool):
+        # A client's request may hold anything; what is no tool is kept as it is.
         return tool
     return {"of": "tool", "blob": _keep(data, texts)}
 

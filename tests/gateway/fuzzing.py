@@ -1,0 +1,476 @@
+"""Requests that no client should send, a provider that says what no provider should, and what must hold all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from tests.gateway import conversing
+from tests.gateway.conversing import APIS, EAGER, LISTED, PATHS, Json
+from tests.gateway.running import settings
+from tests.gateway.texts import Writer, requests
+
+from lacuna.dialects.rules import introduced
+from lacuna.gateway.routes import Api
+from lacuna.gateway.upstream import UpstreamError
+from lacuna.gateway.wire import Headers
+from lacuna.gateway.worker import Worker
+
+#: API keys, and the word that only the observations of each hold.
+SECRETS = {"": "plover", "sk-one": "avocet", "sk-two": "dunlin"}
+SESSIONS = ("", "", "", "s-1", "s-2", "../x", "s" * 300, "naïve")
+STRINGS = ("", "user", "assistant", "tool", "system", "text", "tool_use", "tool_result", "function_call", "reasoning",
+           "function_call_output", "thinking", "\x00", "\ud800", "é→😀", "a" * 5_000, "ephemeral", "call_1",
+           "lacuna_recall", "t1.1")  # fmt: skip
+NUMBERS = ("0", "-0.0", "1e400", "-1", "123456789012345678901234567890", "0.1", "9" * 400, "1E+2")
+NAMES = ("role", "content", "type", "text", "tool_calls", "function", "arguments", "id", "tool_call_id", "tool_use_id",
+         "call_id", "output", "input", "messages", "tools", "system", "instructions", "model", "stream", "name",
+         "cache_control", "thinking", "context_management", "metadata", "x", "", "n", "is_error")  # fmt: skip
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odd:
+    """One request. key: of its client."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    body: bytes
+    key: str
+    api: Api | None
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes requests by chance."""
+
+    chance: random.Random
+
+    def request(self) -> Odd:
+        chance = self.chance
+        api, key = chance.choice(APIS), chance.choice(list(SECRETS))
+        stream = chance.random() < 0.4
+        body = self._body(api, key, stream)
+        headers = self._headers(key)
+        if chance.random() < 0.05:
+            headers.append((b"content-encoding", chance.choice((b"gzip", b"br", b"zstd, gzip", b"identity", b"\xff"))))
+            body = gzip.compress(body) if chance.random() < 0.6 else body
+        path = PATHS[api].encode()
+        if chance.random() < 0.93:
+            return Odd(method="POST", path=path, query=b"", headers=headers, body=body, key=key, api=api)
+        path = chance.choice((path + b"/", b"/openai" + path, b"/v1/%2e%2e/x", b"/", b"//", b"*", b"/v1/\xff", b"/x y",
+                              b"/anthropic" + path, b"/v1/messages/count_tokens", b"/healthz", b"/lacuna/%00"))  # fmt: skip
+        method = chance.choice(("POST", "GET", "PUT", "HEAD", "OPTIONS", "DELETE", "TRACE", "PROPFIND"))
+        query = chance.choice((b"", b"a=%7B&b", b"\xff", b"x" * 3_000))
+        return Odd(method=method, path=path, query=query, headers=headers, body=body, key=key, api=None)
+
+    def _headers(self, key: str) -> Headers:
+        chance = self.chance
+        found: Headers = [(b"content-type", chance.choice((b"application/json", b"text/plain", b"", b"\xff")))]
+        if key:
+            found.append(chance.choice(((b"authorization", b"Bearer " + key.encode()), (b"x-api-key", key.encode()))))
+        if session := chance.choice(SESSIONS):
+            found.append((b"x-session-id", session.encode()))
+        if chance.random() < 0.1:
+            odd = (b"x-lacuna", b"anthropic-beta", b"accept-encoding", b"user-agent", b"expect", b"connection", b"te")
+            found.append((chance.choice(odd), chance.choice((b"off", b"on", b"", b",,;q=", b"\xe9", b"x" * 2_000))))
+        return found
+
+    # -- bodies --------------------------------------------------------------------------------------------------------
+
+    def _body(self, api: Api, key: str, stream: bool) -> bytes:
+        way = self.chance.random()
+        if way < 0.3:
+            return self._talk(api, key, stream)
+        if way < 0.65:
+            return self._wrong(api, key, stream)
+        if way < 0.8:
+            return self._broken(self._talk(api, key, stream) if self.chance.random() < 0.7 else self._recorded(api))
+        if way < 0.9:
+            writer = Writer(self.chance, names=NAMES)
+            return writer.whole(api, [writer.message() for _ in range(self.chance.randrange(6))])
+        return self._junk()
+
+    def _talk(self, api: Api, key: str, stream: bool) -> bytes:
+        """A conversation as it should be; the same tasks and calls under all keys, their observations are not."""
+        steps, task = self.chance.randrange(9), f"Mend parser {self.chance.randrange(6)}."
+        return conversing.body(api, steps, stream=stream, task=task, word=SECRETS[key], lines=14)
+
+    def _recorded(self, api: Api) -> bytes:
+        return json.dumps(self.chance.choice(requests(api, 4))).encode()
+
+    def _wrong(self, api: Api, key: str, stream: bool) -> bytes:
+        """A conversation in which some values are others, gone, doubled or nested."""
+        body = json.loads(self._talk(api, key, stream))
+        for _ in range(self.chance.choice((1, 1, 2, 5))):
+            self._spoil(body)
+        text = json.dumps(body)
+        if self.chance.random() < 0.1:
+            name = self.chance.choice(("model", LISTED[api], "tools", "stream", "x"))
+            text = f'{{"{name}": {self._value()}, {text[1:]}' if self.chance.random() < 0.5 else (
+                f'{text[:-1]}, "{name}": {self._value()}}}'
+            )
+        return text.replace('"@number@"', self.chance.choice(NUMBERS)).encode("utf-8", "surrogatepass")
+
+    def _spoil(self, body: Json) -> None:
+        at: Any = body
+        for _ in range(self.chance.randrange(7)):
+            inner = [each for each in (at.values() if isinstance(at, dict) else at) if isinstance(each, dict | list)]
+            if not inner:
+                break
+            at = self.chance.choice(inner)
+        if isinstance(at, dict):
+            name = self.chance.choice([*at, *NAMES[:3]]) if self.chance.random() < 0.7 else self.chance.choice(NAMES)
+            self._spoil_field(at, name)
+        elif at:
+            place = self.chance.randrange(len(at))
+            if self.chance.random() < 0.3:
+                at.insert(place, at[self.chance.randrange(len(at))])
+            elif self.chance.random() < 0.5:
+                del at[place]
+            else:
+                at[place] = json.loads(self._value())
+
+    def _spoil_field(self, at: Json, name: str) -> None:
+        way = self.chance.randrange(5)
+        if way == 0:
+            at.pop(name, None)
+        elif way == 1:
+            at[name] = [at.get(name)]
+        elif way == 2:
+            at[name] = {"type": at.get(name), "text": name}
+        else:
+            at[name] = json.loads(self._value())
+
+    def _value(self, depth: int = 2) -> str:
+        way = self.chance.randrange(9 if depth else 6)
+        if way < 3:
+            return json.dumps(self.chance.choice(STRINGS))
+        if way < 5:
+            return self.chance.choice(("null", "true", "false", "{}", "[]", '"@number@"', "7"))
+        if way == 5:
+            return "[" * 40 + "]" * 40
+        if way == 6:
+            return "[" + ", ".join(self._value(depth - 1) for _ in range(self.chance.randrange(4))) + "]"
+        pairs = (f"{json.dumps(self.chance.choice(NAMES))}: {self._value(depth - 1)}" for _ in range(3))
+        return "{" + ", ".join(pairs) + "}"
+
+    def _broken(self, raw: bytes) -> bytes:
+        """Bytes flipped, left out, doubled, put in, or not to their end."""
+        found = bytearray(raw)
+        for _ in range(self.chance.choice((1, 1, 3, 20))):
+            if not found:
+                break
+            start = self.chance.randrange(len(found))
+            end = start + self.chance.choice((1, 2, 30, 500))
+            way = self.chance.randrange(5)
+            if way == 0:
+                found[start] ^= 1 << self.chance.randrange(8)
+            elif way == 1:
+                del found[start:end]
+            elif way == 2:
+                found[start:start] = found[start:end]
+            elif way == 3:
+                found[start:start] = self.chance.choice((b'"', b"{", b"]", b"\\", b"\xff", b"\xed\xa0\x80", b"\x00", b","))
+            else:
+                del found[start:]
+        return bytes(found)
+
+    def _junk(self) -> bytes:
+        chance = self.chance
+        return chance.choice((
+            b"", b" ", b"null", b"[]", b'"x"', b"{", b"{}", b"[" * 100_000, b'{"messages":' * 5_000, b"\xef\xbb\xbf{}",
+            b'{"messages": ' + b"[" * 2_000 + b"]" * 2_000 + b"}", '{"model": "m"}'.encode("utf-16"), b"\x00" * 100,
+            b'{"input": "' + b"x" * 100_000 + b'"}', b'{"messages": [{}, {}, {}]}', b'{"input": [{}]}', b"1e999",
+            b'{"messages": [' + b'{"role": "user", "content": ""},' * 3_000 + b"{}]}", chance.randbytes(300),
+            b"{" + b",".join(b'"f%d": 1' % each for each in range(1_500)) + b"}",
+        ))  # fmt: skip
+
+
+# -- the provider ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Answered:
+    """An answer as `lacuna.gateway.upstream.Answer` is one. cut: it breaks off behind its last chunk."""
+
+    status: int
+    headers: Headers
+    parts: list[bytes]
+    cut: bool = False
+
+    def header(self, name: bytes) -> bytes | None:
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while self.parts:
+            yield self.parts.pop(0)
+        if self.cut:
+            raise UpstreamError("cut", "the provider closed the connection before its answer was complete")
+
+    async def close(self) -> None:
+        self.parts.clear()
+
+    async def __aenter__(self) -> Answered:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+@dataclass(slots=True)
+class Heard:
+    """What the provider was asked for one request of a client, and how it answered. odd: not as a provider should."""
+
+    bodies: list[bytes] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    odd: bool = False
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class Provider:
+    """In place of `Upstream`. chance: of what it says; handles: what it may ask for, if it is offered recall."""
+
+    chance: random.Random
+    handles: Callable[[], list[str]]
+    heard: dict[bytes, Heard] = field(default_factory=dict)
+    recalls: int = 0
+    answers: int = 0
+
+    async def open(self, method: str, url: str, headers: Any, body: Any = b"") -> Answered:
+        raw = body if isinstance(body, bytes) else b"".join([part async for part in body])
+        heard = self.heard.setdefault(dict(headers)[b"x-fuzz"], Heard())
+        heard.bodies.append(raw)
+        await asyncio.sleep(0)
+        way = self.chance.random()
+        if way < 0.02:
+            heard.failed = True
+            raise UpstreamError("refused", "nothing listens there")
+        found = self._refusal(url) if way < 0.1 else self._odd(raw) if way < 0.2 else self._answer(url, raw)
+        heard.odd |= 0.1 <= way < 0.2
+        heard.failed |= found.cut
+        heard.statuses.append(found.status)
+        return found
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _refusal(self, url: str) -> Answered:
+        status = self.chance.choice((400, 400, 401, 413, 429, 500, 529))
+        body = conversing.refused(_api(url), status)
+        if status == 400 and self.chance.random() < 0.3:
+            body = b'{"error": {"type": "invalid_request_error", "message": "prompt is too long: 900 tokens > 500 maximum"}}'
+        return Answered(status, [(b"content-type", b"application/json")], [body[:9], body[9:]])
+
+    def _odd(self, raw: bytes) -> Answered:
+        kind = self.chance.choice((b"application/json", b"text/event-stream", b"text/html", b"\xff"))
+        said = self.chance.choice((b"", b"{", b"data: {\n\n", b"\xff\x00", b"null", b"data: [DONE]\n\n", raw[:200]))
+        coding = self.chance.choice((b"identity", b"gzip", b"br"))
+        cut = self.chance.random() < 0.5
+        return Answered(200, [(b"content-type", kind), (b"content-encoding", coding)], [said], cut)
+
+    def _answer(self, url: str, raw: bytes) -> Answered:
+        api, said = _api(url), conversing.reply()
+        self.answers += 1
+        if b"lacuna_recall" in raw and self.chance.random() < 0.6:
+            said = self._recalling()
+        if b'"stream" :  true' in raw or b'"stream": true' in raw or b'"stream":true' in raw:
+            parts = conversing.frames(api, said, id=str(self.answers))
+            return Answered(200, [(b"content-type", b"text/event-stream")], parts)
+        body = conversing.whole(api, said, id=str(self.answers))
+        return Answered(200, [(b"content-type", b"application/json")], [body[:50], body[50:]])
+
+    def _recalling(self) -> Any:
+        self.recalls += 1
+        handle = self.chance.choice([*self.handles(), "t1.1", "t2", "t99.1", "", "s:t1.1"])
+        asked: list[tuple[str, str, Json]] = [(f"r{self.answers}", "lacuna_recall", {"handle": handle})]
+        if self.chance.random() < 0.4:
+            asked.append((f"s{self.answers}", "lacuna_search", {"query": self.chance.choice(("value line", "line", '"', "*", ""))}))
+        if self.chance.random() < 0.3:
+            asked.append((f"b{self.answers}", "bash", {"command": "ls"}))
+        return conversing.reply("I look.", asked)
+
+
+def _api(url: str) -> Api:
+    return next((api for api in APIS if PATHS[api].rpartition("/v1")[2] in url), "openai")
+
+
+# -- the trial ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Toll:
+    """What a trial came to. problems: what must not be, with the number of the request."""
+
+    bodies: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    hows: Counter[str] = field(default_factory=Counter)
+    edited: int = 0
+    recalls: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{how} {count:,}" for how, count in self.hows.most_common())
+        return (
+            f"{self.bodies:,} bodies ({told}), {self.edited:,} requests went out edited, {self.recalls:,} recalls, "
+            f"{len(self.problems)} problems"
+        )
+
+
+@dataclass(slots=True)
+class Got:
+    """A client's answer, as ASGI messages."""
+
+    messages: list[Any] = field(default_factory=list)
+
+    @property
+    def status(self) -> int:
+        return next((each["status"] for each in self.messages if each["type"] == "http.response.start"), 0)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(each.get("body", b"") for each in self.messages if each["type"] == "http.response.body")
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.messages) and not self.messages[-1].get("more_body", False) and len(self.messages) > 1
+
+
+class Trial:
+    """One gateway in this process, without sockets."""
+
+    def __init__(self, seed: int, **given: Any) -> None:
+        usual: dict[str, Any] = {"gateway_off": False, "strategy": EAGER}
+        self.worker = Worker(settings("http://provider.invalid", **(usual | given)))
+        self.maker = Maker(random.Random(seed))
+        self.provider = Provider(random.Random(seed + 1), self._handles)
+        self.worker.door.proxy.upstream = self.provider  # type: ignore[assignment]
+        self.toll = Toll()
+        watch = self.worker.door.proxy._watch
+        self.worker.door.proxy._watch = lambda served: (self.toll.hows.update([served.how]), watch(served))[1]
+
+    async def run(self, count: int, *, at_once: int = 4) -> Toll:
+        log = _Tracebacks()
+        logging.getLogger("lacuna").addHandler(log)
+        try:
+            for start in range(0, count, at_once):
+                log.now = start
+                await asyncio.gather(*(self._one(number) for number in range(start, min(count, start + at_once))))
+        finally:
+            logging.getLogger("lacuna").removeHandler(log)
+            await self.worker.close()
+        self.toll.problems += log.found
+        self.toll.recalls = self.provider.recalls
+        return self.toll
+
+    def _handles(self) -> list[str]:
+        """Of every session, whosesoever it is."""
+        return [f"{info.key}:t1.1" for info in self.worker.store.sessions()][:40]
+
+    async def _one(self, number: int) -> None:
+        asked, mark = self.maker.request(), b"%d" % number
+        await self.ask(asked, mark)
+
+    async def ask(self, asked: Odd, mark: bytes) -> Got:
+        got = await self._sent(asked, mark)
+        heard = self.provider.heard.pop(mark, Heard())
+        self.toll.bodies += 1
+        self.toll.statuses[got.status] += 1
+        self.toll.problems += [f"request {mark.decode()}: {each}" for each in self._wrong(asked, heard, got)]
+        return got
+
+    async def _sent(self, asked: Odd, mark: bytes) -> Got:
+        sent, got = [{"type": "http.request", "body": asked.body, "more_body": False}], Got()
+        over = asyncio.Event()
+
+        async def receive() -> Any:
+            if sent:
+                return sent.pop()
+            await over.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            got.messages.append(message)
+
+        scope = {
+            "type": "http", "method": asked.method, "path": asked.path.decode("utf-8", "replace"),
+            "raw_path": asked.path, "query_string": asked.query, "client": ("127.0.0.1", 1),
+            "headers": [(b"host", b"x"), (b"x-fuzz", mark), *asked.headers,
+                        (b"content-length", str(len(asked.body)).encode())],
+            "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "root_path": "",
+        }  # fmt: skip
+        await self.worker.app(scope, receive, send)
+        over.set()
+        return got
+
+    def _wrong(self, asked: Odd, heard: Heard, got: Got) -> list[str]:
+        found = []
+        starts = sum(each["type"] == "http.response.start" for each in got.messages)
+        if starts != 1 or not (got.whole or heard.failed or heard.odd):
+            found.append(f"no whole answer: {starts} starts, status {got.status}")
+        if got.status >= 500 and got.status not in heard.statuses and not (heard.failed or heard.odd):
+            found.append(f"a {got.status} of our own: {got.body[:200]!r}")
+        if asked.api is not None and not heard.odd and not heard.failed:
+            found += _unreadable(got)
+        for raw in heard.bodies:
+            if raw != asked.body:
+                self.toll.edited += 1
+                found += _spoilt(asked, raw)
+        others = [word for key, word in SECRETS.items() if key != asked.key]
+        for raw in (*heard.bodies, got.body):
+            found += [f"leaks {word}" for word in others if word.encode() in raw and word.encode() not in asked.body]
+        return found
+
+
+def _unreadable(got: Got) -> list[str]:
+    """What a client cannot read of an answer to a sound one of the provider."""
+    if b"data: " not in got.body[:200]:
+        return [] if _json(got.body) is not None or not got.body else [f"no JSON: {got.body[:100]!r}"]
+    lines = [line[6:] for line in got.body.split(b"\n") if line.startswith(b"data: ") and line != b"data: [DONE]"]
+    return [f"no event: {line[:100]!r}" for line in lines if _json(line) is None]
+
+
+def _spoilt(asked: Odd, raw: bytes) -> list[str]:
+    """What is wrong with a body that is not the client's own."""
+    after = _json(raw)
+    before = _json(gzip.decompress(asked.body) if asked.body[:2] == b"\x1f\x8b" else asked.body)
+    if asked.api is None or not isinstance(before, dict) or not isinstance(after, dict):
+        return [f"what is no request was edited: {asked.body[:100]!r} -> {raw[:100]!r}"]
+    return [f"introduces {each}" for each in introduced(asked.api, before, after)]
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+class _Tracebacks(logging.Handler):
+    """Failures of ours that were logged. now: the first of the requests at hand."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[str] = []
+        self.now = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info or "Traceback" in text:
+            why = logging.Formatter().formatException(record.exc_info) if record.exc_info else text
+            self.found.append(f"request {self.now}...: {text}\n{why[-3000:]}")
