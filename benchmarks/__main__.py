@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import load_limits, per_call, prepare, replay_time, schedules, standstill, stores
+from benchmarks import gateway, load_limits, per_call, prepare, replay_time, schedules, standstill, stores
 
 PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
+    "gateway": partial(gateway.main, peers=PEERS in sys.argv),
     "per-call": per_call.main,
     "prepare": partial(prepare.main, peers=PEERS in sys.argv),
     "replay-time": replay_time.main,

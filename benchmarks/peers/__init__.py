@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / ".envs"
 #: Nothing is fetched but packages: no interpreter, and no prices (LiteLLM's thread for them can break its import).
-_QUIET = {
+PEER_ENVIRONMENT = {
     **os.environ,
     "UV_PYTHON_DOWNLOADS": "never",
     "OPENHANDS_SUPPRESS_BANNER": "1",
@@ -28,10 +28,11 @@ _QUIET = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """package: as PyPI has it. script: beside this file. python: the oldest minor version of Python 3 it runs on."""
+    """package: as PyPI has it. script: beside this file, "" for none. python: the oldest minor version of Python 3 it
+    runs on."""
 
     package: str
-    script: str
+    script: str = ""
     python: int = 11
 
 
@@ -55,7 +56,7 @@ def measured(peer: Peer, session: Path) -> tuple[str, dict[str, list[float]]]:
 
 def environment(peer: Peer) -> Path:
     """The interpreter of the peer's environment, which is made if it is not there. Raises PeerError."""
-    folder = ENVIRONMENTS / peer.package
+    folder = ENVIRONMENTS / peer.package.partition("[")[0]
     python = folder / "bin" / "python"
     if (folder / "ready").exists():
         return python
@@ -91,7 +92,7 @@ def _is(path: Path, minor: int) -> bool:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_QUIET)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=PEER_ENVIRONMENT)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
         raise PeerError(f"{Path(command[0]).name} said: {said[-1][:200]}")
