@@ -19,8 +19,8 @@ Written by `docs/update_cli.py` out of `lacuna --help`; a test compares. How to 
 [view](view.md), [calibrate](calibrate.md), [prices](prices.md), [settings](settings.md), [stores](stores.md).
 
 Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
-and with 130 if it was interrupted; `lacuna serve --check` with 1 where something failed that it tried. What could not be
-read of a file that holds more is reported, and is no failure.
+and with 130 if it was interrupted; `lacuna serve --check` with 1 where something failed that it tried. What could not
+be read of a file that holds more is reported, and is no failure.
 """
 
 

@@ -256,7 +256,7 @@ def test_unknown_names_are_refused_quickly() -> None:
     with pytest.raises(PriceError):
         for_model("house-model-0")
     began = time.perf_counter()
-    for number in range(20):
+    for _ in range(20):
         with pytest.raises(PriceError, match="no price for model 'house-model-1'"):
             for_model("house-model-1")
     assert time.perf_counter() - began < 1.0, f"{number + 1} names"
