@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from lacuna.gateway.rewriting import rewritten
-from lacuna.gateway.transcript import Entry, Transcript
+from lacuna.gateway.transcript import Entry
 from lacuna.trajectory.events import Exchanged
 
 
@@ -55,9 +55,8 @@ class Exchanges:
         """Exchanges that the log holds."""
         self.known |= {event.node: event for event in events}
 
-    def expanded(self, transcript: Transcript) -> list[Said]:
+    def expanded(self, entries: Sequence[Entry]) -> list[Said]:
         """The client's messages with everything that it did not see."""
-        entries = transcript.entries
         self._own = [
             known if known.json is entry.json and known.raw is entry.raw else Said(entry.json, entry.raw)
             for entry, known in zip(entries, chain(self._own, repeat(_NOTHING)), strict=False)

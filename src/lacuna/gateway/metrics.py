@@ -113,6 +113,8 @@ _CAUSES: Final = (
     "engine",
     "prepare",
     "render",
+    "exchanges",
+    "recall",
     "bug",
 )
 #: Cache-miss reasons that providers document (docs/providers.md).

@@ -37,6 +37,9 @@ TURNS_BACK: Final = 3
 #: Requests straight on behind which a session no longer counts as one that wavers: its client compacted, or went back,
 #: and went on.
 STRAIGHT: Final = 8
+#: Requests that pass as they come behind one that was refused for what we made of it; and how often that doubles.
+ALONE: Final = 8
+DOUBLED: Final = 6
 #: Live sessions of a family that are asked whether a history which begins in other words is theirs, compacted.
 ASKED: Final = 16
 #: Bytes of first messages of which it is remembered what they say.
@@ -63,7 +66,7 @@ class LiveSession:
     newest:   the diagnostics of its newest pass. body: its newest request, so that the next is read from where it ends.
     cold:     whether the store was not asked yet for exchanges that the client never saw. group: where it is found.
     behind:   whether another process may have answered in between, and noted such exchanges.
-    left_alone: its requests pass as they come: what we made of one was refused.
+    left_alone: so many of its next requests pass as they come: what we made of one was refused, `refused` times by now.
     """
 
     name: str
@@ -82,7 +85,8 @@ class LiveSession:
     used: float = 0.0
     cold: bool = True
     behind: bool = False
-    left_alone: bool = False
+    left_alone: int = 0
+    refused: int = 0
     group: Group = ("", "openai", b"")
     newest: Diagnostics | None = None
     body: RequestBody | None = None
@@ -107,10 +111,15 @@ class LiveSession:
         self.turned, self.straight = (self.turned + 1, 0) if another else (self.turned, self.straight + 1)
         if self.straight >= STRAIGHT:
             self.turned = 0
+        if another:
+            # What was refused may be gone with what the client left behind.
+            self.left_alone = 0
 
-    def said(self) -> list[Said]:
-        """The conversation as it stands upstream."""
-        return self.exchanges.expanded(self.transcript)
+    def leave_alone(self) -> None:
+        """What we made of a request was refused, and taken as it came: the next ones are not touched, more of them each
+        time, for the reason may stay or have been an odd one."""
+        self.left_alone = ALONE << min(self.refused, DOUBLED)
+        self.refused += 1
 
 
 class Sessions:

@@ -8,7 +8,7 @@ tells in O(1) that it is the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import eq
 from typing import Any
 
@@ -52,7 +52,7 @@ class Arrived:
         return self._read[place]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One message. says: its name by content, b"" if it says nothing. node: the name of the history that it ends.
 
@@ -125,8 +125,8 @@ class Transcript:
         del self.entries[kept:], self.raws[kept:]
         for place in range(kept):
             if raws[place] != self.raws[place]:
-                # It says the same in other bytes, and those are to be sent.
-                self.entries[place].raw, self.entries[place].json = raws[place], arrived.json(place)
+                # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
+                self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.json(place))
                 self.raws[place] = raws[place]
         for place in range(kept, len(raws)):
             self._append(arrived, place)
@@ -142,10 +142,10 @@ class Transcript:
         """What the messages behind the head say."""
         return {entry.says for entry in self.entries[self.head :] if entry.says}
 
-    def after(self, *messages: dict[str, Any]) -> bytes:
-        """The name of this history with `messages` behind it."""
-        node = self.node
-        for place, message in enumerate(messages, start=len(self)):
+    def after(self, entries: Sequence[Entry], messages: Sequence[dict[str, Any]]) -> bytes:
+        """The name of the history `entries`, as it stood here once, with `messages` behind it."""
+        node = entries[-1].node if entries else self.seed
+        for place, message in enumerate(messages, start=len(entries)):
             says = digest(self.dialect.pieces(message, place), inside=True)
             node = chained(node, says)
         return node

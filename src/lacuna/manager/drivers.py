@@ -69,7 +69,7 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
     try:
         while True:
             step = partial(_moved, move, value)
-            ended, effect = await _finished(step) if aside else step()
+            ended, effect = await finished(step) if aside else step()
             if ended:
                 found: _T = effect
                 return found
@@ -78,7 +78,7 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
                 if isinstance(effect, Where):
                     aside = effect is Where.ASIDE
                 elif isinstance(effect, Io):
-                    value = await _finished(effect.do)
+                    value = await finished(effect.do)
                 else:
                     value = await scribe.answer_async(effect)
             except Exception as error:  # noqa: BLE001 - as above
@@ -95,9 +95,9 @@ def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
         return True, end.value
 
 
-async def _finished(do: Callable[[], Any]) -> Any:
-    """What `do` returns. Where the pass is cancelled meanwhile its end is waited for: the next pass must not begin
-    beside a write of this one."""
+async def finished(do: Callable[[], _T]) -> _T:
+    """What `do` returns, done beside the event loop. Where that is cancelled meanwhile its end is waited for: the next
+    pass must not begin beside a write of this one."""
     # As `asyncio.to_thread` does it, but for its task.
     job = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, do)
     try:

@@ -1,0 +1,218 @@
+"""Requests under way: two of one session at a time, one whose client leaves, and what is told of each at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, refused, whole
+from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, scripted
+
+from lacuna.gateway.identity import Identity
+from lacuna.gateway.served import Served
+from lacuna.trajectory.events import Answered
+
+JSON = "content-type: application/json"
+
+
+@asynccontextmanager
+async def between(script: Script, **given: Any) -> AsyncIterator[tuple[Gateway, Scripted, list[Served]]]:
+    """A gateway in front of `script`, and all that is told of served requests."""
+    told: list[Served] = []
+    usual = {"gateway_off": False, "strategy": EAGER}
+    async with scripted(script) as upstream, running(settings(upstream.url, **(usual | given))) as gateway:
+        gateway.worker.app._watch = gateway.worker.door.proxy._watch = told.append
+        yield gateway, upstream, told
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+async def ask(gateway: Gateway, raw: bytes, *fields: str, api: Any = "openai") -> Got:
+    client = await gateway.connect()
+    try:
+        return await client.ask("POST", PATHS[api], raw, JSON, *fields)
+    finally:
+        client.close()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let others go on until it holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+class Held:
+    """A step that is taken by the first who comes only when a test says so."""
+
+    def __init__(self, then: Callable[..., Awaitable[Any]]) -> None:
+        self.reached, self.go, self._then = asyncio.Event(), asyncio.Event(), then
+
+    async def __call__(self, *given: Any, **named: Any) -> Any:
+        if not self.reached.is_set():
+            self.reached.set()
+            await self.go.wait()
+        return await self._then(*given, **named)
+
+
+def test_two_requests_of_a_session_say_what_each_of_them_said() -> None:
+    """A request that waits for its budget is not changed by the next one of its session, which overtakes it."""
+
+    async def test() -> None:
+        async with between(always(answer(whole("openai"), "200 OK", JSON))) as (gateway, upstream, _):
+            budgets = gateway.worker.door.proxy.budgets
+            held = budgets.of_key = Held(budgets.of_key)  # type: ignore[method-assign]
+            first = asyncio.ensure_future(ask(gateway, body("openai", 1)))
+            await held.reached.wait()
+            await ask(gateway, body("openai", 2))
+            held.go.set()
+            await first
+            assert [asked.body for asked in upstream.asked] == [body("openai", 2), body("openai", 1)]
+            assert len(gateway.worker.door.sessions) == 1
+
+    run(test)
+
+
+def test_usage_of_each_of_them_is_billed() -> None:
+    """What the provider says of a call is noted for that call, though another of its session was made meanwhile."""
+
+    async def test() -> None:
+        first = asyncio.Event()
+        reached = asyncio.Event()
+
+        async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            if asked.body == body("openai", 1):
+                reached.set()
+                await first.wait()
+            writer.write(answer(whole("openai"), "200 OK", JSON))
+
+        async with between(script) as (gateway, _, _told):
+            early = asyncio.ensure_future(ask(gateway, body("openai", 1)))
+            await reached.wait()
+            await ask(gateway, body("openai", 2))
+            first.set()
+            await early
+            await until(lambda: not any(live.flying for live in gateway.worker.door.sessions))
+            store = gateway.worker.store
+            (info,) = store.sessions()
+            noted = [event.call for event in store.events(info.key) if isinstance(event, Answered)]
+            assert sorted(noted) == [2, 3]
+
+    run(test)
+
+
+def test_a_client_that_leaves_is_told_of_once() -> None:
+    """A client that goes while the provider works is counted once, as gone, and its session is free again."""
+
+    async def test() -> None:
+        asked_for = asyncio.Event()
+
+        async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            asked_for.set()
+            await asyncio.Event().wait()
+
+        async with between(script) as (gateway, upstream, told):
+            for fields in ((), ("x-lacuna: off",)):
+                asked_for.clear()
+                client = await gateway.connect()
+                client.send("POST", PATHS["openai"], body("openai", 1), JSON, *fields)
+                await asked_for.wait()
+                client.close()
+                await upstream.lost.wait()
+                upstream.lost.clear()
+            await until(lambda: len(told) == 2)
+            assert [served.cause for served in told] == ["client-gone", "client-gone"]
+            assert not any(live.flying or live.asking for live in gateway.worker.door.sessions)
+
+    run(test)
+
+
+def test_a_bug_is_told_of_once() -> None:
+    """A request in which we fail beyond mending is one request in the metrics, and the client hears of it."""
+
+    async def test() -> None:
+        async with between(always(b"")) as (gateway, _, told):
+
+            async def broken(*given: Any) -> Any:
+                raise RuntimeError("a bug")
+
+            gateway.worker.door.upstream.open = broken  # type: ignore[method-assign]
+            for fields in ((), ("x-lacuna: off",)):
+                assert (await ask(gateway, body("openai", 1), *fields)).status == 500
+            assert [(served.cause, served.status) for served in told] == [("bug", 500)] * 2
+            assert not any(live.flying or live.asking for live in gateway.worker.door.sessions)
+
+    run(test)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_request_that_is_sent_twice(api: Any) -> None:
+    """Where what we made of a request is refused both requests are counted, and what we added is counted once."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        gone = GAP in asked.body
+        writer.write(answer(refused(api, 400), "400 No", JSON) if gone else answer(whole(api), "200 OK", JSON))
+
+    async def test() -> None:
+        async with between(script) as (gateway, _, told):
+            upstream, opened = gateway.worker.door.upstream, []
+            plain = upstream.open
+
+            async def noted(*given: Any) -> Any:
+                opened.append(asyncio.get_running_loop().time())
+                return await plain(*given)
+
+            upstream.open = noted  # type: ignore[method-assign]
+            assert (await ask(gateway, body(api, ENOUGH), api=api)).status == 200
+            await until(lambda: told)
+            (served,) = told
+            assert (served.how, served.rounds, len(opened)) == ("failed", 2, 2)
+            assert served.added <= served.whole - (opened[1] - opened[0])
+
+    run(test)
+
+
+def test_a_session_that_was_left_alone_is_tried_again() -> None:
+    """One odd refusal does not end all saving: after some requests that pass as they come it is tried again, after
+    more of them where it is refused once more, and at once when the client goes another way."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        gone = GAP in asked.body
+        writer.write(answer(refused("openai", 400), "400 No", JSON) if gone else answer(taken, "200 OK", JSON))
+
+    taken = whole("openai")
+
+    async def test() -> None:
+        async with between(script) as (gateway, upstream, _):
+            tried = []
+            for steps in range(ENOUGH, ENOUGH + 40):
+                assert (await ask(gateway, body("openai", steps))).status == 200
+                if GAP in upstream.asked[-2 if len(upstream.asked) > 1 else -1].body:
+                    tried.append(steps - ENOUGH)
+            assert tried == [0, 9, 26]
+            count = len(upstream.asked)
+            assert (await ask(gateway, body("openai", ENOUGH))).status == 200
+            assert GAP in upstream.asked[count].body, "an undo takes away what was refused"
+
+    run(test)
+
+
+def test_who_a_request_is_of_is_no_prefix() -> None:
+    """A request is read on from one of its own key's requests alone, whatever the keys' names begin with."""
+
+    async def test() -> None:
+        async with between(always(answer(whole("openai"), "200 OK", JSON))) as (gateway, _, _told):
+            await ask(gateway, body("openai", 1))
+            sessions = gateway.worker.door.sessions
+            (live,) = sessions
+            assert Identity(namespace=live.family).namespace == "anonymous"
+            assert sessions.before("anonymous", "openai", body("openai", 2)) is live.body
+            assert sessions.before("anon", "openai", body("openai", 2)) is None
+
+    run(test)
