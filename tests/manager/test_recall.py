@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lacuna.errors import UnknownHandle
-from lacuna.manager import ContextManager
+from lacuna.manager import ContextManager, recall
 from lacuna.manager.options import FRESH, RECALL_TOOL, SEARCH_TOOL
+from lacuna.stores.memory import MemoryStore
+from lacuna.stores.store import Hit
 
 from .agents import LONG, history, openai
 
@@ -168,3 +173,40 @@ def test_where_recall_is_not_served_placeholders_name_no_handle() -> None:
     store = context._store
     again = ContextManager(EAGER, session="s", store=store, recall=True)
     assert "[bash: f7.py" in json.dumps(again.prepare(history("openai", 9)).messages)
+
+
+def test_who_gives_up_waits_for_the_end() -> None:
+    """A recall whose caller is gone is at its end before anything else is done with the session."""
+    begun, go, steps = threading.Event(), threading.Event(), list[str]()
+
+    class Slow(MemoryStore):
+        def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
+            begun.set()
+            go.wait(10)
+            steps.append("searched")
+            return super().search(session, query, limit)
+
+    async def test() -> None:
+        context = walked(store=Slow())
+        asking = asyncio.ensure_future(context.handle_tool_call_async(SEARCH_TOOL, {"query": "value"}))
+        await asyncio.to_thread(begun.wait, 10)
+        asking.cancel()
+        following = asyncio.ensure_future(context.prepare_async(history("openai", 9)))
+        await asyncio.wait({asking, following}, timeout=0)
+        go.set()
+        await following
+        steps.append("prepared")
+        assert asking.cancelled()
+        assert steps == ["searched", "prepared"]
+        assert "t8.1" in (await context.handle_tool_call_async(SEARCH_TOOL, {"query": "value 977"}) or "")
+
+    asyncio.run(test())
+
+
+def test_patterns_have_one_time_for_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern that is slow in each of many lines takes no longer than one that never ends in one of them."""
+    monkeypatch.setattr(recall, "PATTERN_SECONDS", 0.05)
+    slow, started = "\n".join(["a" * 24 + "!"] * 2_000), time.perf_counter()
+    with pytest.raises(UnknownHandle, match="takes too long"):
+        recall.taken(slow, recall.Part(pattern=r"^(?:a|aa)+$"))
+    assert time.perf_counter() - started < 2

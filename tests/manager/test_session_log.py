@@ -16,10 +16,11 @@ from lacuna.manager.session_log import Account, Log, Reading
 from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.store import SessionInfo
 from lacuna.strategies.guards import Guards
-from lacuna.trajectory.events import Amended, Called, Decided, Event, HeadSet, TurnAdded
+from lacuna.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.turn import Head
+from lacuna.trajectory.usage import Usage
 
 SIZER = Sizer(counter())
 GUARDS = Guards(plateau_window=2)
@@ -93,6 +94,18 @@ def test_usage_belongs_to_the_request_that_was_answered(tmp_path: Path) -> None:
         context.record({"prompt_tokens": 70, "completion_tokens": 3})
     passes = whole(*told(tmp_path, "s")).passes
     assert [each.usage is not None for each in passes] == [False, True]
+
+
+def test_usage_that_comes_late(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
+    """What is said of an earlier call behind a later one is no usage of the later one."""
+    info, events = logs[0]
+    last = max(event.call for event in events if isinstance(event, Called))
+    late = Answered(call=last - 1, usage=Usage(input=7))
+    assert whole(info, [*events, late]).passes[-1].usage == whole(info, events).passes[-1].usage
+    going = reading(info)
+    going.read(events)
+    going.read([late])
+    assert going.account().passes[-1].usage == whole(info, events).passes[-1].usage
 
 
 def test_a_turn_that_came_again_is_read_anew(logs: list[tuple[SessionInfo, list[Event]]]) -> None:

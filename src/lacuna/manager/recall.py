@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from lacuna.trajectory.turn import Turn
 
 #: Characters that one recall hands out at most; about 4,000 tokens.
 LIMIT = 16_000
-#: Seconds that a pattern may search: it is the model's text, and some patterns never end.
+#: Seconds that a pattern may search, all lines together: it is the model's text, and some patterns never end.
 PATTERN_SECONDS = 1.0
 #: Lines around each match of a pattern.
 AROUND = 2
@@ -107,15 +108,24 @@ def _span(text: str, count: int) -> tuple[int, int]:
 
 
 def _matching(lines: list[str], pattern: str) -> list[int]:
+    end = time.monotonic() + PATTERN_SECONDS
     try:
         search = regex.compile(pattern)
-        hits = [number for number, line in enumerate(lines) if search.search(line, timeout=PATTERN_SECONDS)]
+        hits = [number for number, line in enumerate(lines) if search.search(line, timeout=_left(end))]
     except regex.error as error:
         raise UnknownHandle(f"pattern {pattern[:60]!r} is no regular expression: {error}") from error
     except TimeoutError as error:
         raise UnknownHandle(f"pattern {pattern[:60]!r} takes too long; give a simpler one") from error
     around = {near for hit in hits for near in range(hit - AROUND, hit + AROUND + 1)}
     return sorted(near for near in around if 0 <= near < len(lines))
+
+
+def _left(end: float) -> float:
+    """Seconds until then. Raises TimeoutError where there are none."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def _numbered(lines: list[str], wanted: list[int]) -> list[str]:

@@ -219,7 +219,7 @@ class Reading:
             at=called.at,
             bill=newest.bill,
             raw=newest.raw,
-            usage=behind.usage,
+            usage=behind.usage(called.call),
             failed=tuple(event for event in self._since if isinstance(event, Attempted)),
             recalled=tuple(behind.recalled),
             summary=summary,
@@ -246,7 +246,7 @@ class Reading:
             made = self._passes[-1]
             self._passes[-1] = replace(
                 made,
-                usage=behind.usage or made.usage,
+                usage=behind.usage(made.told.call) or made.usage,
                 recalled=(*made.recalled, *behind.recalled),
                 learned=behind.learned or made.learned,
                 exchanged=(*made.exchanged, *behind.exchanged),
@@ -356,12 +356,17 @@ class _Frontier(Policy):
 
 @dataclass(slots=True)
 class _Behind:
-    """What the log says of a call behind it."""
+    """What the log says of a call behind it. call: which; 0 in front of the first."""
 
-    usage: Usage | None = None
+    call: int = 0
+    answered: Answered | None = None
     recalled: list[Recalled] = field(default_factory=list)
     learned: int = 0
     exchanged: list[Exchanged] = field(default_factory=list)
+
+    def usage(self, call: int) -> Usage | None:
+        """Of that call. What is said late, of an earlier one, is none of it."""
+        return self.answered.usage if self.answered is not None and self.answered.call == call else None
 
 
 def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
@@ -371,9 +376,9 @@ def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
         match event:
             case Called():
                 yield found
-                found = _Behind()
-            case Answered():
-                found.usage = event.usage
+                found = _Behind(call=event.call)
+            case Answered() if found.call in (0, event.call):
+                found.answered = event
             case Recalled():
                 found.recalled.append(event)
             case Learned():
