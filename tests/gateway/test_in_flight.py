@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, refused, whole
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, whole
 from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, scripted
 
+from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.identity import Identity
 from lacuna.gateway.served import Served
+from lacuna.stores.memory import MemoryStore
 from lacuna.trajectory.events import Answered
 
 JSON = "content-type: application/json"
@@ -216,3 +219,108 @@ def test_who_a_request_is_of_is_no_prefix() -> None:
             assert sessions.before("anon", "openai", body("openai", 2)) is None
 
     run(test)
+
+
+def test_budgets_that_fail_stop_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever goes wrong in finding out what a key has spent, its request goes out."""
+
+    async def test() -> None:
+        given = {"gateway_key_max_turns": 5, "gateway_at_limit": "refuse"}
+        async with between(always(answer(whole("openai"), "200 OK", JSON)), **given) as (gateway, _, told):
+
+            def broken() -> Any:
+                raise RuntimeError("a bug")
+
+            gateway.worker.store.sessions = broken  # type: ignore[method-assign]
+            assert (await ask(gateway, body("openai", 1))).status == 200
+            await until(lambda: told)
+            assert [served.cause for served in told] == ["engine"]
+
+    run(test)
+    assert "what its key has spent failed" in caplog.text
+
+
+def test_who_gives_up_does_not_have_a_bill_counted_twice() -> None:
+    """A look into the store whose client is gone comes to its end before the next begins."""
+    begun, go, looks = threading.Event(), threading.Event(), list[str]()
+
+    class Slow(MemoryStore):
+        def sessions(self) -> Any:
+            looks.append("begins")
+            begun.set()
+            go.wait(PATIENCE)
+            looks.append("ends")
+            return super().sessions()
+
+    async def test() -> None:
+        found = Budgets(settings(gateway_key_max_turns=9), Slow(), unread=lambda error: None)
+        asking = asyncio.ensure_future(found.of_key("k1"))
+        await asyncio.to_thread(begun.wait, PATIENCE)
+        asking.cancel()
+        other = asyncio.ensure_future(found.of_key("k1"))
+        await asyncio.wait({asking, other}, timeout=0)
+        go.set()
+        assert await other == ""
+        assert looks == ["begins", "ends", "begins", "ends"]
+
+    run(test)
+
+
+def test_a_bug_in_the_midst_of_a_stream_is_said() -> None:
+    """A stream that we break off ends with an error event of its API, not in silence."""
+
+    class Breaking:
+        def __init__(self, answer: Any) -> None:
+            self._answer, self.status, self.headers, self.header = answer, answer.status, answer.headers, answer.header
+
+        async def chunks(self) -> AsyncIterator[bytes]:
+            yield frames("anthropic")[0]
+            raise RuntimeError("a bug")
+
+        async def __aenter__(self) -> Breaking:
+            return self
+
+        async def __aexit__(self, *given: Any) -> None:
+            await self._answer.close()
+
+    async def test() -> None:
+        raw = answer(b"".join(frames("anthropic")), "200 OK", "content-type: text/event-stream")
+        chunked = raw.replace(b"content-length", b"x-length").replace(b"HTTP/1.1 200 OK", b"HTTP/1.0 200 OK")
+
+        async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            writer.write(chunked)
+            writer.close()
+
+        async with between(script) as (gateway, _, told):
+            plain = gateway.worker.door.upstream.open
+
+            async def breaking(*given: Any) -> Any:
+                return Breaking(await plain(*given))
+
+            gateway.worker.door.upstream.open = breaking  # type: ignore[method-assign]
+            got = await ask(gateway, body("anthropic", 1, stream=True), api="anthropic")
+            assert got.whole
+            assert got.body.startswith(frames("anthropic")[0])
+            assert b"event: error" in got.body
+            assert [served.cause for served in told] == ["bug"]
+
+    run(test)
+
+
+def test_a_session_that_cannot_be_closed_keeps_no_other_open(caplog: pytest.LogCaptureFixture) -> None:
+    """At the end every session is closed, whatever becomes of one."""
+
+    async def test() -> None:
+        async with between(always(answer(whole("openai"), "200 OK", JSON))) as (gateway, _, _told):
+            for task in ("One.", "Two."):
+                await ask(gateway, body("openai", 1, task=task))
+            first, second = gateway.worker.door.sessions
+
+            def broken() -> None:
+                raise RuntimeError("a bug")
+
+            first.context.close = broken  # type: ignore[method-assign]
+        assert second.context._closed
+
+    run(test)
+    assert "could not be closed" in caplog.text

@@ -90,3 +90,9 @@ def test_an_unknown_encoding_names_the_known_ones() -> None:
     """Nobody has to guess what can be read."""
     with pytest.raises(ValueError, match="gzip, deflate, zstd"):
         Inflater("br")
+
+
+def test_parts_have_a_limit() -> None:
+    """A body of thousands of empty parts is not read to its end: each of them would copy the rest."""
+    with pytest.raises(ValueError, match="more than 64 parts"):
+        list(Inflater("gzip").feed(gzip.compress(b"") * 5_000))

@@ -208,17 +208,17 @@ class _Exchange:
             return
         if not self._cut:
             raise asyncio.CancelledError
-        if not self.out.started:
-            await self.refuse(Refused(503, "stopping", STOPPING, RETRY_AFTER))
-        elif self.out.eventful:
-            await self.out.send(stream_error(self._api(), STOPPING))
-            await self.out.finish()
+        await self.refuse(Refused(503, "stopping", STOPPING, RETRY_AFTER))
 
     async def refuse(self, problem: Refused) -> None:
-        """Answer with an error in the provider's shape; an answer that has begun can only be left unfinished."""
-        if self.out.started:
-            return
+        """Answer with an error in the provider's shape. An answer that has begun ends with an event that says so, or,
+        where it is no stream of events, is left unfinished."""
         api = self._api()
+        if self.out.started:
+            if self.out.eventful and not self.out.finished:
+                await self.out.send(stream_error(api, str(problem)))
+                await self.out.finish()
+            return
         # Anthropic has a status of its own for having no room.
         status = 529 if api == "anthropic" and problem.cause == "busy" else problem.status
         status, named, body = refusal(api, status, str(problem), problem.cause, retry_after=problem.retry_after)

@@ -12,10 +12,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 from lacuna.errors import LacunaError, LimitError, StoreError, UnknownHandle
 from lacuna.gateway.settings import GatewaySettings
+from lacuna.manager.drivers import finished
 from lacuna.manager.ledger import Ledger
 from lacuna.manager.options import Options
 from lacuna.manager.view import Standing
@@ -140,7 +142,8 @@ class Budgets:
         async with key.lock:
             if self._clock() - key.looked >= SECONDS:
                 key.since = 0
-                await asyncio.to_thread(self._look, namespace, key)
+                # To its end, whoever gives up: two looks at once would count what is new twice.
+                await finished(partial(self._look, namespace, key))
                 key.looked = self._clock()
             said = self._said(_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns))
             key.since += 1

@@ -57,8 +57,19 @@ class Identity:
 
 _Headers: TypeAlias = Mapping[str, str]
 
-#: Headers that may hold a credential. Two of them in one request both count: neither alone is who asks.
-_CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+#: Headers that may hold a credential. Two of them in one request both count: neither alone is who asks. Those of other
+#: gateways (LiteLLM, Azure API Management, Cloudflare, Portkey, Helicone) are among them: one may stand behind this.
+_CREDENTIALS: Final = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-litellm-api-key",
+    "ocp-apim-subscription-key",
+    "cf-aig-authorization",
+    "x-portkey-api-key",
+    "helicone-auth",
+)
 
 _CODEX: Final = re.compile(r"codex", re.IGNORECASE)
 _CODEX_OR_PI: Final = re.compile(r"codex|pi\b", re.IGNORECASE)

@@ -12,6 +12,8 @@ import zstandard
 ENCODINGS: Final = ("gzip", "deflate", "zstd")
 #: Decompressed bytes after which an answer is not read further: more than any that a model writes.
 MOST: Final = 64 * 1024 * 1024
+#: Parts of one body that are compressed one behind the other.
+MOST_MEMBERS: Final = 64
 #: Bytes that zlib hands out at once. zstd cannot be told: its input is cut so that 128 kB blocks of one repeated byte,
 #: 4 bytes each, come to 16 MB at most.
 _PIECE: Final = 64 * 1024
@@ -75,11 +77,16 @@ def _deflate() -> Callable[[bytes], Iterator[bytes]]:
 def _zlib(bits: int) -> Callable[[bytes], Iterator[bytes]]:
     inflating = zlib.decompressobj(bits)
 
+    members = 1
+
     def feed(chunk: bytes) -> Iterator[bytes]:
-        nonlocal inflating
+        nonlocal inflating, members
         while chunk:
             if inflating.eof:
-                # A gzip file may have several members.
+                # A gzip file may have several members. Each copies what is left of the chunk.
+                members += 1
+                if members > MOST_MEMBERS:
+                    raise ValueError(f"the compressed body has more than {MOST_MEMBERS} parts")
                 inflating = zlib.decompressobj(bits)
             if piece := inflating.decompress(chunk, _PIECE):
                 yield piece

@@ -132,7 +132,7 @@ class Proxy:
         # Its next request may be taken while this one waits.
         entries = tuple(live.transcript.entries)
         try:
-            hint = await self.budgets.of_key(asked.who.namespace)
+            hint = await self._hint(asked.who, served)
             assert asked.route.api is not None
             served.how = "shadow" if self.settings.shadow else "same"
             complete = await Answering(
@@ -153,6 +153,16 @@ class Proxy:
             await self._refuse(reply, served, asked.route, 429, str(error))
         finally:
             self.sessions.release(live, answered=complete, landed=out.landed)
+
+    async def _hint(self, who: Identity, served: Served) -> str:
+        """The limit that its key has reached; "" for none. Raises LimitError where it goes no further."""
+        try:
+            return await self.budgets.of_key(who.namespace)
+        except LimitError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._fault("what its key has spent", error, served)
+            return ""
 
     def _read(self, found: Route, request: Incoming, headers: Mapping[str, str], served: Served) -> _Asked | None:
         """The request taken apart; None where it is not ours to decide on."""
@@ -203,7 +213,7 @@ class Proxy:
 
     def _fault(self, what: str, error: Exception, served: Served) -> None:
         served.how, served.cause, served.why = "failed", "engine", type(error).__name__
-        _log.error("%s failed, it goes out as it came", what, exc_info=error)
+        _log.error("%s failed, a request goes on without", what, exc_info=error)
 
 
 def _by_name(fields: Headers) -> dict[str, str]:

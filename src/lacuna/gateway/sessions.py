@@ -331,7 +331,10 @@ class Sessions:
 
 async def _closed(live: LiveSession) -> None:
     async with live.lock:
-        await asyncio.to_thread(live.context.close)
+        try:
+            await asyncio.to_thread(live.context.close)
+        except Exception:  # noqa: BLE001 - nobody waits for it, and the other sessions are to be closed as well
+            _log.exception("session %s could not be closed", live.name)
 
 
 def plain(messages: Sequence[Said]) -> list[dict[str, Any]]:
