@@ -219,7 +219,7 @@ def serve(settings: GatewaySettings, listening: socket.socket, up: Callable[[], 
 
     async def run() -> None:
         worker = Worker(settings)
-        # What is there by now stays: looking through it again and again took a tenth of a request's time.
+        # What is there by now stays, and need not be looked through for garbage again and again.
         gc.collect()
         gc.freeze()
         await Server(worker, settings, up).serve([listening])
