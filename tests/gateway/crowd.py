@@ -32,11 +32,14 @@ _MODEL: Final[Mapping[Api, str]] = {
 class Crowd:
     """urls: of gateways, which are asked in turn. sessions: under which name each of an agent's requests was served.
 
-    each: called behind every answer with how many there were so far.
+    each: called behind every answer with how many there were so far. at_once: from that turn on every request goes to
+    all of the gateways at the same time. kept: whether connections are; each worker of a gateway has its own.
     """
 
     urls: list[str]
     each: Callable[[int], None] = lambda count: None
+    at_once: float = float("inf")
+    kept: bool = True
     count: int = 0
     errors: list[str] = field(default_factory=list)
     sessions: dict[int, list[str]] = field(default_factory=dict)
@@ -44,7 +47,7 @@ class Crowd:
     async def work(self, known: Iterable[Trial], together: int) -> None:
         """Have all of them work to their end, at most `together` at once."""
         waiting = deque(known)
-        connector = aiohttp.TCPConnector(limit=2 * together)
+        connector = aiohttp.TCPConnector(limit=4 * together, force_close=not self.kept)
         async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(300)) as http:
 
             async def one() -> None:
@@ -62,16 +65,22 @@ class Crowd:
         agent = Follower(trial.run, trial.api)
         names = self.sessions.setdefault(trial.number, [])
         while not agent.done:
-            url = self.urls[agent.turn % len(self.urls)] + _PATH[trial.api]
-            async with http.post(url, data=_asked(agent, trial), headers=_headers(agent, trial)) as answer:
-                raw = await answer.read()
-                if answer.status != 200:
-                    raise ValueError(f"status {answer.status}: {raw[:300]!r}")
-                name = answer.headers.get("x-lacuna-session", "")
-            names.append(name)
-            agent.take(whole(trial.api, raw) if trial.stream else json.loads(raw))
+            asked = self.urls if agent.turn >= self.at_once else [self.urls[agent.turn % len(self.urls)]]
+            told = await asyncio.gather(*(self._told(http, url, agent, trial) for url in asked))
+            names += [name for name, _ in told]
+            agent.take(told[0][1])
             self.count += 1
             self.each(self.count)
+
+    async def _told(self, http: aiohttp.ClientSession, url: str, agent: Follower, trial: Trial) -> tuple[str, Json]:
+        """The session's name, and the answer."""
+        data, headers = _asked(agent, trial), _headers(agent, trial)
+        async with http.post(url + _PATH[trial.api], data=data, headers=headers) as answer:
+            raw = await answer.read()
+            if answer.status != 200:
+                raise ValueError(f"status {answer.status}: {raw[:300]!r}")
+            name = answer.headers.get("x-lacuna-session", "")
+        return name, whole(trial.api, raw) if trial.stream else json.loads(raw)
 
 
 def _asked(agent: Follower, trial: Trial) -> bytes:

@@ -77,6 +77,7 @@ class Answering:
     the client to read.
 
     limit: asked before the first request to the provider; says which the session has reached, or raises LimitError.
+    shared: whether other processes serve from the same store: no answer comes before its call is in the log.
     """
 
     upstream: Upstream
@@ -90,6 +91,7 @@ class Answering:
     served: Served
     hint: str = ""
     limit: Limit | None = None
+    shared: bool = False
     relay: Relay | None = None
     #: What the model and the gateway said since the client's last message.
     hidden: list[Said] = field(default_factory=list)
@@ -143,6 +145,9 @@ class Answering:
         answer = await self._asked(self._outgoing(view, said), said)
         if answer is None:
             return None
+        if self.shared and self._settling is not None:
+            # Whoever serves the next call must find in the log what this one was told.
+            await asyncio.shield(self._settling)
         async with answer:
             try:
                 return await self._told(answer)
@@ -166,7 +171,7 @@ class Answering:
                     admit=self._admit if self.limit is not None and not self.served.rounds else None,
                 )
             except LimitError:
-                self._settling = self._settling or asyncio.ensure_future(self._settle_soon())
+                self._begin_settling()
                 raise
             except Exception as error:  # noqa: BLE001
                 # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
@@ -175,7 +180,7 @@ class Answering:
         live.newest = view.diagnostics
         self.served.passes.append(view.diagnostics)
         self.served.session = view.diagnostics.branch or live.name
-        self._settling = self._settling or asyncio.ensure_future(self._settle_soon())
+        self._begin_settling()
         return view
 
     def _admit(self, standing: Standing) -> None:
@@ -450,6 +455,12 @@ class Answering:
         )
 
     # -- the log ---------------------------------------------------------------------------------------------------
+
+    def _begin_settling(self) -> None:
+        if self.shared:
+            self._settling = asyncio.ensure_future(self._settle())
+        else:
+            self._settling = self._settling or asyncio.ensure_future(self._settle_soon())
 
     async def _settle_soon(self) -> None:
         """Write what the pass left unwritten: while the provider works, or with the usage of a quick answer."""

@@ -147,6 +147,7 @@ class Proxy:
                 served=served,
                 hint=hint,
                 limit=self.budgets.of_session,
+                shared=self.settings.shared,
             ).answer()
         except LimitError as error:
             served.cause = "limit"

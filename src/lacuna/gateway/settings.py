@@ -73,6 +73,11 @@ class GatewaySettings:
             )
 
     @property
+    def shared(self) -> bool:
+        """Whether other processes are to be reckoned with that serve the same sessions."""
+        return self.workers > 1 or self.library.store.startswith("postgres")
+
+    @property
     def recall(self) -> bool:
         """Whether what is hidden can be asked for again."""
         return self.library.recall

@@ -1,0 +1,153 @@
+"""Several `lacuna serve` processes over one store serve one session: what they send is what one alone would send."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from tests.gateway.crowd import Crowd
+from tests.gateway.playing import AGENT, TURN
+from tests.gateway.process import Process, served
+from tests.gateway.trials import TWINS, Trial, marks, recorded, trials
+
+from lacuna.stores.store import Store
+from lacuna.stores.urls import open_store
+from lacuna.testing.exchange import Received
+from lacuna.testing.playback import Playback
+from stores.postgres_server import fresh_url
+
+from .doors import gateway
+
+WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+#: Agents that are nobody's twins, one for each API, and turns of the longest.
+AGENTS, LONGEST = 3, 1_000 if WHOLE else 14
+#: Decides by what was said alone: every byte is known beforehand.
+MASKING = "masking(window=2, schedule=every-turn)"
+#: Summaries are written while calls go on, and stand in whichever comes next.
+HYBRID = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=400, schedule=every-turn)"
+#: A strategy, and whether both processes are asked every time.
+WAYS = [(MASKING, False), (HYBRID, True), (MASKING, True), (HYBRID, False)][: 4 if WHOLE else 2]
+
+#: The turn from which on both are asked: before, the same words at the same time are two agents'.
+BEGUN, NEVER = 4, float("inf")
+
+#: Ids of answers, which a provider counts over all of its clients.
+_COUNTED = re.compile(rb"playback\d{8}")
+
+#: By agent and turn, what the provider got.
+Upstream: TypeAlias = dict[tuple[int, int], list[bytes]]
+
+
+def agents() -> list[Trial]:
+    return trials(AGENTS * TWINS, LONGEST)[::TWINS]
+
+
+def worked(provider: Playback, crowd: Crowd) -> Upstream:
+    """What the provider gets while all agents work through their runs."""
+    got: Upstream = {}
+
+    def watch(received: Received) -> None:
+        raw = _COUNTED.sub(b"answer", received.raw)
+        got.setdefault((int(received.headers[AGENT]), int(received.headers[TURN])), []).append(raw)
+
+    provider.provider.watch = watch
+    asyncio.run(crowd.work(agents(), AGENTS))
+    assert crowd.errors == []
+    assert provider.violations == []
+    return got
+
+
+def alone(provider: Playback, strategy: str) -> Upstream:
+    with gateway(provider.url, strategy=strategy) as one:
+        got = worked(provider, Crowd([one.url]))
+    for trial in agents():
+        assert any(
+            b"tokens hidden" in raw for (number, _), raws in got.items() if number == trial.number for raw in raws
+        )
+    return got
+
+
+def processes(stack: ExitStack, folder: Path, provider: Playback, store: str, strategy: str) -> list[Process]:
+    """Two of them."""
+    upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
+    made = []
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        options = [*upstream, "--store", store, "-s", strategy]
+        made.append(stack.enter_context(served(folder / name, *options)))
+    return made
+
+
+def assert_whole(store: Store) -> None:
+    """Each agent's turns are in one session, each once, word for word.
+
+    A call before there is a turn has nothing by which another process could know it: it may stand alone.
+    """
+    infos = [info for info in store.sessions() if info.turns]
+    assert len(infos) == AGENTS
+    kept = sorted([[each.text for each in turn.observations] for turn in store.turns(info.key)] for info in infos)
+    made = [[[each.text for each in turn.observations] for turn in trial.run.turns[:-1]] for trial in agents()]
+    assert kept == sorted(made)
+
+
+def assert_hidden_for_good(got: Upstream) -> None:
+    """What did not stand whole in a request stands whole in no later one, whoever sent it."""
+    for trial in agents():
+        hidden: set[str] = set()
+        for turn in range(1, len(trial.run.turns) + 1):
+            raws = got[trial.number, turn]
+            told = list(zip(marks(turn - 1, trial.number), trial.run.turns, strict=False))
+            seen = [mark for mark, made in told if made.observations]
+            whole = {mark for mark in seen if any(raw.count(mark.encode()) >= 2 for raw in raws)}
+            assert not whole & hidden
+            hidden |= {mark for mark in seen if any(raw.count(mark.encode()) < 2 for raw in raws)}
+        assert hidden
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("strategy", "at_once"), WAYS)
+def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool) -> None:
+    """Each session's calls go to them in turn, or each to both at the same time: no turn is lost or doubled, what is
+    hidden stays hidden, and not a byte differs where nothing is left to chance."""
+    url = fresh_url()
+    with Playback(recorded()) as provider, ExitStack() as stack:
+        made = processes(stack, tmp_path, provider, url, strategy)
+        crowd = Crowd([each.url for each in made], at_once=BEGUN if at_once else NEVER)
+        got = worked(provider, crowd)
+        assert all(len(raws) == (2 if at_once and turn >= BEGUN else 1) for (_, turn), raws in got.items())
+        assert {len(set(names[1:])) for names in crowd.sessions.values()} == {1}
+        assert_hidden_for_good(got)
+        if strategy == MASKING:
+            expected = alone(provider, strategy)
+            assert {key: set(raws) for key, raws in got.items()} == {key: set(raws) for key, raws in expected.items()}
+        assert [each.end() for each in made] == [0, 0]
+        assert ['"level": "error"' in each.log for each in made] == [False, False]
+    with_store(url, assert_whole)
+
+
+@pytest.mark.soak
+def test_two_workers_on_sqlite(tmp_path: Path) -> None:
+    """Two workers of one gateway, whichever takes the connection: the very bytes that one would send."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    with Playback(recorded()) as provider:
+        upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
+        with served(tmp_path, *upstream, "--store", url, "-s", MASKING, "--workers", "2") as both:
+            got = worked(provider, Crowd([both.url], kept=False))
+            assert both.end() == 0
+            assert '"level": "error"' not in both.log
+        assert got == alone(provider, MASKING)
+    with_store(url, assert_whole)
+
+
+def with_store(url: str, check: Callable[[Store], None]) -> None:
+    store = open_store(url)
+    try:
+        check(store)
+    finally:
+        store.close()
