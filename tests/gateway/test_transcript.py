@@ -1,0 +1,110 @@
+"""What a client has sent so far: what of a request is known, and under which names its histories go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.conversing import APIS, history
+
+from lacuna.dialects.live.detect import LIVE
+from lacuna.gateway.body import Unreadable
+from lacuna.gateway.routes import Api
+from lacuna.gateway.transcript import Arrived, Transcript, answers
+
+Json = dict[str, Any]
+
+
+def transcript(api: Api = "openai", seed: bytes = b"k1") -> Transcript:
+    return Transcript(LIVE[api], seed)
+
+
+def raws(messages: list[Json], **odd: Any) -> list[bytes]:
+    return [json.dumps(message, **odd).encode() for message in messages]
+
+
+def arrived(found: Transcript, sent: list[bytes]) -> Arrived:
+    return Arrived(found.dialect, sent)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_history_that_grows(api: Api) -> None:
+    """What is known keeps the object that it was read to, and every history keeps its name."""
+    found, whole = transcript(api), raws(history(api, 4))
+    nodes: list[bytes] = []
+    for count in range(1, len(whole) + 1):
+        before = [id(entry.json) for entry in found.entries]
+        found.take(arrived(found, whole[:count]))
+        assert [id(entry.json) for entry in found.entries][: count - 1] == before
+        nodes.append(found.node)
+    assert len(set(nodes)) == len(whole)
+    assert [entry.node for entry in found.entries] == nodes
+    assert (found.head, found.common(arrived(found, whole))) == (1, len(whole))
+    again = transcript(api)
+    again.take(arrived(again, whole))
+    assert again.node == found.node
+    other = transcript(api, b"k2")
+    other.take(arrived(other, whole))
+    assert not set(nodes) & {entry.node for entry in other.entries}
+
+
+@pytest.mark.parametrize("api", APIS)
+@given(at=st.integers(0, 8))
+def test_a_message_that_says_something_else(api: Api, at: int) -> None:
+    """Up to it everything is known, and nothing behind it; taking such a request forgets the rest."""
+    whole = history(api, 4)
+    at = min(at, len(whole) - 1)
+    changed = json.loads(json.dumps(whole))
+    changed[at] = {"role": "user", "content": f"Something else, at {at}."}
+    found = transcript(api)
+    found.take(arrived(found, raws(whole)))
+    assert found.common(arrived(found, raws(changed))) == at
+    found.take(arrived(found, raws(changed)))
+    assert found.raws == raws(changed)
+    assert found.common(arrived(found, raws(whole))) == at
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_other_bytes_that_say_the_same(api: Api) -> None:
+    """Another spelling is known, and its bytes are those that count from then on; the name stays."""
+    found, messages = transcript(api), history(api, 3)
+    found.take(arrived(found, raws(messages)))
+    node, spelled = found.node, raws(messages, indent=1)
+    assert found.common(arrived(found, spelled)) == len(messages)
+    found.take(arrived(found, spelled))
+    assert (found.raws, found.node) == (spelled, node)
+    assert [entry.raw for entry in found.entries] == spelled
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_the_name_of_what_will_be_said(api: Api) -> None:
+    """It is the one that the history has when the client has said it."""
+    found, whole = transcript(api), history(api, 3)
+    found.take(arrived(found, raws(whole[:-2])))
+    told = found.after(found.entries, [whole[-2]])
+    found.take(arrived(found, raws(whole)))
+    assert found.entries[-2].node == told
+
+
+def test_who_spoke() -> None:
+    """Of known messages and of new ones; what is said in a row is one answer."""
+    found, whole = transcript(), raws(history("openai", 3))
+    found.take(arrived(found, whole[:3]))
+    assert (
+        found.spoken(arrived(found, whole), 3)
+        == found.spoken(arrived(found, whole), 0)
+        == [False, True, False, True, False, True, False]
+    )
+    assert answers(found.spoken(arrived(found, whole), 3)) == 3
+    assert [answers(spoken) for spoken in ([], [True, True], [True, False, True], [False])] == [0, 1, 2, 0]
+    assert [found.answers(first) for first in range(4)] == [1, 1, 0, 0]
+
+
+def test_a_message_that_is_none() -> None:
+    """It is unreadable, wherever it stands."""
+    with pytest.raises(Unreadable):
+        found = transcript()
+        found.take(arrived(found, [*raws(history("openai", 1)), b'"text"']))
