@@ -15,8 +15,8 @@ its table (P), and the 25 complaints, most painful first (C).
 | P8 | OpenHands condenser: an answer without text forgets the events | field/test_complaints.py::test_openhands_an_answer_without_text_forgets_nothing |
 | P9 | Inspect AI: still over the limit after three tries, the run dies | field/test_complaints.py::test_inspect_a_run_does_not_die_of_its_compaction |
 | P10 | OpenAI ToolOutputTrimmer counts user turns: nothing happens inside one long task | test_field.py::test_counts_inside_one_long_task |
-| P11 | gateways: originals in memory with a TTL, markers that nothing expands, two runs of one task mixed | field/test_complaints.py::test_markers_can_be_expanded_after_a_restart, manager/test_histories.py::test_two_agents_with_the_same_words_are_two |
-| P12 | gateways: provider usage falsified, responses rebuilt and broken | none yet: the library touches no response; the gateway is issue 4 |
+| P11 | gateways: originals in memory with a TTL, markers that nothing expands, two runs of one task mixed | field/test_complaints.py::test_markers_can_be_expanded_after_a_restart, field/test_gateways.py::test_markers_expand_long_after, e2e/test_recall_through_gateway.py::test_after_a_restart_and_at_another_door, manager/test_histories.py::test_two_agents_with_the_same_words_are_two, e2e/test_sessions_live.py::test_agents_with_the_same_first_words_do_not_mix |
+| P12 | gateways: provider usage falsified, responses rebuilt and broken | field/test_gateways.py::test_usage_is_the_provider_s, gateway/recalling/test_relay.py::test_without_recall_the_bytes_are_the_same, gateway/recalling/test_relay.py::test_the_providers_own_client_reads_one_answer |
 | P13 | 4 characters per token: CJK off, tools and system not counted, images flat | test_field.py::test_an_estimate_is_called_one, test_field.py::test_tools_system_and_images_count, field/test_complaints.py::test_14_counts_are_the_provider_s, field/test_complaints.py::test_23_images_count_and_are_kept |
 | C1 | pruning breaks the prompt cache and the bill goes up | field/test_complaints.py::test_1_the_bill_does_not_go_up |
 | C2 | edited history makes signed thinking invalid | field/test_complaints.py::test_2_signed_thinking_stays_valid, manager/test_sending.py::test_bound_thinking_is_left_to_the_server |
@@ -36,13 +36,13 @@ its table (P), and the 25 complaints, most painful first (C).
 | C16 | a summary is read as a new order; finished tasks revived | field/test_complaints.py::test_16_a_summary_is_no_order, test_field.py::test_finished_tasks_are_not_revived |
 | C17 | sub-agents share state | manager/test_histories.py::test_sub_agents_have_sessions_of_their_own |
 | C18 | per-tool rules missing or bypassed on some path | field/test_complaints.py::test_18_rules_hold_on_every_route |
-| C19 | proxies that break streams, unknown fields, thinking, tool search | field/test_complaints.py::test_19_what_is_unknown_passes; streams and headers: none yet, the gateway is issue 4 |
-| C20 | sessions mixed, races | manager/test_histories.py::test_the_second_writer_is_told, manager/test_histories.py::test_forks_do_not_bind_each_other, test_field.py::test_sessions_do_not_share_state |
-| C21 | secrets kept in summaries, stores and logs | e2e/test_secrets.py::test_summaries_hold_none, e2e/test_secrets.py::test_exports_hold_none, e2e/test_secrets.py::test_a_bug_of_ours_tells_none; the raw store keeps them by design |
+| C19 | proxies that break streams, unknown fields, thinking, tool search | field/test_complaints.py::test_19_what_is_unknown_passes, gateway/test_server.py::test_chunks_pass_as_they_come, gateway/test_headers.py::test_all_else_passes_as_it_came, gateway/recalling/test_anthropic.py::test_events_that_nobody_knows_pass, e2e/test_recall_through_gateway.py::test_with_thinking_around |
+| C20 | sessions mixed, races | manager/test_histories.py::test_the_second_writer_is_told, manager/test_histories.py::test_forks_do_not_bind_each_other, test_field.py::test_sessions_do_not_share_state, e2e/test_sessions_live.py::test_two_keys_share_nothing, gateway/test_in_flight.py::test_two_requests_of_a_session_say_what_each_of_them_said |
+| C21 | secrets kept in summaries, stores and logs | e2e/test_secrets.py::test_summaries_hold_none, e2e/test_secrets.py::test_exports_hold_none, e2e/test_secrets.py::test_a_bug_of_ours_tells_none, field/test_gateways.py::test_keys_are_nowhere; the raw store keeps them by design |
 | C22 | stores that grow without bound | field/test_complaints.py::test_22_what_repeats_is_stored_once, stores/test_contract_space.py |
 | C23 | images | field/test_complaints.py::test_23_images_count_and_are_kept |
 | C24 | the summarizer's own cost | field/test_complaints.py::test_24_the_summarizer_s_own_cost_is_debited |
-| C25 | no off switch that is really off, no preview | field/test_complaints.py::test_25_off_is_off, cli/test_view.py, cli/test_rules.py |
+| C25 | no off switch that is really off, no preview | field/test_complaints.py::test_25_off_is_off, field/test_gateways.py::test_off_is_really_off, field/test_gateways.py::test_a_preview_changes_nothing, cli/test_view.py, cli/test_rules.py |
 """  # noqa: E501 - a table has its rows on a line each
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def test_the_tests_are_there(item: str) -> None:
 
 def test_every_test_of_this_folder_is_in_the_table() -> None:
     """A regression test that nobody knows of is soon lost."""
-    tree = ast.parse((TESTS / "field" / "test_complaints.py").read_text())
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    files = ("test_complaints.py", "test_gateways.py")
+    bodies = [node for file in files for node in ast.parse((TESTS / "field" / file).read_text()).body]
+    names = {node.name for node in bodies if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
     assert {name for name in names if f"::{name}" not in (__doc__ or "")} == set()
