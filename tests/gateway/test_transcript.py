@@ -93,11 +93,8 @@ def test_who_spoke() -> None:
     """Of known messages and of new ones; what is said in a row is one answer."""
     found, whole = transcript(), raws(history("openai", 3))
     found.take(arrived(found, whole[:3]))
-    assert (
-        found.spoken(arrived(found, whole), 3)
-        == found.spoken(arrived(found, whole), 0)
-        == [False, True, False, True, False, True, False]
-    )
+    spoken = [False, True, False, True, False, True, False]
+    assert [found.spoken(arrived(found, whole), known) for known in (0, 3)] == [spoken, spoken]
     assert answers(found.spoken(arrived(found, whole), 3)) == 3
     assert [answers(spoken) for spoken in ([], [True, True], [True, False, True], [False])] == [0, 1, 2, 0]
     assert [found.answers(first) for first in range(4)] == [1, 1, 0, 0]
@@ -105,6 +102,7 @@ def test_who_spoke() -> None:
 
 def test_a_message_that_is_none() -> None:
     """It is unreadable, wherever it stands."""
+    found = transcript()
+    sent = arrived(found, [*raws(history("openai", 1)), b'"text"'])
     with pytest.raises(Unreadable):
-        found = transcript()
-        found.take(arrived(found, [*raws(history("openai", 1)), b'"text"']))
+        found.take(sent)
