@@ -111,6 +111,7 @@ def shapes() -> list[Shape]:
             f"1 MB, a small turn more each call ({AGAIN} calls a session)",
             partial(growing, grown[0], again),
             [partial(growing, each, again) for each in grown[1:]],
+            long=True,
         ),
         Shape(
             f"2 KB, each a session of its own ({SMALL} sessions)",
@@ -122,6 +123,7 @@ def shapes() -> list[Shape]:
             partial(streamed, grown[0], last),
             [partial(streamed, each, last) for each in grown[1:]],
             streams=True,
+            long=True,
         ),
         Shape(
             f"2 KB and growing, answered by a stream of 200 events ({STREAMS} calls a session)",
