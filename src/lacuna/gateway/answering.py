@@ -115,8 +115,16 @@ class Answering:
     async def _said(self) -> list[Said]:
         """The conversation as it stands upstream; the store is asked once for what this process has not heard."""
         live = self.live
-        if not (live.cold or live.behind):
+        if live.cold or live.behind:
+            await self._hear(live)
+        try:
             return live.exchanges.expanded(self.entries)
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._fault("exchanges", error)
+            return [Said(entry.json, entry.raw) for entry in self.entries]
+
+    async def _hear(self, live: LiveSession) -> None:
+        """Learn what other gateways noted, and this one before it was restarted."""
         async with live.lock:
             try:
                 if live.cold and any(entry.assistant for entry in self.entries):
@@ -127,7 +135,6 @@ class Answering:
             except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request asks again
                 # Without them the model misses what it recalled, and nothing else.
                 self._fault("exchanges", error, "it goes on without what was recalled in it")
-        return live.exchanges.expanded(self.entries)
 
     async def _learn_recorded(self) -> None:
         """Exchanges of a stored session: each that is put in its place may show the way to later ones."""
@@ -490,7 +497,10 @@ class Answering:
             return
         if (told := self.served.diagnostics) is not None:
             async with self.live.lock:
-                self.live.context.record(heard.usage, call=told.call, branch=told.branch)
+                try:
+                    self.live.context.record(heard.usage, call=told.call, branch=told.branch)
+                except Exception as error:  # noqa: BLE001 - the same boundary; the client has its answer
+                    self._fault("usage", error, "the call has none")
 
     def _fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
         self.served.cause, self.served.why = what, type(error).__name__
