@@ -1,0 +1,169 @@
+"""A store that is gone while the gateway serves: requests go out, nothing that was kept is lost, and it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, whole
+from tests.gateway.running import Client, Gateway, running, settings
+from tests.gateway.scripted import Asked, Scripted, answer, scripted
+
+from lacuna.gateway.routes import Api
+from lacuna.stores.urls import open_store
+from stores.postgres_server import Server, new_server
+
+Trial = Callable[[Gateway, Scripted, Client], Awaitable[None]]
+Fault = Callable[[Path], AbstractContextManager[None]]
+
+
+async def sound(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    api = next(api for api in APIS if PATHS[api] in asked.line)
+    writer.write(answer(whole(api), "200 OK", "content-type: application/json"))
+
+
+async def through(store: str, what: Trial) -> None:
+    given = {"gateway_off": False, "strategy": EAGER, "store": store}
+    async with scripted(sound) as upstream, running(settings(upstream.url, **given)) as gateway:
+        client = await gateway.connect()
+        try:
+            await what(gateway, upstream, client)
+        finally:
+            client.close()
+
+
+def said(api: Api, steps: int) -> bytes:
+    return body(api, steps, task=api, word=api)
+
+
+async def ask(client: Client, upstream: Scripted, api: Api, steps: int) -> bytes:
+    """Ask, and have an answer; what the provider got."""
+    got = await client.ask("POST", PATHS[api], said(api, steps))
+    assert (got.status, got.body) == (200, whole(api)), (api, steps, got)
+    return upstream.asked[-1].body
+
+
+def unmarked(raw: bytes) -> bytes:
+    """Without cache breakpoints, which stand where the newest rewrite was."""
+    return raw.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+
+
+async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]) -> None:
+    """The whole story: work, the fault, work on, it serves again, work on; then another process."""
+    last: dict[Api, bytes] = {}
+
+    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        for api in APIS:
+            for steps in range(ENOUGH):
+                before = await ask(client, upstream, api, steps)
+            assert before.count(GAP) == ENOUGH - 3
+        with fault():
+            for api in APIS:
+                for steps in range(ENOUGH, ENOUGH + 3):
+                    sent = await ask(client, upstream, api, steps)
+                    assert sent.count(GAP) <= steps - 2, "what is new is hidden only where it could be written"
+                # One that nobody knows begins while nothing can be kept.
+                new = body(api, 1, task=f"new {api}")
+                assert (await client.ask("POST", PATHS[api], new)).status == 200
+                assert upstream.asked[-1].body == new
+        for api in APIS:
+            for steps in range(ENOUGH + 3, ENOUGH + 6):
+                last[api] = await ask(client, upstream, api, steps)
+            assert last[api].count(GAP) == ENOUGH + 3, "masked again"
+
+    await through(store, what)
+    kept = open_store(store)
+    try:
+        full = [info for info in kept.sessions() if info.turns >= ENOUGH + 5]
+        assert [info.turns for info in full] == [ENOUGH + 5] * len(APIS), "each session is whole, and is one"
+        for info in full:
+            assert [turn.index for turn in kept.turns(info.key)] == list(range(1, ENOUGH + 6))
+        assert kept.check() == []
+    finally:
+        kept.close()
+
+    async def again(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        for api in APIS:
+            sent = await ask(client, upstream, api, ENOUGH + 5)
+            assert unmarked(sent) == unmarked(last[api]), "another process sends the same bytes"
+
+    await through(store, again)
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process holds it for itself."""
+    other = sqlite3.connect(path, isolation_level=None, timeout=5)
+    other.execute("begin immediate")
+    yield
+    other.execute("rollback")
+    other.close()
+
+
+@contextmanager
+def full(path: Path) -> Iterator[None]:
+    """No file of this process may grow."""
+    size = max(file.stat().st_size for file in path.parent.iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("fault", [locked, full])
+def test_sqlite(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held by somebody else, or on a full disk."""
+    path = tmp_path / "lacuna.db"
+    asyncio.run(survives(f"sqlite:///{path}?busy_seconds=0.05", lambda: fault(path)))
+
+
+def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
+    """Requests go out without their file, and behind it."""
+    path = tmp_path / "lacuna.db"
+
+    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        for steps in range(ENOUGH):
+            await ask(client, upstream, "openai", steps)
+        for each in list(tmp_path.iterdir()):
+            each.unlink()
+        for steps in range(ENOUGH, ENOUGH + 3):
+            await ask(client, upstream, "openai", steps)
+        assert (await client.ask("POST", PATHS["openai"], body("openai", 3, task="another"))).status == 200
+
+    asyncio.run(through(f"sqlite:///{path}", what))
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One of our own, to be broken."""
+    found = new_server()
+    yield found
+    found.remove()
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_server_that_is_gone(how: str, server: Server) -> None:
+    """PostgreSQL ends in the midst, orderly or not, and is started again."""
+
+    @contextmanager
+    def gone() -> Iterator[None]:
+        getattr(server, how)()
+        try:
+            yield
+        finally:
+            server.start()
+
+    asyncio.run(survives(server.fresh(), gone))
