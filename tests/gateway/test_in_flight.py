@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, whole
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, reply, whole
 from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, scripted
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.identity import Identity
+from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Served
 from lacuna.stores.memory import MemoryStore
 from lacuna.trajectory.events import Answered
@@ -324,3 +325,46 @@ def test_a_session_that_cannot_be_closed_keeps_no_other_open(caplog: pytest.LogC
 
     run(test)
     assert "could not be closed" in caplog.text
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_the_end_waits_for_the_store(api: Api) -> None:
+    """Behind a recall a client reads no end, however the answer is cut, before what it was not shown is written."""
+    began, turns, recalled = asyncio.Event(), asyncio.Queue[None](), [("r1", "lacuna_recall", {"handle": "t1.1"})]
+    ends = (b"message_stop", b'"stop_reason": "end_turn"', b"response.completed", b'"finish_reason": "stop"')
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        last = b"r1" in asked.body
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: text/event-stream\r\n\r\n")
+        for frame in frames(api, None if last else reply("", recalled)):
+            if last:
+                began.set()
+                await turns.get()
+            writer.write(chunk(frame))
+        if last:
+            await turns.get()
+        writer.write(chunk(b""))
+
+    async def test() -> None:
+        async with between(script) as (gateway, _, _told):
+            client, other = await gateway.connect(), await gateway.connect()
+            client.send("POST", PATHS[api], body(api, ENOUGH, stream=True), JSON)
+            await client.head()
+            await asyncio.wait_for(began.wait(), PATIENCE)
+            for _ in frames(api):
+                turns.put_nowait(None)
+                for _ in range(3):
+                    # Meanwhile it is read here what the provider said there.
+                    assert (await other.ask("GET", "/healthz")).status == 200
+            got = bytes(client.reader._buffer)  # type: ignore[attr-defined]
+            assert b"All is done" in got
+            assert not any(end in got for end in ends)
+            turns.put_nowait(None)
+            got = b""
+            while part := await client.chunk():
+                got += part
+            assert any(end in got for end in ends)
+            client.close()
+            other.close()
+
+    run(test)

@@ -362,10 +362,12 @@ class Answering:
         async for chunk in answer.chunks():
             self.served.first = self.served.first or time.perf_counter() - self.request.received_at
             tap.feed(chunk)
-            if (out := relay.feed(inflated(chunk))) and self.hidden:
+            out = relay.feed(inflated(chunk))
+            if self.hidden and relay.ended:
                 # The end is held until what the client is not shown is in the store.
-                late, out = out, late
-            await self._send(out)
+                late += out
+            else:
+                await self._send(out)
         outcome = relay.end_round()
         await self._record(tap.finish())
         if outcome.calls and not outcome.done and len(relay.ids) < ROUNDS:

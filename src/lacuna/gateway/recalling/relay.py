@@ -44,6 +44,11 @@ class Relay:
         #: The ids of the upstream answers, in order; the client knows the first one only.
         self.ids: list[str] = []
 
+    @property
+    def ended(self) -> bool:
+        """Whether the end of this round's answer has come: what follows says nothing new."""
+        return self._voice.ended
+
     def begin_round(self) -> None:
         """Another upstream answer begins."""
         self._voice.begin(self._rounds)

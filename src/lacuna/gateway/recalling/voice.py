@@ -59,7 +59,9 @@ class Shape(Protocol):
 
 
 class Voice(Protocol):
-    """An answer as the client gets it: a stream, or a body."""
+    """An answer as the client gets it: a stream, or a body. ended: whether its end has come, if not all of it."""
+
+    ended: bool
 
     def begin(self, rounds: Sequence[Round]) -> None:
         """Another upstream answer begins, behind these."""
@@ -113,6 +115,8 @@ class Whole:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
+        #: A body has come when it is over, and nothing of it goes out before.
+        self.ended = False
         self._chunks: list[bytes] = []
         self._first: Json | None = None
         self._last: Json = {}
