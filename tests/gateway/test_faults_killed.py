@@ -1,0 +1,180 @@
+"""Workers that are killed in the midst of a stream: the client sees a cut, tries again, and its session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.gateway.conversing import APIS, EAGER, PATHS, body, frames
+from tests.gateway.process import Process, served
+from tests.gateway.running import Client, running, settings
+from tests.gateway.scripted import Asked, answer, chunk, scripted
+
+from lacuna.gateway.routes import Api
+from lacuna.stores.urls import open_store
+
+SOAK = os.environ.get("LACUNA_SOAK") == "1"
+#: Kills; each costs the start of a worker, which is why so few are in every test run.
+KILLS = int(os.environ.get("LACUNA_KILLS", "500" if SOAK else "3"))
+#: Calls of one session.
+CALLS = 12
+#: Seconds until a killed worker is replaced, at most.
+PATIENCE = 60.0
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_MARK = b',"cache_control":{"type":"ephemeral"}'
+
+
+def said(api: Api, session: int, steps: int) -> bytes:
+    name = f"agent {session} of {api}"
+    return body(api, steps, stream=True, task=name, word=name, lines=20)
+
+
+def api_of(asked: Asked) -> Api:
+    return next(api for api in APIS if PATHS[api] in asked.line)
+
+
+async def undisturbed(calls: list[tuple[Api, int]]) -> dict[tuple[Api, int, int], bytes]:
+    """What the provider gets at each call where nobody is killed."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"".join(frames(api_of(asked))), "200 OK", "content-type: text/event-stream"))
+
+    found = {}
+    given = {"gateway_off": False, "strategy": EAGER}
+    async with scripted(script) as upstream, running(settings(upstream.url, **given)) as gateway:
+        client = await gateway.connect()
+        for api, session in calls:
+            for steps in range(CALLS):
+                assert (await client.ask("POST", PATHS[api], said(api, session, steps))).status == 200
+                found[api, session, steps] = upstream.asked[-1].body.replace(_MARK, b"")
+        client.close()
+    return found
+
+
+class Held:
+    """A provider whose streams stop behind two events until `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.go_on, self.begun = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        parts = frames(api_of(asked))
+        writer.write(STREAM + b"".join(map(chunk, parts[:2])))
+        await writer.drain()
+        self.begun.set()
+        await self.go_on.wait()
+        writer.write(b"".join(map(chunk, parts[2:])) + chunk(b""))
+
+
+def worker_of(client: Client, gateway: Process) -> int:
+    """The process at the other end of a connection."""
+    port = client.writer.get_extra_info("sockname")[1]
+    lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    inode = next(each[9] for each in lines if int(each[2].rpartition(":")[2], 16) == port and each[9] != "0")
+    for pid in gateway.workers():
+        fds = Path(f"/proc/{pid}/fd").iterdir()
+        if any(os.readlink(fd) == f"socket:[{inode}]" for fd in fds):
+            return pid
+    raise AssertionError("no worker has it")
+
+
+async def connect(url: str) -> Client:
+    host, port = url.removeprefix("http://").split(":")
+    return Client(*await asyncio.open_connection(host, int(port)))
+
+
+async def work(gateway: Process, held: Held, calls: list[tuple[Api, int]], kills: int) -> int:
+    """Every session to its end, workers killed in the midst of some answers; how many were."""
+    chance, killed = random.Random(1), 0
+    for api, session in calls:
+        for steps in range(CALLS):
+            due = killed < kills and chance.random() < 0.75
+            while due:
+                due = not await _killed(gateway, held, api, session, steps)
+                killed += not due
+            client = await connect(gateway.url)
+            client.send("POST", PATHS[api], said(api, session, steps))
+            got = await asyncio.wait_for(_whole(client), PATIENCE)
+            client.close()
+            assert got == b"".join(frames(api)), "the next try is answered"
+    return killed
+
+
+async def _whole(client: Client) -> bytes:
+    raw = await client.reader.readuntil(b"\r\n\r\n")
+    assert raw.startswith(b"HTTP/1.1 200 "), raw
+    got = b""
+    while size := int(await client.reader.readuntil(b"\r\n"), 16):
+        got += (await client.reader.readexactly(size + 2))[:-2]
+    return got
+
+
+async def _killed(gateway: Process, held: Held, api: Api, session: int, steps: int) -> bool:
+    """Ask, and have the worker killed that answers; whether it was."""
+    held.go_on.clear()
+    held.begun.clear()
+    client = await connect(gateway.url)
+    client.send("POST", PATHS[api], said(api, session, steps))
+    await asyncio.wait_for(held.begun.wait(), PATIENCE)
+    os.kill(worker_of(client, gateway), signal.SIGKILL)
+    got = b""
+    try:
+        while part := await asyncio.wait_for(client.reader.read(1 << 16), PATIENCE):
+            got += part
+    except ConnectionResetError:
+        pass
+    client.close()
+    held.go_on.set()
+    assert not got.endswith(b"0\r\n\r\n"), "it is cut, and seen to be"
+    return True
+
+
+def test_no_kill_loses_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The provider gets at every call the very bytes that it would have got, and the store holds every turn once."""
+    count = max(len(APIS), -(-KILLS // 8))
+    calls = [(APIS[session % len(APIS)], session) for session in range(count)]
+    held = Held()
+
+    async def run() -> tuple[int, list[tuple[Api, bytes]]]:
+        async with scripted(held) as upstream:
+            options = ["--upstream-openai", upstream.url, "--upstream-anthropic", upstream.url, "--workers", "2"]
+            options += ["--store", f"sqlite:///{tmp_path}/killed.db", "-s", EAGER]
+            with served(tmp_path, *options) as gateway:
+                # Both workers are up, so that one of them always serves.
+                until = time.monotonic() + PATIENCE
+                while len(gateway.workers()) < 2:
+                    assert time.monotonic() < until
+                    await asyncio.sleep(0)
+                killed = await work(gateway, held, calls, KILLS)
+                assert await asyncio.to_thread(gateway.end) == 0
+                assert "Traceback" not in gateway.log
+            return killed, [(api_of(asked), asked.body.replace(_MARK, b"")) for asked in upstream.asked]
+
+    began = time.monotonic()
+    killed, asked = asyncio.run(run())
+    expected = asyncio.run(undisturbed(calls))
+    with capsys.disabled():
+        print(f"\n  {killed} kills in {len(asked)} requests of {len(calls)} sessions, {time.monotonic() - began:.0f} s")
+    assert killed == KILLS
+    assert len(asked) == len(calls) * CALLS + killed
+    wanted = {(api, raw) for (api, _, _), raw in expected.items()}
+    assert [raw[-300:] for api, raw in asked if (api, raw) not in wanted] == []
+    store = open_store(f"sqlite:///{tmp_path}/killed.db")
+    try:
+        # A first request whose worker was killed is nobody's history yet.
+        infos = [info for info in store.sessions() if info.turns]
+        assert sorted(info.turns for info in infos) == [CALLS - 1] * len(calls)
+        for info in infos:
+            turns = list(store.turns(info.key))
+            words = {re.search(r"agent \d+ of [\w-]+", turn.observations[0].text)[0] for turn in turns}  # type: ignore[index]
+            assert len(words) == 1, "nobody has another's turns"
+        assert store.check() == []
+    finally:
+        store.close()
