@@ -573,3 +573,42 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
     for steps in range(12):
         context.prepare(history("openai", steps))
     assert set(names) == {threading.current_thread().name}
+
+
+# -- requests that no provider takes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", ["bash", 7, {"name": "bash"}, [None, 7, "x", ["y"], {"name": ["z"]}]])
+def test_tools_that_are_none(tools: Any) -> None:
+    """What stands where tools should be goes out as it came, is stored, and nothing fails over it."""
+    context = manager(offer="first")
+    for steps in range(7):
+        view = context.prepare(history("openai", steps), tools=tools)
+        assert not view.diagnostics.faults
+        if not isinstance(tools, list):
+            assert view.tools == tools
+            assert not view.added_tools
+    assert len(context._store.turns("s")) == 6
+    context.close()
+
+
+def test_results_that_answer_other_calls(caplog: pytest.LogCaptureFixture) -> None:
+    """A known history in which a result's id is gone says the same and is another: it goes out as it came."""
+    store = MemoryStore()
+    manager(store=store).prepare(history("openai", 6))
+    broken = [{**each, "tool_call_id": "gone"} if each["role"] == "tool" else each for each in history("openai", 7)]
+    view = manager(store=store).prepare(broken)
+    assert view.messages == broken
+    assert "answer other calls" in view.diagnostics.faults[0].what
+    assert not any("Traceback" in record.getMessage() for record in caplog.records)
+    assert kinds(manager(store=store).prepare(history("openai", 7))) == set()
+
+
+def test_a_window_that_leaves_nothing() -> None:
+    """A provider that states a window smaller than what is kept for the answer: the smallest view is sent, or told."""
+    context = manager(over_budget="send")
+    context.prepare(history("openai", 6))
+    assert context.overflowed("prompt is too long: 900 tokens > 500 maximum")
+    view = context.prepare(history("openai", 6))
+    assert view.diagnostics.faults[0].kind == "budget"
+    assert len(json.dumps(view.messages)) < len(json.dumps(history("openai", 6))) / 3
