@@ -167,3 +167,31 @@ def test_a_server_that_is_gone(how: str, server: Server) -> None:
             server.start()
 
     asyncio.run(survives(server.fresh(), gone))
+
+
+def test_a_server_that_stands_still(server: Server) -> None:
+    """Who needs it waits, as long as its URL allows and no longer; nobody else does, and it goes on when it does."""
+    store = server.fresh(timeout=1)
+
+    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        for steps in range(ENOUGH):
+            await ask(client, upstream, "openai", steps)
+        server.freeze()
+        try:
+            client.send("POST", PATHS["openai"], said("openai", ENOUGH))
+            waiting = asyncio.ensure_future(client.reader.readexactly(1))
+            other = await gateway.connect()
+            off = await other.ask("POST", PATHS["anthropic"], said("anthropic", ENOUGH), "x-lacuna: off")
+            assert off.status == 200
+            assert not waiting.done()
+            other.close()
+            # As long as `?timeout=` says, and the five seconds of grace that a connection has.
+            assert await asyncio.wait_for(waiting, 30) == b"H"
+        finally:
+            server.thaw()
+        assert (await client.answer()).body == whole("openai")
+        for steps in range(ENOUGH + 1, ENOUGH + 4):
+            sent = await ask(client, upstream, "openai", steps)
+        assert sent.count(GAP) == ENOUGH + 1
+
+    asyncio.run(through(store, what))
