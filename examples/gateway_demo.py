@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,8 +97,9 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
             elif call["figures"]["calls"] // 10 > shown:
                 shown += 1
                 console.print(progress.line())
-    ended(console, progress, gateway, store)
-    if options.stay or (watched and not options.once):
+    stays = options.stay or (watched and not options.once)
+    ended(console, progress, gateway, store, stays=stays)
+    if stays:
         console.print("\nStill serving; Ctrl-C ends it.", style="dim")
         signal.pause()
 
@@ -174,12 +176,13 @@ class Progress:
 
 def saved(figures: Json) -> str:
     """Dollars, and what share of the bill that is."""
-    share = figures["saved_usd"] / figures["raw_usd"] if figures["raw_usd"] else 0.0
-    return f"${figures['saved_usd']:.3f} ({share:.0%})"
+    usd = round(figures["saved_usd"], 3)
+    share = usd / figures["raw_usd"] if figures["raw_usd"] else 0.0
+    return f"{'−' if usd < 0 else ''}${abs(usd):.3f} ({abs(share):.0%})"
 
 
-def ended(console: Console, progress: Progress, gateway: str, store: Path) -> None:
-    """What came of it, one hidden result read again, and where to look."""
+def ended(console: Console, progress: Progress, gateway: str, store: Path, *, stays: bool) -> None:
+    """What came of it, one hidden result read again, and where to look. stays: whether the gateway goes on serving."""
     found, name = progress.newest["figures"], progress.newest["name"]
     rows = [
         ("Saved", f"{saved(found)} of ${found['raw_usd']:.3f}, prompt caching counted on both sides"),
@@ -190,10 +193,21 @@ def ended(console: Console, progress: Progress, gateway: str, store: Path) -> No
     console.print()
     for title, value in rows:
         line = Text.assemble((f"{title:<11}", "bold"), value)
-        console.print(line, soft_wrap=False, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore")
+        watched = console.is_terminal
+        console.print(line, soft_wrap=not watched, no_wrap=True, overflow="ellipsis" if watched else "ignore")
     # To be copied: however long, in one piece.
-    console.print(Text.assemble((f"{'Details':<11}", "bold"), f"lacuna show {name} --store sqlite:///{store}"))
-    console.print(Text.assemble((f"{'Dashboard':<11}", "bold"), (f"{gateway}/", "bold cyan")))
+    kept = f"--store sqlite:///{store}"
+    console.print(Text.assemble((f"{'Details':<11}", "bold"), f"{_lacuna()} show {name} {kept}"))
+    where = Text(f"{gateway}/", style="bold cyan") if stays else Text(f"{_lacuna()} serve {kept}")
+    console.print(Text.assemble((f"{'Dashboard':<11}", "bold"), where))
+
+
+def _lacuna() -> str:
+    """The command, as it can be typed here."""
+    beside = Path(sys.executable).with_name("lacuna")
+    if shutil.which("lacuna") or not beside.exists():
+        return "lacuna"
+    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
 
 
 def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:

@@ -73,6 +73,20 @@ def test_one_worker(tmp_path: Path, upstream: str) -> None:
         assert "sk-secret" not in gateway.log
 
 
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("--off", "Off:               everything passes as it comes; nothing is kept\n"),
+        ("--shadow", "Shadow mode:       requests go out as they came; the dashboard says what would be saved\n"),
+    ],
+)
+def test_nobody_wonders_why_nothing_is_saved(tmp_path: Path, upstream: str, mode: str, told: str) -> None:
+    """A gateway that changes no request says so when it comes up."""
+    with served(tmp_path, mode, "--upstream-openai", upstream) as gateway:
+        assert gateway.popen.stdout is not None
+        assert gateway.popen.stdout.readline() == told
+
+
 def test_workers(tmp_path: Path, upstream: str) -> None:
     """Two processes answer at one address, and metrics are those of both; one that is killed is replaced."""
     with served(tmp_path, *options(upstream), "--workers", "2", "--log", "none") as gateway:

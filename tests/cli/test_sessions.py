@@ -111,6 +111,19 @@ def test_an_unknown_model_is_said(kept: tuple[str, list[ContextView]]) -> None:
     assert rows(printed("--store", kept[0], "--json"))["burning"]["prices"] == "anthropic (no model named)"
 
 
+def test_shadow_mode(tmp_path: Path) -> None:
+    """Sessions whose requests went out as they came are marked, and the page says what their figures are."""
+    stored.played(tmp_path, "plain", 5)
+    assert "shadow" not in printed("--store", stored.url(tmp_path), width=160)
+    stored.played(tmp_path, "watched", 5, shadow=True)
+    text = printed("--store", stored.url(tmp_path), width=160)
+    assert [("shadow" in line) for line in text.splitlines() if line.startswith(("plain", "watched"))] in (
+        [False, True],
+        [True, False],
+    )
+    assert "requests went out as they came, and the figures are what would have been" in " ".join(text.split())
+
+
 def test_standing_still(tmp_path: Path) -> None:
     """A session whose turns repeat themselves is marked, without any guard being set."""
     messages = stored.opening()

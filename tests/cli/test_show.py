@@ -202,6 +202,14 @@ def test_no_call_yet(tmp_path: Path) -> None:
     assert "no call was made yet" in refused(SpecError, "new", "--call", "1", "--store", stored.url(tmp_path))
 
 
+def test_shadow_mode(tmp_path: Path) -> None:
+    """Of a session whose requests went out as they came it is said that its figures are what would have been."""
+    stored.played(tmp_path, "s", 5, shadow=True)
+    assert "shadow requests went out as they came; all of this is what would have been" in words(
+        printed("s", "--store", stored.url(tmp_path))
+    )
+
+
 def test_nothing_hidden(tmp_path: Path) -> None:
     """Where no pass acted, the reason of the last one is told."""
     stored.played(tmp_path, "s", 1)

@@ -48,8 +48,11 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     first, *lines = out.splitlines()
     address = first.removeprefix("Dashboard: ")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
-    assert lines[-1].split() == ["Dashboard", address]
     assert not is_served(address)
+    # The address is gone with it: what would show the dashboard again is said instead.
+    assert lines[-1].startswith("Dashboard  ")
+    assert lines[-1].endswith(f"lacuna serve --store sqlite:///{tmp_path}/demo.db")
+    assert "a recorded one never calls it\n" in out, "lines are whole where no terminal cuts them"
     text = "\n".join(lines)
     assert re.search(r"call +80 of 84 +[\d,]+ tokens sent of [\d,]+ +saved so far \$0\.\d+ \(\d+%\)", text)
     assert re.search(r"call +\d+ +\d+ results hidden", text)

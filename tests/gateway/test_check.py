@@ -10,8 +10,10 @@ import pytest
 from tests.gateway.running import settings
 from tests.gateway.scripted import always, answer, scripted
 
+from lacuna.errors import StoreError
 from lacuna.gateway.check import Tried, tried
 from lacuna.gateway.server import bound
+from lacuna.stores.urls import open_store
 
 
 def found(status: str = "200 OK", **given: Any) -> dict[str, Tried]:
@@ -58,8 +60,16 @@ def test_providers_that_are_not_there() -> None:
 def test_stores(tmp_path: Path) -> None:
     """One that is there answers, one that is not is not made for this, one that cannot be made is a failure."""
     assert found(store="memory:")["store"].said == "answers"
-    missing = found(store=f"sqlite:///{tmp_path}/new/agent.db")["store"]
+    missing = found(store=f"sqlite:///{tmp_path}/agent.db")["store"]
     assert (missing.ok, missing.said) == (True, "not there yet; it is made at the start")
+    for scheme in ("sqlite", "linear-hash"):
+        nowhere = found(store=f"{scheme}:///{tmp_path}/new/agents")["store"]
+        assert (nowhere.ok, nowhere.said) == (
+            False,
+            f"cannot be made: there is no folder {tmp_path}/new; make it first",
+        )
+        with pytest.raises(StoreError):
+            open_store(f"{scheme}:///{tmp_path}/new/agents")
     assert not list(tmp_path.iterdir())
     (tmp_path / "broken.db").write_bytes(b"no database" * 100)
     assert not found(store=f"sqlite:///{tmp_path}/broken.db")["store"].ok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -43,6 +44,15 @@ app.command("sessions")(sessions)
 app.command("show")(show)
 app.command("recall")(recall)
 app.add_typer(store, name="store")
+
+
+def _flowing(text: str) -> str:
+    """Paragraphs without the source's own line breaks, which the help would show where they fell."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in cleandoc(text).split("\n\n"))
+
+
+for _each in (*app.registered_commands, *store.registered_commands):
+    _each.help = _flowing((_each.callback and _each.callback.__doc__) or "")
 
 
 def _version(asked: bool) -> None:

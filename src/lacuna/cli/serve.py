@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,6 +14,9 @@ from rich.text import Text
 from lacuna.cli.config import table
 from lacuna.cli.options import StoreUrl
 from lacuna.cli.view_text import printable
+
+if TYPE_CHECKING:
+    from lacuna.gateway.settings import GatewaySettings
 
 _Usd = Annotated[float | None, typer.Option("--max-cost-usd", help="USD that a session may cost.")]
 
@@ -107,13 +110,26 @@ def _serve(given: dict[str, Any]) -> int:
 
     def up() -> None:
         locked = ", with the token" if settings.admin_token else ""
-        typer.echo(f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\nDashboard:         {url}/{locked}")
+        typer.echo(
+            f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\nDashboard:         {url}/{locked}{_mode(settings)}"
+        )
 
     with listening:
         if settings.workers > 1:
             return supervise(settings, listening, up)
         serve_here(settings, listening, up)
     return 0
+
+
+def _mode(settings: GatewaySettings) -> str:
+    """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
+    if settings.off:
+        return "\nOff:               everything passes as it comes; nothing is kept"
+    return (
+        "\nShadow mode:       requests go out as they came; the dashboard says what would be saved"
+        if settings.shadow
+        else ""
+    )
 
 
 def _check(given: dict[str, Any]) -> int:

@@ -131,6 +131,10 @@ def _guard(row: Row) -> str:
     return f"no progress: {end.hint.turns} turns" if end.hint is not None else ""
 
 
+def _mode(row: Row) -> str:
+    return "shadow" if row.account and row.account.shadow else ""
+
+
 def _summaries(account: Account) -> str:
     written = account.end.summaries if account.end else 0
     return f"{written} +{account.failures} failed" if account.failures else figures.count(written)
@@ -152,6 +156,9 @@ _COUNTED: Final = (
     _Column(title="summaries", keep=3, cell=_of(_summaries)),
 )
 _SAID: Final = (
+    _Column(
+        title="mode", keep=13, cell=_mode, mood=lambda row: "yellow", left=True, needed=lambda row: bool(_mode(row))
+    ),
     _Column(
         title="guards", keep=12, cell=_guard, mood=lambda row: "yellow", left=True, needed=lambda row: bool(_guard(row))
     ),
@@ -175,6 +182,8 @@ def _below(rows: Sequence[Row], number: int, left_out: int, *, fast: bool) -> It
         notes.append(f"{figures.plural(number - len(rows), 'more session')}; --all lists them")
     if any(row.account and not row.account.priced for row in rows):
         notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
+    if any(map(_mode, rows)):
+        notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:
         notes.append(f"{figures.plural(left_out, 'more column')} in a wider terminal, or with --json")
     if fast:

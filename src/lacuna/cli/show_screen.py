@@ -236,6 +236,8 @@ def _what(account: Account) -> str:
 
 
 def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
+    if account.shadow:
+        yield "shadow", Text("requests went out as they came; all of this is what would have been", style="yellow")
     yield "sent", _sent(account, end)
     yield "cost", cost_line(end)
     yield "hidden", _hidden_now(end)

@@ -60,6 +60,11 @@ class App:
         else:
             await self._proxied(scope, receive, send)
 
+    @property
+    def under_way(self) -> int:
+        """Answers that are not complete yet."""
+        return len(self._under_way)
+
     async def drained(self, seconds: float) -> int:
         """Wait until every answer is complete, at most so long; what is left is cut with an error, and counted."""
         if self._under_way:

@@ -97,11 +97,16 @@ async def _store(settings: GatewaySettings) -> Tried:
 
 
 def _not_there(address: str) -> str | None:
-    """Of a store in files that is not there yet, why it cannot be made, "" if it can; None for any other."""
+    """Of a store in files that is not there yet, why it cannot be made, "" if it can; None for any other.
+
+    A store makes its file or folder, and not the folders that it is to stand in.
+    """
     scheme, _, rest = address.partition(":")
     if scheme not in ("sqlite", "linear-hash") or (path := Path(path_in(rest, scheme))).exists():
         return None
-    folder = next(each for each in path.absolute().parents if each.exists())
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"cannot be made: there is no folder {folder}; make it first"
     return "" if os.access(folder, os.W_OK) else f"cannot be made: {folder} may not be written to"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import signal
@@ -51,7 +52,7 @@ def bound(host: str, port: int) -> socket.socket:
         found.bind(address)
     except OSError as error:
         found.close()
-        mend = "; is another gateway running? Choose another --port" if error.errno == 98 else ""
+        mend = "; is another gateway running? Choose another --port" if error.errno == errno.EADDRINUSE else ""
         raise LacunaError(f"cannot listen at {host}:{port}: {error.strerror}{mend}") from error
     return found
 
@@ -144,6 +145,11 @@ class Server(uvicorn.Server):
             each.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
+        if app.under_way:
+            given = self._settings.drain_seconds
+            _log.info(
+                "answers under way: %d; they have %g seconds, a second signal waits for none", app.under_way, given
+            )
         draining = asyncio.ensure_future(app.drained(self._settings.drain_seconds))
         hurry = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +159,7 @@ class Server(uvicorn.Server):
             await asyncio.wait({draining})
             await app.drained(0)
         elif count := draining.result():
-            _log.warning("%d answers were cut: they were not complete in time", count)
+            _log.warning("answers cut because they were not complete in time: %d", count)
         for connection in list(self.server_state.connections):
             connection.transport.close()
         await self._worker.close()

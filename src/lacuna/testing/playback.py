@@ -10,10 +10,12 @@ runs, retries, undos and forks are answered right.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -131,9 +133,12 @@ class _Server(uvicorn.Server):
         self.up.set()
 
     async def main_loop(self) -> None:
-        # Called once: it sets the headers that every answer has.
-        await self.on_tick(0)
-        await self._leave.wait()
+        while not self._leave.is_set():
+            # It sets the headers that every answer has, the date among them.
+            await self.on_tick(0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._leave.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -182,7 +187,8 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise LacunaError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror}") from error
+        mend = "; choose another port, or 0 for a free one" if error.errno == errno.EADDRINUSE else ""
+        raise LacunaError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror}{mend}") from error
     return bound
 
 
