@@ -127,8 +127,10 @@ class Answering:
         """Learn what other gateways noted, and this one before it was restarted."""
         async with live.lock:
             try:
-                if live.cold and any(entry.assistant for entry in self.entries):
-                    await self._learn_recorded()
+                if live.cold:
+                    # Before the assistant's first word there was nothing to recall.
+                    if any(entry.assistant for entry in self.entries):
+                        await self._learn_recorded()
                 elif live.behind:
                     live.exchanges.learn(await live.context.heard_exchanges_async())
                 live.cold = live.behind = False

@@ -7,6 +7,7 @@ same conversation only from where it goes on: what it shares with the one before
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,8 @@ __all__ = ["RequestBody", "Unreadable", "decoded"]
 _LISTED: Final[Mapping[Api, str]] = {"openai": "messages", "anthropic": "messages", "openai-responses": "input"}
 #: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
 _UNSETTLED: Final = 8
+#: Bytes of a field from and up to which what it says is kept, for the next session that begins with it.
+_SMALL, _LARGE = 256, 1 << 18
 #: Fields of the list's name that are looked at before the list is searched for in another way.
 _TRIES: Final = 4
 
@@ -126,7 +129,7 @@ class RequestBody:
             raw = self.raw_field(name)
             if raw is None:
                 return None
-            self._decoded[name] = spans.decoded(raw)
+            self._decoded[name] = _value(raw)
         return self._decoded[name]
 
     def _still(self, other: RequestBody) -> dict[str, Any]:
@@ -202,6 +205,16 @@ class RequestBody:
         ahead = [field for field in self._parts.fields if field.end <= own.start]
         laid = self._array.followed(shared, Array(body, rest.own.start, rest.values), by)
         return _Parts([*ahead, own, *found[1:]], own, self.messages[:shared] + rest.values[1:], laid=laid)
+
+
+@lru_cache(maxsize=32)
+def _held(raw: bytes) -> Any:
+    return spans.decoded(raw)
+
+
+def _value(raw: bytes) -> Any:
+    """What a field says. The sessions of an agent begin with the same tools and prompts, which are read once."""
+    return _held(raw) if _SMALL < len(raw) < _LARGE else spans.decoded(raw)
 
 
 def _moved(field: Field, by: int) -> Field:

@@ -119,35 +119,36 @@ class _Rewriting:
         return written(value)
 
     def _known(self, value: Any) -> bytes | None:
+        # Where something stands in its message's bytes is looked for once it is found at all.
         if isinstance(value, str):
-            return self.near.get(value) or self._texts.get(value)
+            source = self._texts.get(value)
+            return self.near.get(value) or (_content(source) if source is not None else None)
         if isinstance(value, dict):
-            return next((raw for known, raw in self._blocks if _same(known, value)), None)
+            found = next(((place, raw) for block, place, raw in self._blocks if _same(block, value)), None)
+            return spans.elements(_content(found[1]))[found[0]] if found is not None else None
         return None
 
     @cached_property
-    def _contents(self) -> list[tuple[Any, bytes]]:
-        """What the sources say, each beside its bytes."""
-        return [pair for value, raw in self.sources for pair in _content(value, raw)]
-
-    @cached_property
     def _texts(self) -> dict[str, bytes]:
-        return {value: raw for value, raw in self._contents if isinstance(value, str)}
+        """Texts that are a source's whole content, and its bytes."""
+        return {content: raw for content, raw in self._contents() if isinstance(content, str)}
 
     @cached_property
-    def _blocks(self) -> list[tuple[Any, bytes]]:
-        return [
-            pair
-            for value, raw in self._contents
-            if isinstance(value, list)
-            for pair in zip(value, spans.elements(raw), strict=True)
-        ]
+    def _blocks(self) -> list[tuple[Any, int, bytes]]:
+        """Content blocks of sources, the place of each, and the source's bytes."""
+        listed = ((content, raw) for content, raw in self._contents() if isinstance(content, list))
+        return [(block, place, raw) for content, raw in listed for place, block in enumerate(content)]
+
+    def _contents(self) -> Iterator[tuple[Any, bytes]]:
+        return (
+            (value["content"], raw) for value, raw in self.sources if isinstance(value, dict) and "content" in value
+        )
 
 
-def _content(message: Any, raw: bytes) -> Iterator[tuple[Any, bytes]]:
-    if isinstance(message, dict) and "content" in message:
-        place = next(each for each in reversed(spans.fields(raw)) if each.name == "content")
-        yield message["content"], raw[place.start : place.end]
+def _content(raw: bytes) -> bytes:
+    """The bytes of a message's content."""
+    place = next(each for each in reversed(spans.fields(raw)) if each.name == "content")
+    return raw[place.start : place.end]
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from lacuna.dialects.live.detect import LIVE
 from lacuna.dialects.live.pieces import digest
@@ -42,14 +42,19 @@ ALONE: Final = 8
 DOUBLED: Final = 6
 #: Live sessions of a family that are asked whether a history which begins in other words is theirs, compacted.
 ASKED: Final = 16
+#: The newest sessions of a key among which is looked for those, and for the one that a body goes on from.
+LOOKED: Final = 256
 #: Bytes of first messages of which it is remembered what they say.
 OPENINGS: Final = 16_000_000
 #: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
 WEIGHT: Final = 7
+_Key = TypeVar("_Key")
 _ODD: Final = re.compile(r"[^\w.-]+")
 
 #: Family, api and opening words.
 Group: TypeAlias = tuple[str, Api, bytes]
+#: Namespace and api.
+Kin: TypeAlias = tuple[str, Api]
 #: Makes the context manager of a session: (its name, family, api, model).
 Maker = Callable[[str, str, Api, str], ContextManager]
 
@@ -90,6 +95,11 @@ class LiveSession:
     group: Group = ("", "openai", b"")
     newest: Diagnostics | None = None
     body: RequestBody | None = None
+
+    @property
+    def kin(self) -> Kin:
+        """Whose it is: sessions of others have nothing to do with it."""
+        return self.family.partition("/")[0], self.api
 
     @property
     def weight(self) -> int:
@@ -145,6 +155,7 @@ class Sessions:
         self._clock = clock
         #: The one used last at the end.
         self._groups: dict[Group, dict[int, LiveSession]] = {}
+        self._kin: dict[Kin, dict[int, LiveSession]] = {}
         self._all: dict[int, LiveSession] = {}
         #: Bytes of memory that all of them hold, about.
         self._held = 0
@@ -160,11 +171,9 @@ class Sessions:
 
     def before(self, namespace: str, api: Api, raw: bytes) -> RequestBody | None:
         """A request that `raw` probably goes on from, so that it can be read from there on."""
-        for live in islice(reversed(self._all.values()), ASKED):
-            body = live.body
-            own = live.family.partition("/")[0] == namespace
-            if live.api == api and body is not None and own and body.begins(raw):
-                return body
+        for live in self._newest((namespace, api)):
+            if live.body is not None and live.body.begins(raw):
+                return live.body
         return None
 
     def find(self, who: Identity, api: Api, body: RequestBody) -> LiveSession:
@@ -260,14 +269,18 @@ class Sessions:
             return None
         waiting = (
             live
-            for live in reversed(self._all.values())
-            if (live.family, live.api) == (family, api)
+            for live in self._newest((family.partition("/")[0], api))
+            if live.family == family
             and live.may_turn
             # Who compacts has less afterwards. A longer history is that of an agent which did some of the same.
             and live.transcript.newest > -1
             and len(arrived) < len(live.transcript)
         )
         return next((live for live in islice(waiting, ASKED) if self._keeps(live, arrived)), None)
+
+    def _newest(self, kin: Kin) -> Iterator[LiveSession]:
+        """Those of one key that were asked last, the very last first."""
+        return islice(reversed(self._kin.get(kin, {}).values()), LOOKED)
 
     def _keeps(self, live: LiveSession, arrived: Arrived, first: int = 0) -> bool:
         """Whether messages of the session's come again, from place `first` on, at least two in a row."""
@@ -298,22 +311,25 @@ class Sessions:
         self._take_out(live)
         live.group = group
         self._groups.setdefault(group, {})[id(live)] = self._all[id(live)] = live
+        self._kin.setdefault(live.kin, {})[id(live)] = live
 
     def _take_out(self, live: LiveSession) -> None:
         self._all.pop(id(live), None)
-        known = self._groups.get(live.group, {})
-        known.pop(id(live), None)
-        if not known:
-            self._groups.pop(live.group, None)
+        _taken_out(self._groups, live.group, live)
+        _taken_out(self._kin, live.kin, live)
 
     def _shrink(self, keep: LiveSession) -> None:
         """Close what is idle for long, too many or too much."""
-        now = self._clock()
-        for live in list(self._all.values()):
-            if len(self._all) <= self._most and self._held <= self._memory and now - live.used <= self._idle:
+        now, gone = self._clock(), list[LiveSession]()
+        number, held = len(self._all), self._held
+        for live in self._all.values():
+            if number <= self._most and held <= self._memory and now - live.used <= self._idle:
                 break
             if live is not keep and not live.flying:
-                self._forget(live)
+                number, held = number - 1, held - live.weight
+                gone.append(live)
+        for live in gone:
+            self._forget(live)
 
     def _forget(self, live: LiveSession) -> None:
         self._take_out(live)
@@ -327,6 +343,13 @@ class Sessions:
         for live in list(self._all.values()):
             self._forget(live)
         await asyncio.gather(*self._closing)
+
+
+def _taken_out(among: dict[_Key, dict[int, LiveSession]], key: _Key, live: LiveSession) -> None:
+    known = among.get(key, {})
+    known.pop(id(live), None)
+    if not known:
+        among.pop(key, None)
 
 
 async def _closed(live: LiveSession) -> None:

@@ -59,8 +59,10 @@ def joined(sent: Outgoing, session: Session, dialect: str) -> Outgoing:
 def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
     """Whether the tools were to enter, and bound thinking is what keeps them out."""
     state = session.state
-    kept_out = state.offer == "never" or (bool(state.recall) and newest_thought(state.turns) > 0)
-    return bound and wanted in ("first", "start") and not state.offered and kept_out
+    if not bound or wanted not in ("first", "start") or state.offered:
+        return False
+    # Asked last: it looks through every turn where none thinks.
+    return state.offer == "never" or (bool(state.recall) and newest_thought(state.turns) > 0)
 
 
 def defines(tools: Any) -> bool:

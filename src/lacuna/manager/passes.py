@@ -204,6 +204,9 @@ class Passes:
     def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         history = yield from self._read_anew(body, given, dialect)
         at_hand, self._left = self.branch or self._left, None
+        if at_hand is None and self._begins(history):
+            self._adopt(branch := self.lineage.begin(), history, given)
+            return branch, history, "continue"
         try:
             branch, how = yield Io(lambda: self.lineage.open(history, at_hand))
         except ConflictError:
@@ -214,6 +217,20 @@ class Passes:
             branch.failing, branch.blind = str(error), True
         self._adopt(branch, history, given)
         return branch, history, how
+
+    def _begins(self, history: History) -> bool:
+        """Whether a history is nobody's in the store, as far as that is known without waiting: it has no turn by which
+        it could be found, and no session has the name."""
+        if not self.options.family or history.conversation.turns or self._at_once is None:
+            return False
+        try:
+            self._at_once.length_at_once(self.session)
+        except UnknownHandle:
+            return True
+        except StoreError:
+            # Whoever asks again is told so.
+            pass
+        return False
 
     def _turn_back(
         self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect

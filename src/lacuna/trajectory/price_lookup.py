@@ -99,17 +99,32 @@ def for_model(name: str, on: date | None = None) -> Prices:
     `name` may carry hosts and a date: litellm_proxy/anthropic/claude-opus-4-5-20251101. Raises PriceError, which
     lists close names and says how to give a price.
     """
-    parted = _parted(name)
     day = on or date.today()
-    bare = parted.model if row_of(parted.model, day) else parted.undated
-    row = row_of(bare, day)
-    if row is not None and PROVIDERS[row.provider].hosts.issuperset(parted.hosts):
-        return replace(row.priced(row.regional if parted.regional else 1.0), name=bare)
+    listed = _listed(name, day)
+    if listed is not None:
+        return listed
+    parted = _parted(name)
     for host, spelling in _spellings(name, parted):
         found = from_genai(spelling, host, day)
         if found is not None:
             return found
-    raise PriceError(_unknown(name, parted, row))
+    raise PriceError(_unknown(name, parted, _row(parted, day)[1]))
+
+
+@lru_cache(maxsize=256)
+def _listed(name: str, day: date) -> Prices | None:
+    """Our own table's. Held, since every session of a gateway asks for its own."""
+    parted = _parted(name)
+    bare, row = _row(parted, day)
+    if row is None or not PROVIDERS[row.provider].hosts.issuperset(parted.hosts):
+        return None
+    return replace(row.priced(row.regional if parted.regional else 1.0), name=bare)
+
+
+def _row(parted: _Name, day: date) -> tuple[str, Row | None]:
+    """Our table's row for a name, and the name that it has there."""
+    bare = parted.model if row_of(parted.model, day) else parted.undated
+    return bare, row_of(bare, day)
 
 
 def known_models() -> tuple[str, ...]:
