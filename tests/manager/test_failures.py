@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from lacuna.errors import BudgetError, DialectError, StoreError, SummaryError
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.memory import MemoryStore
+from lacuna.stores.sqlite import SqliteStore
+from lacuna.stores.store import NewSession
 from lacuna.summarizers.factory import ModelFree
 from lacuna.summarizers.written import Written
 from lacuna.trajectory.events import Event
@@ -344,6 +347,40 @@ def test_a_write_whose_answer_was_lost_is_no_second_writer() -> None:
         view = context.prepare(history("openai", steps))
     assert not view.diagnostics.faults
     assert [turn.index for turn in store.turns("s")] == list(range(1, 8))
+
+
+class LosingBeginnings(SqliteStore):
+    """The same where a session begins."""
+
+    losing = False
+
+    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        length = super().create_with(session, events, at=at)
+        if self.losing:
+            raise StoreError("the connection was lost")
+        return length
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "team"}, {"family": "team", "write_behind": True}], ids=str)
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_beginning_whose_answer_was_lost_is_no_other_session(
+    tmp_path: Path, options: dict[str, Any], lost: int
+) -> None:
+    """What an earlier try wrote is gone on with, however often it was tried: there is one session, and it is whole."""
+    store = LosingBeginnings(tmp_path / "agent.db")
+    with manager(store=store, **options) as context:
+        store.losing = True
+        for steps in range(lost):
+            context.prepare(history("openai", steps))
+            context.settle()
+        store.losing = False
+        for steps in range(lost, 8):
+            view = context.prepare(history("openai", steps))
+            context.settle()
+    assert not view.diagnostics.faults
+    assert [info.key for info in store.sessions()] == ["s"]
+    assert [turn.index for turn in store.turns("s")] == list(range(1, 8))
+    store.close()
 
 
 def test_a_background_summary_of_another_branch_is_not_taken() -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.stores.store import NewSession, Prompt, SessionInfo, Store
+from lacuna.stores.store import AtATime, NewSession, Prompt, SessionInfo, Store
 from lacuna.trajectory.content import Opaque, Text
 from lacuna.trajectory.events import Event, TurnAdded
 from lacuna.trajectory.turn import Action, Observation, Turn
@@ -88,6 +88,26 @@ def test_a_taken_key_is_a_conflict(store: Store) -> None:
         store.create(new("s", family="second"))
     assert store.info("s").family == "first"
     assert store.length("s") == 1
+
+
+def test_a_session_that_begins_with_its_first_records(store: Store) -> None:
+    """Both are there, or neither; where it shares a log, its own records stand behind what it shares."""
+    if not isinstance(store, AtATime):
+        pytest.skip("this store begins a session first")
+    assert store.create_with(new("s", family="team", at=1.0), (added(1), added(2)), at=2.0) == 2
+    assert (log(store), store.info("s").begun, store.info("s").changed) == ([added(1), added(2)], 1.0, 2.0)
+    assert store.create_with(new("t", parent="s", shared=1), (added(2, "other"),), at=3.0) == 2
+    assert log(store, "t") == [added(1), added(2, "other")]
+    assert store.create_with(new("empty", at=4.0), (), at=5.0) == 0
+    assert store.info("empty").changed == 4.0
+    with pytest.raises(ConflictError, match="'s'"):
+        store.create_with(new("s"), (added(9),), at=9.0)
+    bad = TurnAdded(Turn(index=1, content=(Opaque("image", 1, {"no JSON": object()}),)))
+    with pytest.raises(TypeError):
+        store.create_with(new("bad"), (added(1, "x" * 5_000), bad), at=9.0)
+    with pytest.raises(UnknownHandle, match="'bad'"):
+        store.info("bad")
+    assert log(store) == [added(1), added(2)]
 
 
 def test_an_append_is_all_or_nothing(store: Store) -> None:

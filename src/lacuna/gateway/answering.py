@@ -200,7 +200,7 @@ class Answering:
         """The bytes of `view`: the client's own where it changes nothing."""
         if view is None:
             return self._without_a_view(said)
-        same = len(view.messages) == len(said) and all(map(is_, view.messages, (each.json for each in said)))
+        same = len(view.messages) == len(said) and all(map(is_, view.messages, plain(said)))
         own = len(said) == len(self.body.messages) and not self.live.exchanges.known
         if same and own and not view.added_tools and not view.extra:
             return Outgoing(self.request.body)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
-from typing import Any, Final
+from itertools import compress
+from operator import is_not
+from typing import Any
 
 from lacuna.gateway.rewriting import rewritten
 from lacuna.gateway.transcript import Entry
@@ -24,10 +25,6 @@ class Said:
 
     json: dict[str, Any]
     raw: bytes
-
-
-#: No message.
-_NOTHING: Final = Said({}, b"")
 
 
 @dataclass(slots=True)
@@ -48,7 +45,8 @@ class Exchanges:
     blocks: bool
     known: dict[str, Exchanged] = field(default_factory=dict)
     _made: dict[int, _Made] = field(default_factory=dict)
-    #: The client's messages as they were last, by place.
+    #: The client's messages as they were last, and as objects of ours: the same entries have the same ones.
+    _entries: Sequence[Entry] = ()
     _own: list[Said] = field(default_factory=list)
 
     def learn(self, events: Iterable[Exchanged]) -> None:
@@ -57,10 +55,10 @@ class Exchanges:
 
     def expanded(self, entries: Sequence[Entry]) -> list[Said]:
         """The client's messages with everything that it did not see."""
-        self._own = [
-            known if known.json is entry.json and known.raw is entry.raw else Said(entry.json, entry.raw)
-            for entry, known in zip(entries, chain(self._own, repeat(_NOTHING)), strict=False)
-        ]
+        most = min(len(entries), len(self._entries))
+        shared = next(compress(range(most), map(is_not, entries, self._entries)), most)
+        self._own[shared:] = [Said(entry.json, entry.raw) for entry in entries[shared:]]
+        self._entries = tuple(entries)
         return list(self._expanded(entries)) if self.known else list(self._own)
 
     def _expanded(self, entries: Sequence[Entry]) -> Iterator[Said]:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from lacuna.dialects.live.detect import LIVE
@@ -49,6 +50,7 @@ OPENINGS: Final = 16_000_000
 #: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
 WEIGHT: Final = 7
 _Key = TypeVar("_Key")
+_JSON: Final = attrgetter("json")
 _ODD: Final = re.compile(r"[^\w.-]+")
 
 #: Family, api and opening words.
@@ -362,4 +364,4 @@ async def _closed(live: LiveSession) -> None:
 
 def plain(messages: Sequence[Said]) -> list[dict[str, Any]]:
     """Messages as the library takes them."""
-    return [said.json for said in messages]
+    return list(map(_JSON, messages))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from operator import eq
+from itertools import compress
+from operator import eq, ne
 from typing import Any
 
 from lacuna.dialects.live.pieces import LiveDialect, Piece, chained, digest
@@ -116,21 +117,19 @@ class Transcript:
                 return place
         return min(len(self), len(raws))
 
-    def take(self, arrived: Arrived) -> list[dict[str, Any]]:
-        """The request is this one's: forget what is not in it, read what is new; its messages as objects.
+    def take(self, arrived: Arrived) -> None:
+        """The request is this one's: forget what is not in it, read what is new.
 
         Raises Unreadable where a message is no object.
         """
         kept, raws = self.common(arrived), arrived.raws
         del self.entries[kept:], self.raws[kept:]
-        for place in range(kept):
-            if raws[place] != self.raws[place]:
-                # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
-                self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.json(place))
-                self.raws[place] = raws[place]
+        for place in list(compress(range(kept), map(ne, raws, self.raws))):
+            # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
+            self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.json(place))
+            self.raws[place] = raws[place]
         for place in range(kept, len(raws)):
             self._append(arrived, place)
-        return [entry.json for entry in self.entries]
 
     def answers(self, first: int) -> int:
         """How many times the assistant spoke from message `first` on; what it says in a row is one answer."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from lacuna.engine import Session
 from lacuna.errors import ConflictError, UnknownHandle
 from lacuna.manager.history import History
 from lacuna.manager.ledger import Ledger
-from lacuna.stores.store import NewSession, Relation, Store
+from lacuna.stores.store import AtATime, NewSession, Relation, Store
 from lacuna.strategies.guards import Guards, Watch
 from lacuna.trajectory.events import Amended, Event, TurnAdded
 from lacuna.trajectory.tokens import Sizer
@@ -79,16 +80,17 @@ class Branch:
 
     def save(self, store: Store, at: float) -> None:
         """Write what the store has not seen yet, durably. Raises StoreError; then nothing was written."""
-        if not self.made:
-            self._make(store)
-        if unsaved := self.unsaved:
-            try:
+        try:
+            if not self.made:
+                self._make(store, at)
+            if unsaved := self.unsaved:
                 self.saved = store.append(self.key, unsaved, after=self.saved, at=at)
-            except ConflictError:
-                raise
-            except BaseException:
-                self.tried = [*self.tried[:3], unsaved]
-                raise
+        except ConflictError:
+            raise
+        except BaseException:
+            if self.unsaved:
+                self.tried = [*self.tried[:3], self.unsaved]
+            raise
         self.failing, self.tried = "", []
 
     def written(self, store: Store) -> list[Event]:
@@ -96,12 +98,16 @@ class Branch:
         there = list(store.events(self.key, self.saved))
         return there if there in self.tried else []
 
-    def _make(self, store: Store) -> None:
+    def _make(self, store: Store, at: float) -> None:
         """Begin the session in the store; a branch whose number is taken takes the next one."""
         while True:
             try:
-                store.create(self.new)
+                self._begin(store, at)
             except ConflictError:
+                if self.tried and is_there(store, self.key) and self.written(store):
+                    # An earlier try wrote it, though its answer was lost: whoever is told goes on behind it.
+                    self.made = True
+                    raise
                 free = self.renamed or self.new.relation in ("fork", "replaced")
                 if not free or not is_there(store, self.key):
                     raise
@@ -109,6 +115,13 @@ class Branch:
             else:
                 self.made = True
                 return
+
+    def _begin(self, store: Store, at: float) -> None:
+        # Its class is asked, not the store: one that fails says so at every question.
+        if issubclass(type(store), AtATime):
+            self.saved = cast("AtATime", store).create_with(self.new, self.unsaved, at=at)
+        else:
+            store.create(self.new)
 
     def catch_up(self) -> None:
         """Show guards and totals the turns that they have not seen."""

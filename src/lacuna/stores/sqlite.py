@@ -46,6 +46,15 @@ class SqliteStore:
         with self._file.writing() as connection:
             rows.create(connection, session)
 
+    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        packer = self._packer()
+        packed = [packer.pack(event) for event in events]
+        with self._file.writing() as connection:
+            rows.create(connection, session)
+            if packed:
+                rows.append(connection, session.key, packed, session.shared, at)
+        return session.shared + len(packed)
+
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         packer = self._packer()
         packed = [packer.pack(event) for event in events]

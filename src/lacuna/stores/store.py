@@ -200,3 +200,12 @@ class Prompt(Protocol):
     def length_at_once(self, session: str) -> int | None:
         """Records in the log; None where somebody would have to be waited for. Raises as `length` does."""
         ...
+
+
+@runtime_checkable
+class AtATime(Protocol):
+    """A store that begins a session and writes its first records in one go, for the price of one sync."""
+
+    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        """`create` and `append` behind what is shared: both, or neither; the new length. Raises as both do."""
+        ...

@@ -10,6 +10,7 @@ from lacuna.trajectory.tokens import Counter
 
 #: A line that says what went wrong names what is looked up next.
 _ALARMS = ("error", "exception", "traceback", "fail", "warning", "assert", "undefined", "not found")
+_KEYWORDS = ("def", "class", "func", "fn", "interface", "type", "const", "struct")
 _DEFINES = re.compile(
     r"^\W*(?:\d+\W+)?(?:(?:export|pub|async|public|private|static) )*"
     r"(?:def|class|func|fn|function|interface|type|const|struct)\s"
@@ -51,14 +52,18 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
     """The unwritten items of `text`, most telling first; ties in order of appearance."""
     scores: dict[str, float] = {}
     unknown = _unknown(text, lexicon, told)
-    alarms = _alarms_in(text)
+    alarms, defines = _alarms_in(text), any(word in text for word in _KEYWORDS)
+    worths = {item: worth(item, lexicon) for item in unknown}
     for number, line, found in items_by_line(text, unknown):
-        base = _weight(line, found, lexicon, alarms) + (0.3 if number < 3 else 0.0)
+        base = _weight(line, found, lexicon, alarms, defines=defines) + (0.3 if number < 3 else 0.0)
         own = _NUMBERED.match(line)
-        for item in filter(unknown.__contains__, found):
-            # A line's number matters where the line does; in a plain file view it is a margin.
-            margin = 1.0 if own and own[1] == item else 0.0
-            scores[item] = max(scores.get(item, -9.0), base + worth(item, lexicon) - margin)
+        margin = own[1] if own else None
+        for item in found:
+            if item in worths:
+                # A line's number matters where the line does; in a plain file view it is a margin.
+                score = base + worths[item] - (1.0 if item == margin else 0.0)
+                if score > scores.get(item, -9.0):
+                    scores[item] = score
     whole = _without_parts(scores)
     return sorted((item for item in whole if scores[item] > LEAST), key=lambda item: -scores[item])
 
@@ -81,12 +86,15 @@ def _alarms_in(text: str) -> tuple[str, ...]:
     return tuple(word for word in _ALARMS if word in lower)
 
 
-def _weight(line: str, found: tuple[str, ...], lexicon: Lexicon, alarms: tuple[str, ...]) -> float:
-    """How telling a line is: it names something the agent wrote, something wrong, or a definition."""
+def _weight(line: str, found: tuple[str, ...], lexicon: Lexicon, alarms: tuple[str, ...], *, defines: bool) -> float:
+    """How telling a line is: it names something the agent wrote, something wrong, or a definition.
+
+    defines: whether the text has any of the words that a definition begins with.
+    """
     known = not lexicon.written.isdisjoint(found)
     lower = line.lower() if alarms else ""
-    alarm = any(word in lower for word in alarms)
-    return 1.0 * known + 0.7 * alarm + 0.7 * bool(_DEFINES.match(line))
+    alarm = bool(alarms) and any(word in lower for word in alarms)
+    return 1.0 * known + 0.7 * alarm + 0.7 * (defines and bool(_DEFINES.match(line)))
 
 
 def worth(item: str, lexicon: Lexicon) -> float:

@@ -75,6 +75,11 @@ class LinearHashStore:
         with self._drafting() as draft:
             does.create(draft, session, self._packer)
 
+    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        with self._drafting() as draft:
+            does.create(draft, session, self._packer)
+            return does.append(draft, session.key, events, after=session.shared, at=at, packer=self._packer)
+
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         with self._drafting() as draft:
             return does.append(draft, session, events, after=after, at=at, packer=self._packer)
