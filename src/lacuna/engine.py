@@ -346,7 +346,7 @@ class Session:
             prices=self.prices,
             cache=self.books.cache,
             spent=self.books.spent,
-            raw=self.books.raw_spent + self.books.peek_raw(self.state.raw_view(), now, model),
+            raw=self.books.raw_spent + self.books.peek_raw(self._marked(self.state.raw_view(), ours=False), now, model),
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
             recall=self.state.recall_tokens if self._may_enter else 0,
             at_once=self.state.offer == "start",

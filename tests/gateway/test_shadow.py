@@ -7,7 +7,7 @@ import json
 
 import pytest
 from tests.gateway.conversing import APIS, EAGER, PATHS, body, whole
-from tests.gateway.running import running, settings
+from tests.gateway.running import PATIENCE, running, settings
 from tests.gateway.scripted import Asked, answer, scripted
 
 from lacuna.gateway.routes import Api
@@ -31,6 +31,10 @@ def test_shadow_mode(api: Api) -> None:
                 for steps in range(STEPS):
                     got = await client.ask("POST", PATHS[api], body(api, steps), "authorization: Bearer k1")
                     assert got.status == 200
+                # What was decided is written behind the answer.
+                async with asyncio.timeout(PATIENCE):
+                    while any(live.flying for live in gateway.worker.door.sessions):
+                        await asyncio.sleep(0)
                 told = await client.ask("GET", "/lacuna/api/totals")
                 listed = await client.ask("GET", "/lacuna/api/sessions")
                 client.close()

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from lacuna.lab.dialect import sizer
 from lacuna.manager import ContextManager, ContextView
+from lacuna.manager.session_log import log_of
 from lacuna.stores.memory import MemoryStore
+from lacuna.strategies.guards import Guards
 from lacuna.trajectory.events import Called
+from lacuna.trajectory.prices import Bill
 
 from .agents import history
 
@@ -66,6 +70,23 @@ def test_a_client_s_own_breakpoints_are_reckoned_with(own: bool) -> None:
     context.settle()
     called = [event for event in store.events("s") if isinstance(event, Called)]
     assert [event.unmarked for event in called] == [not own] * 4
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_not_marked_is_plain_input(own: bool) -> None:
+    """Sending everything is billed as plain input to a client that asks for no cache, and not as writes, which are
+    dearer."""
+    store = MemoryStore()
+    context = manager(store)
+    request = {"cache_control": {"type": "ephemeral"}} if own else {}
+    for steps in range(12):
+        context.prepare(history("anthropic", steps), request=request)
+    context.settle()
+    account = log_of(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).account()
+    raw = sum((each.raw for each in account.passes), Bill())
+    assert (raw.cache_write > 0, raw.cache_read > 0) == (own, own)
+    if not own:
+        assert raw.usd == pytest.approx(raw.input * account.prices.rates(0).input / 1e6)
 
 
 def test_the_bill_is_the_same_in_any_process() -> None:

@@ -5,6 +5,9 @@ what was hidden, by several.
               ^                           |
               +---- a recall answered ----+
 
+What goes out as it came whatever is in it, a session's first request and all of them in shadow mode, goes out first,
+and is prepared while the provider works.
+
 The session's lock is held while its context manager works, never while the provider does. Whatever fails in here that
 is ours, the client's bytes go out as they came (I9).
 """
@@ -38,11 +41,14 @@ from lacuna.gateway.transcript import Entry
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
 from lacuna.manager.view import ContextView, Standing
+from lacuna.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("lacuna.gateway")
 
 #: Seconds for which what a pass left unwritten waits for the answer's usage, to be written with it.
 SOON: Final = 0.25
+#: Seconds in which a request that went ahead may be answered before it is looked at: who is quicker does not wait.
+AHEAD: Final = 0.005
 #: Requests to the provider that one answer may take: a model that does nothing but recall is stopped there.
 ROUNDS: Final = 8
 #: Bytes of an error's body that are read before it is decided what becomes of it.
@@ -99,11 +105,18 @@ class Answering:
     _offered: bool = False
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _settling: asyncio.Task[None] | None = None
+    #: Where the request goes ahead: it being looked at, whether that is waited for, and what was reported before.
+    _looking: asyncio.Task[None] | None = None
+    _awaited: asyncio.Event = field(default_factory=asyncio.Event)
+    _reported: Usage | None = None
 
     async def answer(self) -> bool:
         """Answer it; whether the answer came to its end. Raises LimitError where it is not admitted."""
         try:
             said = await self._said()
+            if self._may_go_ahead(said):
+                await self._ahead(said)
+                return self.served.complete
             while (outcome := await self._round([*said, *self.hidden])) is not None:
                 assert self.relay is not None
                 await self._recalled(self.relay, outcome)
@@ -164,28 +177,78 @@ class Answering:
                 await broken(error, self.reply, self.api, self.served)
                 return None
 
+    def _may_go_ahead(self, said: Sequence[Said]) -> bool:
+        """Whether the request goes out as it came, whatever is in it, and nobody is to be asked first."""
+        if self.shared or self.limit is not None or not self._is_own(said):
+            return False
+        begun = any(entry.assistant for entry in self.entries)
+        return self.live.context.foregone(begun=begun, model=self.body.model)
+
+    async def _ahead(self, said: Sequence[Said]) -> None:
+        """Ask the provider, and look at the request while it works."""
+        if (newest := self.live.newest) is not None:
+            self.served.session = newest.branch or self.live.name
+        self._looking = asyncio.ensure_future(self._look(said))
+        try:
+            answer = await self._asked(Outgoing(self.request.body), said)
+            if answer is not None:
+                async with answer:
+                    try:
+                        await self._told(answer)
+                    except UpstreamError as error:
+                        await broken(error, self.reply, self.api, self.served)
+        finally:
+            await self._looked()
+
+    async def _look(self, said: Sequence[Said]) -> None:
+        # The lock first: the session's next request comes behind this one.
+        async with self.live.lock:
+            waiting = asyncio.ensure_future(self._awaited.wait())
+            await asyncio.wait({waiting}, timeout=AHEAD)
+            waiting.cancel()
+            if await self._passed_through(said) is None:
+                self.served.how = "failed"
+            if self._reported is not None:
+                # Before the session's next request, which tells its turn what it was billed.
+                self._note(self._reported)
+
+    async def _looked(self) -> None:
+        """Wait until a request that went ahead was looked at: what is said of its call comes behind that."""
+        if self._looking is not None:
+            self._awaited.set()
+            await asyncio.shield(self._looking)
+
+    def _is_own(self, said: Sequence[Said]) -> bool:
+        """Whether that is the client's own conversation, without anything that it did not see."""
+        return len(said) == len(self.body.messages) and not self.live.exchanges.known
+
     async def _prepared(self, said: Sequence[Said]) -> ContextView | None:
         """The view of the next call; None where it goes out as it came."""
-        live, waited = self.live, time.perf_counter()
-        async with live.lock:
+        waited = time.perf_counter()
+        async with self.live.lock:
             self.served.waited += time.perf_counter() - waited
-            try:
-                view = await live.context.prepare_async(
-                    plain(said),
-                    tools=self.body.field("tools"),
-                    system=self.body.field(_SYSTEM[self.api]) if self.api in _SYSTEM else None,
-                    model=self.body.model,
-                    request={name: value for name in _BESIDE if (value := self.body.field(name)) is not None},
-                    # What is begun is brought to its end.
-                    admit=self._admit if self.limit is not None and not self.served.rounds else None,
-                )
-            except LimitError:
-                self._begin_settling()
-                raise
-            except Exception as error:  # noqa: BLE001
-                # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
-                self._fault("prepare", error)
-                return None
+            return await self._passed_through(said)
+
+    async def _passed_through(self, said: Sequence[Said]) -> ContextView | None:
+        """The same, with the session's lock held."""
+        live = self.live
+        try:
+            view = await live.context.prepare_async(
+                plain(said),
+                tools=self.body.field("tools"),
+                system=self.body.field(_SYSTEM[self.api]) if self.api in _SYSTEM else None,
+                model=self.body.model,
+                request={name: value for name in _BESIDE if (value := self.body.field(name)) is not None},
+                # What is begun is brought to its end.
+                admit=self._admit if self.limit is not None and not self.served.rounds else None,
+            )
+        except LimitError:
+            self._begin_settling()
+            raise
+        except Exception as error:  # noqa: BLE001
+            # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
+            self._fault("prepare", error)
+            return None
         live.newest = view.diagnostics
         self.served.passes.append(view.diagnostics)
         self.served.session = view.diagnostics.branch or live.name
@@ -201,8 +264,7 @@ class Answering:
         if view is None:
             return self._without_a_view(said)
         same = len(view.messages) == len(said) and all(map(is_, view.messages, plain(said)))
-        own = len(said) == len(self.body.messages) and not self.live.exchanges.known
-        if same and own and not view.added_tools and not view.extra:
+        if same and self._is_own(said) and not view.added_tools and not view.extra:
             return Outgoing(self.request.body)
         try:
             raws = self.live.sent.messages(view.messages, said)
@@ -262,6 +324,7 @@ class Answering:
     async def _mended(self, answer: Answer, out: Outgoing, said: Sequence[Said]) -> Answer | None:
         """A request that was refused: shortened where it was too long, as it came where our edits may be the cause."""
         async with answer:
+            await self._looked()
             try:
                 told = await _read(answer, ERROR_BYTES)
             except UpstreamError as error:
@@ -499,12 +562,20 @@ class Answering:
         self.served.cleared_tokens += heard.cleared.tokens if heard.cleared else 0
         if heard.usage is None:
             return
+        if self._looking is not None and not self._looking.done():
+            self._reported = heard.usage
+            await self._looked()
+            return
+        async with self.live.lock:
+            self._note(heard.usage)
+
+    def _note(self, usage: Usage) -> None:
+        """The same, with the session's lock held."""
         if (told := self.served.diagnostics) is not None:
-            async with self.live.lock:
-                try:
-                    self.live.context.record(heard.usage, call=told.call, branch=told.branch)
-                except Exception as error:  # noqa: BLE001 - the same boundary; the client has its answer
-                    self._fault("usage", error, "the call has none")
+            try:
+                self.live.context.record(usage, call=told.call, branch=told.branch)
+            except Exception as error:  # noqa: BLE001 - the same boundary; the client has its answer
+                self._fault("usage", error, "the call has none")
 
     def _fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
         self.served.cause, self.served.why = what, type(error).__name__

@@ -212,6 +212,18 @@ class ContextManager:
         async with self._turn:
             return await run_async(self._pass(_given(messages, tools, system, request), model, admit), self._scribe)
 
+    def foregone(self, *, begun: bool, model: str = "") -> bool:
+        """Whether a request goes out as it comes, whatever is in it, so that it need not wait for its pass.
+
+        begun: whether the assistant has spoken in it; before that there is nothing to hide. model: whom it asks, if
+        another than the session's.
+        """
+        own = self.options
+        if own.shadow:
+            return True
+        adds = own.offer == "start" or own.cache_control == "auto" or capabilities.of(model or own.model).bound
+        return not begun and not adds
+
     def compact(self) -> None:
         """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
         self._passes.forced = True

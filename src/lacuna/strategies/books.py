@@ -35,19 +35,25 @@ class Books:
 
     def send_raw(self, view: View, now: float | None, model: str) -> Bill:
         """Book a call that sends everything."""
-        bill = self.prices.bill(view.tokens, self._raw_cache.send(view, now, model))
+        bill = self._prompt(view, self._raw_cache.send(view, now, model))
         self.raw += bill
         return bill
 
     def peek_raw(self, view: View, now: float | None, model: str) -> float:
         """What a call that sends everything would cost now, in USD; books nothing."""
-        return self.prices.prompt_usd(view.tokens, self._raw_cache.lookup(view, now, model))
+        return self._prompt(view, self._raw_cache.lookup(view, now, model)).usd
 
     def send(self, view: View, now: float | None, model: str, *, anew: bool = False) -> Bill:
         """Book a call that sends `view`. anew: it begins as no request before it did."""
-        bill = self.prices.bill(view.tokens, self.cache.send(view, now, model, anew=anew))
+        bill = self._prompt(view, self.cache.send(view, now, model, anew=anew))
         self.bill += bill
         return bill
+
+    def _prompt(self, view: View, cached: int) -> Bill:
+        """The bill of a prompt; where caches want breakpoints, one without any is plain input: nothing is written."""
+        if self.prices.cache.kind == "breakpoints" and not view.marks:
+            return self.prices.plain(view.tokens)
+        return self.prices.bill(view.tokens, cached)
 
     def answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
         """Book an answer of `tokens` to our prompt and to the raw one; they may stand in different price tiers."""

@@ -154,6 +154,10 @@ class Prices:
             return Bill(input=prompt - cached, cache_read=cached, output=output, usd=usd)
         return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd)
 
+    def plain(self, prompt: int) -> Bill:
+        """The bill of a prompt that asks for no cache: all of it is input."""
+        return Bill(input=prompt, usd=prompt * self.rates(prompt).input / 1e6)
+
     @property
     def caches(self) -> bool:
         """Whether a cache read is cheaper than sending at all."""
