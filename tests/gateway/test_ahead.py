@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,6 +215,27 @@ def test_which_go_ahead(given: dict[str, Any], ahead: list[bool], monkeypatch: p
 
     with no_haste(monkeypatch):
         run(test, **given)
+
+
+def test_the_name_that_the_client_is_told(tmp_path: Path) -> None:
+    """It is the session's in the store, also where the store must be asked for it: behind a restart, and where the
+    client went another way."""
+    names: list[tuple[str, str]] = []
+
+    async def test(front: Front) -> None:
+        for steps in (0, 1, 2) if not names else (3, 4, 2, 3):
+            before = len(front.told)
+            got = await front.ask(body("openai", steps, word="other" if len(names) > 4 else "value"))
+            await front.until(lambda before=before: len(front.told) > before)
+            names.append((got.headers["x-lacuna-session"], front.told[-1].session))
+        kept = {info.key for info in front.gateway.worker.store.sessions()}
+        assert {told for told, _ in names} == kept
+
+    for _ in range(2):
+        run(test, gateway_shadow=True, store=f"sqlite:///{tmp_path}/agents.db")
+    assert all(told == served for told, served in names)
+    assert len({told for told, _ in names[:5]}) == 1
+    assert len({told for told, _ in names}) == 2
 
 
 async def _is_answered(asking: asyncio.Future[Got]) -> bool:

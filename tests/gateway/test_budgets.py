@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,10 @@ def test_usage_that_nobody_reports() -> None:
     silent.read(info(), log(2, usage=False))
     # claude-sonnet-4-5: 3 USD a million, 3.75 written, 0.30 read.
     assert silent.usd == pytest.approx((1_000 * 3.75 + 1_000 * 0.30 + 1_000 * 3.75) / 1e6)
+
+
+def test_prompts_that_ask_for_no_cache() -> None:
+    """Where caches want breakpoints, a prompt without any is plain input at every call."""
+    silent = account()
+    silent.read(info(), [replace(event, unmarked=True) for event in log(2, usage=False) if isinstance(event, Called)])
+    assert silent.usd == pytest.approx((1_000 + 2_000) * 3 / 1e6)

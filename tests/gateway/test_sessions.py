@@ -13,7 +13,7 @@ from lacuna.gateway import sessions as sessions_of
 from lacuna.gateway import transcript
 from lacuna.gateway.body import RequestBody, Unreadable, decoded
 from lacuna.gateway.identity import Identity
-from lacuna.gateway.sessions import LiveSession, Sessions
+from lacuna.gateway.sessions import LOOKED, LiveSession, Sessions
 from lacuna.gateway.transcript import Arrived
 from lacuna.manager import ContextManager
 from lacuna.stores.memory import MemoryStore
@@ -389,5 +389,23 @@ def test_what_an_agent_sees_otherwise_is_its_own() -> None:
             else:
                 assert asked(known, [*done, spoke, seen, *call(3)]) is first
             assert asked(known, [*done, spoke, {**seen, "content": "something else"}]) is other
+
+    run(test)
+
+
+def test_a_compaction_behind_many_others() -> None:
+    """However many agents of its key were asked in between, a client that compacts is known again; among the newest of
+    them, so is the request that a body goes on from."""
+
+    async def test() -> None:
+        known = sessions(most=5_000)
+        history = [TASK, *call(1), *call(2), *call(3), *call(4)]
+        first = asked(known, history, whom=who(session="A"))
+        for number in range(LOOKED + 50):
+            asked(known, [{"role": "user", "content": f"task {number}"}], whom=who(session=f"S{number}"))
+        newer = body([{"role": "user", "content": "task 200"}, *call(1)])
+        assert known.before("k1", "openai", newer.raw) is not None
+        compacted = [{"role": "user", "content": "Summary: so far"}, *call(3), *call(4)]
+        assert asked(known, compacted, whom=who(session="A")) is first
 
     run(test)

@@ -179,9 +179,12 @@ class Answering:
 
     def _may_go_ahead(self, said: Sequence[Said]) -> bool:
         """Whether the request goes out as it came, whatever is in it, and nobody is to be asked first."""
+        live, begun = self.live, any(entry.assistant for entry in self.entries)
         if self.shared or self.limit is not None or not self._is_own(said):
             return False
-        begun = any(entry.assistant for entry in self.entries)
+        if not live.straight or (begun and live.newest is None):
+            # Which session's it is, and what the client is told of that, is found out first.
+            return False
         return self.live.context.foregone(begun=begun, model=self.body.model)
 
     async def _ahead(self, said: Sequence[Said]) -> None:

@@ -71,10 +71,15 @@ class Account:
     def _fold(self, event: Event) -> None:
         if isinstance(event, Called):
             self._ledger = self._ledger or Ledger(self.priced(event.model))
-            rates = self._ledger.prices.rates(event.tokens)
-            known = min(self._warm, event.tokens)
-            self._prompts += (known * rates.read + (event.tokens - known) * rates.write) / 1e6
-            self.calls, self._warm = self.calls + 1, event.tokens
+            prices, known = self._ledger.prices, min(self._warm, event.tokens)
+            rates = prices.rates(event.tokens)
+            if event.unmarked and prices.cache.kind == "breakpoints":
+                # It asked for no cache, and none has it.
+                self._prompts += prices.plain(event.tokens).usd
+                self.calls, self._warm = self.calls + 1, 0
+            else:
+                self._prompts += (known * rates.read + (event.tokens - known) * rates.write) / 1e6
+                self.calls, self._warm = self.calls + 1, event.tokens
         elif isinstance(event, Decided) and (event.masks or event.clips or event.summary):
             self._warm = 0
         if self._ledger is not None:

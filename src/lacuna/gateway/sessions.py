@@ -271,18 +271,18 @@ class Sessions:
             return None
         waiting = (
             live
-            for live in self._newest((family.partition("/")[0], api))
-            if live.family == family
-            and live.may_turn
+            for live in self._newest((family.partition("/")[0], api), family)
+            if live.may_turn
             # Who compacts has less afterwards. A longer history is that of an agent which did some of the same.
             and live.transcript.newest > -1
             and len(arrived) < len(live.transcript)
         )
         return next((live for live in islice(waiting, ASKED) if self._keeps(live, arrived)), None)
 
-    def _newest(self, kin: Kin) -> Iterator[LiveSession]:
-        """Those of one key that were asked last, the very last first."""
-        return islice(reversed(self._kin.get(kin, {}).values()), LOOKED)
+    def _newest(self, kin: Kin, family: str = "") -> Iterator[LiveSession]:
+        """Those of one key, or of a family of its, that were asked last, the very last first."""
+        known = reversed(self._kin.get(kin, {}).values())
+        return islice((live for live in known if not family or live.family == family), LOOKED)
 
     def _keeps(self, live: LiveSession, arrived: Arrived, first: int = 0) -> bool:
         """Whether messages of the session's come again, from place `first` on, at least two in a row."""

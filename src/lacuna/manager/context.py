@@ -218,11 +218,13 @@ class ContextManager:
         begun: whether the assistant has spoken in it; before that there is nothing to hide. model: whom it asks, if
         another than the session's.
         """
-        own = self.options
-        if own.shadow:
-            return True
+        own, branch = self.options, self._passes.branch
+        if own.shadow or begun:
+            return own.shadow
         adds = own.offer == "start" or own.cache_control == "auto" or capabilities.of(model or own.model).bound
-        return not begun and not adds
+        # What was settled when the session began goes before the options.
+        state = branch.session.state if branch is not None else None
+        return not adds and (state is None or not (state.offered or state.offer == "start"))
 
     def compact(self) -> None:
         """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
