@@ -75,9 +75,11 @@ class Held:
 
 def worker_of(client: Client, gateway: Process) -> int:
     """The process at the other end of a connection."""
-    port = client.writer.get_extra_info("sockname")[1]
+    ends = [client.writer.get_extra_info(name)[1] for name in ("peername", "sockname")]
     lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    inode = next(each[9] for each in lines if int(each[2].rpartition(":")[2], 16) == port and each[9] != "0")
+    # Both ends: elsewhere on this machine the same port may be another connection's.
+    ported = ((each[9], [int(end.rpartition(":")[2], 16) for end in each[1:3]]) for each in lines)
+    inode = next(inode for inode, found in ported if found == ends and inode != "0")
     for pid in gateway.workers():
         fds = Path(f"/proc/{pid}/fd").iterdir()
         if any(os.readlink(fd) == f"socket:[{inode}]" for fd in fds):
