@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,9 +82,11 @@ def worker_of(client: Client, gateway: Process) -> int:
     ported = ((each[9], [int(end.rpartition(":")[2], 16) for end in each[1:3]]) for each in lines)
     inode = next(inode for inode, found in ported if found == ends and inode != "0")
     for pid in gateway.workers():
-        fds = Path(f"/proc/{pid}/fd").iterdir()
-        if any(os.readlink(fd) == f"socket:[{inode}]" for fd in fds):
-            return pid
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            # Some are closed while they are looked at.
+            with suppress(FileNotFoundError):
+                if os.readlink(fd) == f"socket:[{inode}]":
+                    return pid
     raise AssertionError("no worker has it")
 
 
