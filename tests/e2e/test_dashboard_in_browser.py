@@ -32,6 +32,8 @@ class Served:
         app = Starlette(routes=routes(store))
         self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
         self._socket = self._server.config.bind_socket()
+        # From now on, and not only once the server is up: who comes earlier waits for it.
+        self._socket.listen()
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
 

@@ -173,13 +173,15 @@ def test_no_kill_loses_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert [raw[-300:] for api, raw in asked if (api, raw) not in wanted] == []
     store = open_store(f"sqlite:///{tmp_path}/killed.db")
     try:
-        # A first request whose worker was killed is nobody's history yet.
-        infos = [info for info in store.sessions() if info.turns]
-        assert sorted(info.turns for info in infos) == [CALLS - 1] * len(calls)
-        for info in infos:
+        whole = list[str]()
+        for info in store.sessions():
             turns = list(store.turns(info.key))
             words = {re.search(r"agent \d+ of [\w-]+", turn.observations[0].text)[0] for turn in turns}  # type: ignore[index]
-            assert len(words) == 1, "nobody has another's turns"
+            assert len(words) <= 1, "nobody has another's turns"
+            # A first or second request whose worker was killed may be nobody's: its next try goes on elsewhere.
+            assert len(turns) in (0, 1, CALLS - 1)
+            whole += words if len(turns) > 1 else ()
+        assert sorted(whole) == sorted(f"agent {session} of {api}" for api, session in calls)
         assert store.check() == []
     finally:
         store.close()
