@@ -19,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +48,8 @@ STRATEGY: Final = "masking(window=10)"
 PATIENCE: Final = 60
 #: Seconds between two calls where somebody watches; a model would take longer.
 PACE: Final = 0.08
+#: Seconds in which what was answered is written down, at most.
+PATIENCE: Final = 10.0
 
 Json = dict[str, Any]
 
@@ -118,7 +122,15 @@ def work(run: Trajectory, gateway: str) -> Iterator[Json]:
 
 def session(gateway: str, name: str, after: int) -> Json:
     """What the dashboard knows of a session, and its calls behind the first `after`."""
-    return _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}?after={after}")
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}?after={after}")
+        except urllib.error.HTTPError as error:
+            # A first call is written down behind its answer.
+            if error.code != HTTPStatus.NOT_FOUND or time.monotonic() > until:
+                raise
+            time.sleep(PACE)
 
 
 def read_again(gateway: str, name: str, handle: str) -> Json:
@@ -141,10 +153,12 @@ def _asked(url: str) -> Json:
 
 @dataclass(slots=True)
 class Progress:
-    """What was told so far. hidden: results of which a line is left in the prompt. offered: when recall entered."""
+    """What was told so far. made: the newest call. hidden: results of which a line is left in the prompt. offered: when
+    recall entered."""
 
     calls: int
     newest: Json = field(default_factory=dict)
+    made: Json = field(default_factory=lambda: {"tokens": {"after": 0, "raw": 0}})
     hidden: list[Json] = field(default_factory=list)
     offered: int = 0
 
@@ -152,6 +166,7 @@ class Progress:
         """Take it; a line for each call that hid something."""
         self.newest = told
         for made in told["made"]:
+            self.made = made
             self.offered = self.offered or (made["call"] if made["recall_tools_entered"] else 0)
             if masked := made["masked"]:
                 self.hidden += masked
@@ -164,8 +179,7 @@ class Progress:
 
     def line(self) -> Text:
         """How it stands, in a line."""
-        made, so_far = self.newest["made"], self.newest["figures"]
-        newest = made[-1]["tokens"] if made else {"after": 0, "raw": 0}
+        newest, so_far = self.made["tokens"], self.newest["figures"]
         return Text.assemble(
             (f"call {so_far['calls']:3} of {self.calls}  ", "dim"),
             f"{newest['after']:>7,} tokens sent of {newest['raw']:,}",
