@@ -48,8 +48,6 @@ STRATEGY: Final = "masking(window=10)"
 PATIENCE: Final = 60
 #: Seconds between two calls where somebody watches; a model would take longer.
 PACE: Final = 0.08
-#: Seconds in which what was answered is written down, at most.
-PATIENCE: Final = 10.0
 
 Json = dict[str, Any]
 
