@@ -44,7 +44,7 @@ RUN: Final = RUNS / "swe-agent-sympy-20801.traj.gz"
 MODEL: Final = "gpt-5.2"
 #: Hides at the moment at which it pays, whatever is older than the ten newest steps.
 STRATEGY: Final = "masking(window=10)"
-#: Seconds in which a server must be up.
+#: Seconds in which a server must be up, and a call written down.
 PATIENCE: Final = 60
 #: Seconds between two calls where somebody watches; a model would take longer.
 PACE: Final = 0.08
