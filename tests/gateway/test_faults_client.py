@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, whole
+from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
 from tests.gateway.process import served
-from tests.gateway.running import PATIENCE, Client, Gateway, running, settings
-from tests.gateway.scripted import Asked, Scripted, answer, chunk, scripted
+from tests.gateway.providing import trial
+from tests.gateway.running import PATIENCE, Client, Gateway
+from tests.gateway.scripted import Scripted, answer, chunk
 
 CHAT = PATHS["openai"]
 MIB = 2**20
-Trial = Callable[[Gateway, Scripted, Client], Awaitable[None]]
-
-
-async def sound(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    api = next((api for api in APIS if PATHS[api] in asked.line), "openai")
-    writer.write(answer(whole(api), "200 OK", "content-type: application/json"))
-
-
-def trial(what: Trial, **given: object) -> None:
-    async def run() -> None:
-        usual = {"gateway_off": False, "strategy": EAGER}
-        async with scripted(sound) as upstream, running(settings(upstream.url, **(usual | given))) as gateway:
-            client = await gateway.connect()
-            try:
-                await what(gateway, upstream, client)
-            finally:
-                client.close()
-
-    asyncio.run(run())
 
 
 # -- large bodies ------------------------------------------------------------------------------------------------------

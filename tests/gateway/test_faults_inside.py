@@ -5,52 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, reply, whole
-from tests.gateway.running import PATIENCE, Client, Gateway, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, answer, scripted
+from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, frames, reply, whole
+from tests.gateway.providing import EVENTS, JSON, api_of, sound, trial
+from tests.gateway.running import PATIENCE, Client, Gateway
+from tests.gateway.scripted import Asked, Script, Scripted, answer
 
 from lacuna.gateway.body import RequestBody
 from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.exchanges import Exchanges
-from lacuna.gateway.routes import Api
 from lacuna.gateway.sent import Sent
 from lacuna.gateway.sessions import Sessions
 from lacuna.manager import ContextManager
 from lacuna.strategies.placeholder import Placeholders
 from lacuna.strategies.policy import Policy
-
-JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream"
-Trial = Callable[[Gateway, Scripted, Client], Awaitable[None]]
-
-
-def api_of(asked: Asked) -> Api:
-    return next(api for api in APIS if PATHS[api] in asked.line)
-
-
-async def sound(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    """A provider that answers."""
-    api = api_of(asked)
-    if b'"stream" :  true' in asked.body:
-        writer.write(answer(b"".join(frames(api)), "200 OK", EVENTS))
-    else:
-        writer.write(answer(whole(api), "200 OK", JSON))
-
-
-def trial(what: Trial, script: Script = sound, **given: Any) -> None:
-    async def run() -> None:
-        usual = {"gateway_off": False, "strategy": EAGER}
-        async with scripted(script) as upstream, running(settings(upstream.url, **(usual | given))) as gateway:
-            client = await gateway.connect()
-            try:
-                await what(gateway, upstream, client)
-            finally:
-                client.close()
-
-    asyncio.run(run())
 
 
 def failing(*arguments: object, **named: object) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.conversing import APIS, EAGER, PATHS, body, frames
 from tests.gateway.process import Process, served
+from tests.gateway.providing import api_of
 from tests.gateway.running import Client, running, settings
 from tests.gateway.scripted import Asked, answer, chunk, scripted
 
@@ -34,10 +35,6 @@ _MARK = b',"cache_control":{"type":"ephemeral"}'
 def said(api: Api, session: int, steps: int) -> bytes:
     name = f"agent {session} of {api}"
     return body(api, steps, stream=True, task=name, word=name, lines=20)
-
-
-def api_of(asked: Asked) -> Api:
-    return next(api for api in APIS if PATHS[api] in asked.line)
 
 
 async def undisturbed(calls: list[tuple[Api, int]]) -> dict[tuple[Api, int, int], bytes]:

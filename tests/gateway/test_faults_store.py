@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, whole
-from tests.gateway.running import Client, Gateway, running, settings
-from tests.gateway.scripted import Asked, Scripted, answer, scripted
+from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
+from tests.gateway.providing import through
+from tests.gateway.running import Client, Gateway
+from tests.gateway.scripted import Scripted
 
 from lacuna.gateway.routes import Api
 from lacuna.stores.urls import open_store
+from stores.full_disk import full_disk
 from stores.postgres_server import Server, new_server
 
-Trial = Callable[[Gateway, Scripted, Client], Awaitable[None]]
 Fault = Callable[[Path], AbstractContextManager[None]]
-
-
-async def sound(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    api = next(api for api in APIS if PATHS[api] in asked.line)
-    writer.write(answer(whole(api), "200 OK", "content-type: application/json"))
-
-
-async def through(store: str, what: Trial) -> None:
-    given = {"gateway_off": False, "strategy": EAGER, "store": store}
-    async with scripted(sound) as upstream, running(settings(upstream.url, **given)) as gateway:
-        client = await gateway.connect()
-        try:
-            await what(gateway, upstream, client)
-        finally:
-            client.close()
 
 
 def said(api: Api, steps: int) -> bytes:
@@ -76,7 +61,7 @@ async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]
                 last[api] = await ask(client, upstream, api, steps)
             assert last[api].count(GAP) == ENOUGH + 3, "masked again"
 
-    await through(store, what)
+    await through(what, store=store)
     kept = open_store(store)
     try:
         full = [info for info in kept.sessions() if info.turns >= ENOUGH + 5]
@@ -92,7 +77,7 @@ async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]
             sent = await ask(client, upstream, api, ENOUGH + 5)
             assert unmarked(sent) == unmarked(last[api]), "another process sends the same bytes"
 
-    await through(store, again)
+    await through(again, store=store)
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------------
@@ -108,19 +93,7 @@ def locked(path: Path) -> Iterator[None]:
     other.close()
 
 
-@contextmanager
-def full(path: Path) -> Iterator[None]:
-    """No file of this process may grow."""
-    size = max(file.stat().st_size for file in path.parent.iterdir())
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("fault", [locked, full])
+@pytest.mark.parametrize("fault", [locked, full_disk], ids=["locked", "full"])
 def test_sqlite(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held by somebody else, or on a full disk."""
     path = tmp_path / "lacuna.db"
@@ -140,7 +113,7 @@ def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
             await ask(client, upstream, "openai", steps)
         assert (await client.ask("POST", PATHS["openai"], body("openai", 3, task="another"))).status == 200
 
-    asyncio.run(through(f"sqlite:///{path}", what))
+    asyncio.run(through(what, store=f"sqlite:///{path}"))
 
 
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
@@ -194,4 +167,4 @@ def test_a_server_that_stands_still(server: Server) -> None:
             sent = await ask(client, upstream, "openai", steps)
         assert sent.count(GAP) == ENOUGH + 1
 
-    asyncio.run(through(store, what))
+    asyncio.run(through(what, store=store))

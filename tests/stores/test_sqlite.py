@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
 import sqlite3
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,12 @@ from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
 from lacuna.stores.urls import open_store
 
+from .full_disk import full_disk
 from .logs import added, amended, begun, log, new, turn
 from .test_contract_space import noise
 
 ROOT = Path(__file__).parents[2]
+Fault = Callable[[SqliteStore], AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -304,7 +305,7 @@ def interrupted(*_: object) -> None:
 
 
 @contextmanager
-def full_pages(store: SqliteStore, path: Path) -> Iterator[None]:
+def full_pages(store: SqliteStore) -> Iterator[None]:
     """SQLite may not take one more page."""
     pages = asked(store, "PRAGMA page_count")
     asked(store, f"PRAGMA max_page_count = {pages}")
@@ -312,24 +313,13 @@ def full_pages(store: SqliteStore, path: Path) -> Iterator[None]:
     asked(store, "PRAGMA max_page_count = 1000000000")
 
 
-@contextmanager
-def full_disk(store: SqliteStore, path: Path) -> Iterator[None]:
-    """No file of this process may grow."""
-    size = max(file.stat().st_size for file in path.parent.iterdir())
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize(("fault", "said"), [(full_pages, "the disk is full"), (full_disk, "the disk failed")])
-def test_a_full_disk_loses_nothing(store: SqliteStore, path: Path, fault: object, said: str) -> None:
+@pytest.mark.parametrize(
+    ("full", "said"), [(full_pages, "the disk is full"), (lambda store: full_disk(store._file.path), "the disk failed")]
+)
+def test_a_full_disk_loses_nothing(store: SqliteStore, path: Path, full: Fault, said: str) -> None:
     """What was acknowledged stays, what was refused is not there, and with room again the session goes on."""
     begun(store, "s", added(1, noise(1, 50_000)))
-    assert callable(fault)
-    with fault(store, path):
+    with full(store):
         with pytest.raises(StoreError, match=f"{path.name}: {said}"):
             store.append("s", (added(2, noise(2, 5_000_000)),), after=1, at=2.0)
         assert log(store) == [added(1, noise(1, 50_000))]

@@ -125,11 +125,9 @@ def _mode(settings: GatewaySettings) -> str:
     """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
     if settings.off:
         return "\nOff:               everything passes as it comes; nothing is kept"
-    return (
-        "\nShadow mode:       requests go out as they came; the dashboard says what would be saved"
-        if settings.shadow
-        else ""
-    )
+    if settings.shadow:
+        return "\nShadow mode:       requests go out as they came; the dashboard says what would be saved"
+    return ""
 
 
 def _check(given: dict[str, Any]) -> int:

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, Final
@@ -164,7 +165,10 @@ class Answering:
     async def _round(self, said: Sequence[Said]) -> Outcome | None:
         """Ask the provider once; the outcome where it goes on with a recall, None where the answer is over."""
         view = await self._prepared(said)
-        answer = await self._asked(self._outgoing(view, said), said)
+        return await self._exchange(self._outgoing(view, said), said)
+
+    async def _exchange(self, out: Outgoing, said: Sequence[Said]) -> Outcome | None:
+        answer = await self._asked(out, said)
         if answer is None:
             return None
         if self.shared and self._settling is not None:
@@ -180,12 +184,11 @@ class Answering:
     def _may_go_ahead(self, said: Sequence[Said]) -> bool:
         """Whether the request goes out as it came, whatever is in it, and nobody is to be asked first."""
         live, begun = self.live, any(entry.assistant for entry in self.entries)
-        if self.shared or self.limit is not None or not self._is_own(said):
+        # Which session's it is, and what the client is told of that, must be known.
+        known = live.straight and (live.newest is not None or not begun)
+        if self.shared or self.limit is not None or not known or not self._is_own(said):
             return False
-        if not live.straight or (begun and live.newest is None):
-            # Which session's it is, and what the client is told of that, is found out first.
-            return False
-        return self.live.context.foregone(begun=begun, model=self.body.model)
+        return live.context.foregone(begun=begun, model=self.body.model)
 
     async def _ahead(self, said: Sequence[Said]) -> None:
         """Ask the provider, and look at the request while it works."""
@@ -193,23 +196,15 @@ class Answering:
             self.served.session = newest.branch or self.live.name
         self._looking = asyncio.ensure_future(self._look(said))
         try:
-            answer = await self._asked(Outgoing(self.request.body), said)
-            if answer is not None:
-                async with answer:
-                    try:
-                        await self._told(answer)
-                    except UpstreamError as error:
-                        await broken(error, self.reply, self.api, self.served)
+            await self._exchange(Outgoing(self.request.body), said)
         finally:
             await self._looked()
 
     async def _look(self, said: Sequence[Said]) -> None:
         # The lock first: the session's next request comes behind this one.
         async with self.live.lock:
-            waiting = asyncio.ensure_future(self._awaited.wait())
-            await asyncio.wait({waiting}, timeout=AHEAD)
-            waiting.cancel()
-            if await self._passed_through(said) is None:
+            await _at_most(self._awaited, AHEAD)
+            if await self._viewed(said) is None:
                 self.served.how = "failed"
             if self._reported is not None:
                 # Before the session's next request, which tells its turn what it was billed.
@@ -230,9 +225,9 @@ class Answering:
         waited = time.perf_counter()
         async with self.live.lock:
             self.served.waited += time.perf_counter() - waited
-            return await self._passed_through(said)
+            return await self._viewed(said)
 
-    async def _passed_through(self, said: Sequence[Said]) -> ContextView | None:
+    async def _viewed(self, said: Sequence[Said]) -> ContextView | None:
         """The same, with the session's lock held."""
         live = self.live
         try:
@@ -541,9 +536,7 @@ class Answering:
 
     async def _settle_soon(self) -> None:
         """Write what the pass left unwritten: while the provider works, or with the usage of a quick answer."""
-        waiting = asyncio.ensure_future(self._over.wait())
-        await asyncio.wait({waiting}, timeout=SOON)
-        waiting.cancel()
+        await _at_most(self._over, SOON)
         await self._settle()
 
     async def _settle(self) -> None:
@@ -583,6 +576,13 @@ class Answering:
     def _fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
         self.served.cause, self.served.why = what, type(error).__name__
         _log.error("session %s: %s failed, %s", self.live.name, what, then, exc_info=error)
+
+
+async def _at_most(event: asyncio.Event, seconds: float) -> None:
+    """Wait for it, but no longer than that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _text(message: Mapping[str, Any]) -> str:

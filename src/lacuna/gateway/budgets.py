@@ -71,19 +71,20 @@ class Account:
     def _fold(self, event: Event) -> None:
         if isinstance(event, Called):
             self._ledger = self._ledger or Ledger(self.priced(event.model))
-            prices, known = self._ledger.prices, min(self._warm, event.tokens)
-            rates = prices.rates(event.tokens)
-            if event.unmarked and prices.cache.kind == "breakpoints":
-                # It asked for no cache, and none has it.
-                self._prompts += prices.plain(event.tokens).usd
-                self.calls, self._warm = self.calls + 1, 0
-            else:
-                self._prompts += (known * rates.read + (event.tokens - known) * rates.write) / 1e6
-                self.calls, self._warm = self.calls + 1, event.tokens
+            self.calls += 1
+            self._prompts += self._prompt(self._ledger.prices, event)
         elif isinstance(event, Decided) and (event.masks or event.clips or event.summary):
             self._warm = 0
         if self._ledger is not None:
             self._ledger.fold(event)
+
+    def _prompt(self, prices: Prices, event: Called) -> float:
+        if prices.passes_by(marked=not event.unmarked):
+            self._warm = 0
+            return prices.plain(event.tokens).usd
+        rates, known = prices.rates(event.tokens), min(self._warm, event.tokens)
+        self._warm = event.tokens
+        return (known * rates.read + (event.tokens - known) * rates.write) / 1e6
 
 
 @dataclass(slots=True)

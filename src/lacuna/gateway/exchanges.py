@@ -55,8 +55,7 @@ class Exchanges:
 
     def expanded(self, entries: Sequence[Entry]) -> list[Said]:
         """The client's messages with everything that it did not see."""
-        most = min(len(entries), len(self._entries))
-        shared = next(compress(range(most), map(is_not, entries, self._entries)), most)
+        shared = shared_objects(entries, self._entries)
         self._own[shared:] = [Said(entry.json, entry.raw) for entry in entries[shared:]]
         self._entries = tuple(entries)
         return list(self._expanded(entries)) if self.known else list(self._own)
@@ -99,3 +98,9 @@ class Exchanges:
 
 def _parsed(texts: Iterable[str]) -> tuple[Said, ...]:
     return tuple(Said(json.loads(text), text.encode()) for text in texts)
+
+
+def shared_objects(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many leading elements are the very same objects."""
+    most = min(len(one), len(other))
+    return next(compress(range(most), map(is_not, one, other)), most)

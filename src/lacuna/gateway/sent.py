@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from operator import is_not
 from typing import Any, Final
 
 import msgspec
 
-from lacuna.gateway.exchanges import Said
+from lacuna.gateway.exchanges import Said, shared_objects
 from lacuna.gateway.rewriting import rewritten
 
 #: Messages on either side in which parts of a message of ours are looked for.
@@ -29,9 +28,8 @@ class Sent:
 
     def messages(self, view: Sequence[Any], said: Sequence[Said]) -> list[bytes]:
         """The bytes of each message of `view`, which was made of `said`."""
-        most = min(len(view), len(self._view))
         # The very object has the very bytes: a message that came in other bytes was read to another object.
-        shared = next(compress(range(most), map(is_not, view, self._view)), most)
+        shared = shared_objects(view, self._view)
         out = self._behind(view, shared, said) or self._anew(view, said)
         self._view, self._out = list(view), out
         return out

@@ -34,8 +34,8 @@ KEEP_ALIVE: Final = 75
 HEAD_SECONDS: Final = 20.0
 HEAD_BYTES: Final = 256 * 1024
 #: New objects between two looks for garbage among the newest, and how many of these lie between two at older ones.
-#: Nearly all that a request makes is freed without one: at Python's 700 the looks took a tenth of the time where
-#: sessions begin, 0.5 ms a request. For closed sessions, which are old, is looked about as often as with Python's own.
+#: Nearly all that a request makes is freed without one, and Python's 700 looks at it again and again. For closed
+#: sessions, which are old, is looked about as often as with Python's own: memory would grow otherwise.
 GARBAGE: Final = (10_000, 3, 3)
 #: Connections that may wait to be taken.
 BACKLOG: Final = 2_048

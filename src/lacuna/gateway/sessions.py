@@ -101,7 +101,7 @@ class LiveSession:
     @property
     def kin(self) -> Kin:
         """Whose it is: sessions of others have nothing to do with it."""
-        return self.family.partition("/")[0], self.api
+        return _kin(self.family, self.api)
 
     @property
     def weight(self) -> int:
@@ -271,7 +271,7 @@ class Sessions:
             return None
         waiting = (
             live
-            for live in self._newest((family.partition("/")[0], api), family)
+            for live in self._newest(_kin(family, api), family)
             if live.may_turn
             # Who compacts has less afterwards. A longer history is that of an agent which did some of the same.
             and live.transcript.newest > -1
@@ -345,6 +345,10 @@ class Sessions:
         for live in list(self._all.values()):
             self._forget(live)
         await asyncio.gather(*self._closing)
+
+
+def _kin(family: str, api: Api) -> Kin:
+    return family.partition("/")[0], api
 
 
 def _taken_out(among: dict[_Key, dict[int, LiveSession]], key: _Key, live: LiveSession) -> None:

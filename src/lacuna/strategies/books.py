@@ -50,8 +50,8 @@ class Books:
         return bill
 
     def _prompt(self, view: View, cached: int) -> Bill:
-        """The bill of a prompt; where caches want breakpoints, one without any is plain input: nothing is written."""
-        if self.prices.cache.kind == "breakpoints" and not view.marks:
+        """The bill of a prompt, of which so many tokens are cached."""
+        if self.prices.passes_by(marked=bool(view.marks)):
             return self.prices.plain(view.tokens)
         return self.prices.bill(view.tokens, cached)
 

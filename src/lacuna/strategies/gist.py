@@ -10,10 +10,10 @@ from lacuna.trajectory.tokens import Counter
 
 #: A line that says what went wrong names what is looked up next.
 _ALARMS = ("error", "exception", "traceback", "fail", "warning", "assert", "undefined", "not found")
-_KEYWORDS = ("def", "class", "func", "fn", "interface", "type", "const", "struct")
+_KEYWORDS = ("def", "class", "func", "fn", "function", "interface", "type", "const", "struct")
 _DEFINES = re.compile(
     r"^\W*(?:\d+\W+)?(?:(?:export|pub|async|public|private|static) )*"
-    r"(?:def|class|func|fn|function|interface|type|const|struct)\s"
+    rf"(?:{'|'.join(_KEYWORDS)})\s"
 )
 #: A line's own number in a file view or a search result.
 _NUMBERED = re.compile(r"^\s*(\d+)\s*[:|\t\u2192-]")
@@ -93,7 +93,7 @@ def _weight(line: str, found: tuple[str, ...], lexicon: Lexicon, alarms: tuple[s
     """
     known = not lexicon.written.isdisjoint(found)
     lower = line.lower() if alarms else ""
-    alarm = bool(alarms) and any(word in lower for word in alarms)
+    alarm = any(word in lower for word in alarms)
     return 1.0 * known + 0.7 * alarm + 0.7 * (defines and bool(_DEFINES.match(line)))
 
 

@@ -154,8 +154,12 @@ class Prices:
             return Bill(input=prompt - cached, cache_read=cached, output=output, usd=usd)
         return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd)
 
+    def passes_by(self, *, marked: bool) -> bool:
+        """Whether a prompt is no matter of the cache, which wants breakpoints. marked: whether it has any."""
+        return self.cache.kind == "breakpoints" and not marked
+
     def plain(self, prompt: int) -> Bill:
-        """The bill of a prompt that asks for no cache: all of it is input."""
+        """The bill of a prompt that passes the cache by: all of it is input."""
         return Bill(input=prompt, usd=prompt * self.rates(prompt).input / 1e6)
 
     @property
