@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import zstandard
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, whole
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, LISTED, PATHS, body, frames, refused, reply, whole
 from tests.gateway.running import Client, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, answer, chunk, scripted
 
@@ -410,6 +410,37 @@ def test_malformed_streams(raw: bytes) -> None:
     async def run() -> None:
         async with between(script) as (gateway, _):
             await each(gateway, what)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
+    """What the client was shown instead of an answer stands for nothing: its own call, the last it sent, stays."""
+    looks = reply("I look.", [("r1", "lacuna_recall", {"handle": "t1.1"})])
+    whole_one = json.loads(body(api, ENOUGH + 1, stream=stream))
+    without_result = {**whole_one, LISTED[api]: whole_one[LISTED[api]][:-1]}
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        kind = EVENTS if stream else JSON
+        if b"I look." in asked.body:
+            nothing = b'event: error\ndata: {"type": "error", "error": {"message": "overloaded"}}\n\n'
+            writer.write(answer(nothing if stream else b"null", "200 OK", kind))
+        elif asked.body.count(b"call_7") == 1:
+            writer.write(answer(b"".join(frames(api, looks)) if stream else whole(api, looks), "200 OK", kind))
+        else:
+            writer.write(answer(b"".join(frames(api)) if stream else whole(api), "200 OK", kind))
+
+    async def run() -> None:
+        async with between(script) as (gateway, upstream):
+            client = await gateway.connect()
+            for each in (without_result, whole_one):
+                await client.ask("POST", PATHS[api], json.dumps(each).encode(), JSON)
+            client.close()
+            recalled, sent = upstream.asked[1].body, upstream.asked[-1].body
+            assert (b"I look." in recalled, len(upstream.asked)) == (True, 3)
+            assert (b"I look." in sent, sent.count(b"cat f7.py"), GAP in sent) == (False, 1, True)
 
     asyncio.run(run())
 

@@ -174,9 +174,11 @@ def test_an_error_of_the_provider_reaches_the_client(api: Api) -> None:
     assert b"lacuna" not in sent
     assert (outcome.done, outcome.cut, outcome.calls, outcome.shown) == (True, False, (), ())
     relay = Relay(api, stream=True)
-    relayed(relay, data)
+    _, looked = relayed(relay, data)
+    relay.answered([(looked.calls[0], "found")])
     sent, outcome = relayed(relay, ERRORS[api])
     assert (sent, outcome.done) == (ERRORS[api], True)
+    assert relay.replacements() == (), "the client was shown an error, which no history holds"
 
 
 @EVERY
@@ -186,9 +188,10 @@ def test_a_body_that_is_no_answer(api: Api, text: bytes) -> None:
     relay = Relay(api, stream=False)
     assert relayed(relay, text)[0] == text
     relay = Relay(api, stream=False)
-    relayed(relay, raw(api, LOOKS, streamed=False))
+    _, looked = relayed(relay, raw(api, LOOKS, streamed=False))
+    relay.answered([(looked.calls[0], "found")])
     sent, outcome = relayed(relay, text)
-    assert (sent, outcome.done, outcome.shown) == (text, True, ())
+    assert (sent, outcome.done, outcome.shown, relay.replacements()) == (text, True, (), ())
 
 
 @EVERY

@@ -41,6 +41,8 @@ class Relay:
         self._voice: Voice = streamed(names) if stream else Whole(self._shape)
         self._names = names
         self._rounds: list[Round] = []
+        #: Whether the client was shown something else than an answer, which no history of it will hold.
+        self._failed = False
         #: The ids of the upstream answers, in order; the client knows the first one only.
         self.ids: list[str] = []
 
@@ -61,6 +63,7 @@ class Relay:
         """It has ended, be it too early."""
         heard = self._voice.end()
         if heard.content is None:
+            self._failed = True
             return Outcome(out=heard.out, done=heard.failed, cut=heard.cut, passed=heard.passed)
         return self._judged(heard)
 
@@ -86,9 +89,10 @@ class Relay:
     def replacements(self) -> tuple[Replacement, ...]:
         """What stands upstream in place of what the client was shown: at most one (Responses: one per item).
 
-        Calls that nobody answered stand nowhere. () where the client saw all there was, or nothing at all.
+        Calls that nobody answered stand nowhere. () where the client saw all there was, or nothing at all, or an
+        answer that failed or was cut.
         """
-        return self._shape.replacements(self._rounds)
+        return () if self._failed else self._shape.replacements(self._rounds)
 
     def keep_alive(self) -> bytes:
         """Bytes that say nothing, for a client that waits while nothing may go out; b"" where there are none."""
