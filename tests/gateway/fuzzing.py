@@ -251,19 +251,24 @@ class Heard:
 
 @dataclass(slots=True)
 class Provider:
-    """In place of `Upstream`. chance: of what it says; handles: what it may ask for, if it is offered recall."""
+    """In place of `Upstream`. seed: of what it says; handles: what it may ask for, if it is offered recall."""
 
-    chance: random.Random
+    seed: int
     handles: Callable[[], list[str]]
+    #: Of what is said to the request at hand: the same however it overtakes others, so that what is found can be found
+    #: again.
+    chance: random.Random = field(default_factory=random.Random)
     heard: dict[bytes, Heard] = field(default_factory=dict)
     recalls: int = 0
     answers: int = 0
 
     async def open(self, method: str, url: str, headers: Any, body: Any = b"") -> Answered:
         raw = body if isinstance(body, bytes) else b"".join([part async for part in body])
-        heard = self.heard.setdefault(dict(headers)[b"x-fuzz"], Heard())
+        mark = dict(headers)[b"x-fuzz"]
+        heard = self.heard.setdefault(mark, Heard())
         heard.bodies.append(raw)
         await asyncio.sleep(0)
+        self.chance.seed(f"{self.seed} {mark!r} {len(heard.bodies)}")
         way = self.chance.random()
         if way < 0.02:
             heard.failed = True
@@ -382,7 +387,7 @@ class Trial:
         usual: dict[str, Any] = {"gateway_off": False, "strategy": EAGER}
         self.worker = Worker(settings("http://provider.invalid", **(usual | given)))
         self.maker = Maker(random.Random(seed))
-        self.provider = Provider(random.Random(seed + 1), self._handles)
+        self.provider = Provider(seed + 1, self._handles)
         self.worker.door.proxy.upstream = self.provider  # type: ignore[assignment]
         self.toll = Toll()
         self._known: list[str] = []
