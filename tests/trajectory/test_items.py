@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.trajectory.items import LONGEST, items, items_by_line
+from lacuna.trajectory.items import LONG, LONGEST, items, items_by_line, scan
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,21 @@ def test_hostile_text_is_quick(text: str) -> None:
     start = time.process_time()
     items(text)
     assert time.process_time() - start < 5
+
+
+class Result(str):
+    """A text that says when it is gone."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_large_texts_are_not_kept_for_long() -> None:
+    """The newest few are, for those who look again; a session of large results does not stay in memory behind it."""
+    texts = [Result(f"name_{number} " + "x" * LONG) for number in range(40)]
+    held = [weakref.ref(text) for text in texts]
+    for text in texts:
+        assert text.split()[0] in items(text)
+    assert scan(texts[-1]) is scan(texts[-1])
+    del text, texts
+    gc.collect()
+    assert sum(each() is not None for each in held) < 10

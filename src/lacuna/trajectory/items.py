@@ -19,6 +19,8 @@ from typing import Final
 LONGEST = 80
 #: Words whose items are kept, some 10 MB of them.
 _WORDS: Final = 1 << 16
+#: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
+_SHORT, _LONG, LONG = 512, 8, 50_000
 
 _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
 #: Byte by byte: what may stand in a word stays, a line's end too, all else parts words.
@@ -62,12 +64,19 @@ def items(text: str) -> tuple[str, ...]:
     return scan(text).items
 
 
-@lru_cache(maxsize=512)
 def scan(text: str) -> Scan:
-    """`text`, looked through once; the cache serves who looks when it is read, masked and digested."""
+    """`text`, looked through once; a cache serves who looks when it is read, masked and digested."""
+    return _of_long(text) if len(text) >= LONG else _of_short(text)
+
+
+def _looked_through(text: str) -> Scan:
     words = tuple(filter(_KNOWN.__getitem__, dict.fromkeys(_parted(text).split())))
     found = tuple(_quoted(text))
     return Scan(words, frozenset(found), _items(words, found))
+
+
+_of_short: Final = lru_cache(maxsize=_SHORT)(_looked_through)
+_of_long: Final = lru_cache(maxsize=_LONG)(_looked_through)
 
 
 def items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
