@@ -259,6 +259,14 @@ def test_a_log_is_read_on() -> None:
     assert at_once.usd == bit_by_bit.usd == pytest.approx(3 * ANSWER_USD)
 
 
+def test_models_are_billed_apart() -> None:
+    """A session that goes on with another model is billed at that model's prices from there on."""
+    changing = account()
+    cheap = [replace(event, model="gpt-5-nano") if isinstance(event, Called) else event for event in log(1)]
+    changing.read(info(), [*cheap, *log(2, first=2)])
+    assert changing.usd == pytest.approx((1_000 * 0.05 + 20 * 0.40) / 1e6 + 2 * ANSWER_USD)
+
+
 def test_a_fork_pays_for_its_own() -> None:
     """Calls that its parent made are on the parent's bill."""
     fork = account()

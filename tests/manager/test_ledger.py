@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.manager.ledger import Ledger
-from lacuna.trajectory.events import Called, Event, Recalled
+from lacuna.manager.ledger import LATE, Ledger
+from lacuna.manager.options import Options
+from lacuna.trajectory.events import Answered, Called, Event, Recalled
 from lacuna.trajectory.price_sets import named
+from lacuna.trajectory.usage import Usage
+
+#: 1,000 tokens in and 20 out: 0.05 and 0.40 USD a million, 1.75 and 14.
+NANO_USD = (1_000 * 0.05 + 20 * 0.40) / 1e6
+USD = (1_000 * 1.75 + 20 * 14) / 1e6
+USAGE = Usage(input=1_000, output=20)
+
+
+def called(call: int, model: str, tokens: int = 1_000) -> Called:
+    return Called(call=call, at=float(call), model=model, tokens=tokens)
+
+
+def of_nano(options: Options | None = None) -> Ledger:
+    """The totals of a session that began with gpt-5-nano."""
+    options = options or Options()
+    return Ledger(options.priced("gpt-5-nano"), options.priced)
 
 
 @pytest.mark.parametrize(("by", "costs"), [("tool", True), ("user", False)])
@@ -20,3 +37,39 @@ def test_only_the_agent_pays_for_what_it_reads(by: str, costs: bool) -> None:
     ledger.read(events)
     assert ledger.recalls == 1
     assert (ledger.recall_usd > 0) is costs
+
+
+def test_each_call_is_billed_at_its_own_model() -> None:
+    """Whichever model the session began with; a call that names none is of that one, and a late report of its own."""
+    ledger = of_nano()
+    told: list[tuple[Event, float]] = [
+        (called(1, "gpt-5-nano"), 0.0),
+        (called(2, "gpt-5.2"), 0.0),
+        (Answered(call=2, usage=USAGE), USD),
+        (called(3, ""), USD),
+        (Answered(call=3, usage=USAGE), USD + NANO_USD),
+        (Answered(call=1, usage=USAGE), USD + 2 * NANO_USD),
+        # Told again, it is the same call's.
+        (Answered(call=2, usage=USAGE), USD + 2 * NANO_USD),
+    ]
+    for event, usd in told:
+        ledger.fold(event)
+        assert (ledger.billed or 0.0) == pytest.approx(usd)
+
+
+def test_given_prices_are_those_of_all_models() -> None:
+    """What the settings say is not asked anew for each model; and nor is it where only one price list is known."""
+    for ledger in (of_nano(Options(prices=named("anthropic"))), Ledger(named("anthropic"))):
+        ledger.read([called(1, "gpt-5.2"), Answered(call=1, usage=USAGE)])
+        rates = named("anthropic").rates(1_000)
+        assert ledger.billed == pytest.approx((1_000 * rates.input + 20 * rates.output) / 1e6)
+
+
+def test_many_calls_are_not_all_held() -> None:
+    """What is known of single calls is bounded, however long the session."""
+    ledger = of_nano()
+    for call in range(1, 10 * LATE):
+        ledger.fold(called(call, "gpt-5.2"))
+        ledger.fold(Answered(call=call, usage=USAGE))
+    assert len(ledger._calls) == LATE
+    assert ledger.billed == pytest.approx((10 * LATE - 1) * USD)

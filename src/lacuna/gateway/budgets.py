@@ -70,7 +70,7 @@ class Account:
 
     def _fold(self, event: Event) -> None:
         if isinstance(event, Called):
-            self._ledger = self._ledger or Ledger(self.priced(event.model))
+            self._ledger = self._ledger or Ledger(self.priced(event.model), self.priced)
             self.calls += 1
             self._prompts += self._prompt(self._ledger.prices, event)
         elif isinstance(event, Decided) and (event.masks or event.clips or event.summary):

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 from lacuna.trajectory.events import Answered, Attempted, Called, Decided, Event, Recalled
 from lacuna.trajectory.prices import Prices
 from lacuna.trajectory.usage import Usage
 
+#: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
+LATE: Final = 64
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call on the bill. prices: of its model. usd: as it was reported so far."""
+
+    prices: Prices
+    usd: float = 0.0
+
 
 class Ledger:
-    """A fold: shown the log as it grows, it costs what is new. USD; billed is None while no usage was reported."""
+    """A fold: shown the log as it grows, it costs what is new. USD; billed is None while no usage was reported.
 
-    def __init__(self, prices: Prices) -> None:
+    prices: of the session's own model. priced: of any model; without it all calls are billed at `prices`.
+    """
+
+    def __init__(self, prices: Prices, priced: Callable[[str], Prices] | None = None) -> None:
         self.prices = prices
+        self._priced = priced
+        #: By model. A call that names none is of the session's own.
+        self._by_model: dict[str, Prices] = {"": prices}
         self.summaries = 0
         self.attempts = 0
         self.rewrites: Counter[str] = Counter()
@@ -22,9 +42,8 @@ class Ledger:
         self.billed: float | None = None
         self._recalled = 0
         self._read = 0
-        #: What was reported for the newest request so far: reported again, it is the same request's.
-        self._newest = 0.0
-        self._call = 0
+        #: By number, the newest last.
+        self._calls: dict[int, _Call] = {}
 
     def read(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
@@ -42,13 +61,23 @@ class Ledger:
             case Recalled():
                 self._recall(event)
             case Called():
-                self._newest, self._call = 0.0, event.call
+                self._called(event)
                 rates = self.prices.rates(event.tokens)
                 self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
             case Answered():
                 self._answered(event)
             case _:
                 pass
+
+    def _called(self, event: Called) -> None:
+        self._calls[event.call] = _Call(self._of(event.model))
+        if len(self._calls) > LATE:
+            del self._calls[next(iter(self._calls))]
+
+    def _of(self, model: str) -> Prices:
+        if model not in self._by_model:
+            self._by_model[model] = self._priced(model) if self._priced is not None else self.prices
+        return self._by_model[model]
 
     def _recall(self, event: Recalled) -> None:
         self.recalls += 1
@@ -66,16 +95,15 @@ class Ledger:
         self.summaries += event.summary is not None
 
     def _answered(self, event: Answered) -> None:
-        usd = self._bill(event.usage) if event.usage.usd is None else event.usage.usd
-        if event.call != self._call:
-            # Of an earlier call, told late by another process.
-            self.billed = (self.billed or 0.0) + usd
-            return
-        self.billed = (self.billed or 0.0) + usd - self._newest
-        self._newest = usd
+        call = self._calls.get(event.call) or _Call(self.prices)
+        usd = event.usage.usd if event.usage.usd is not None else _bill(event.usage, call.prices)
+        # What is reported again is the same request's.
+        self.billed = (self.billed or 0.0) + usd - call.usd
+        call.usd = usd
 
-    def _bill(self, usage: Usage) -> float:
-        rates = self.prices.rates(usage.prompt)
-        written = usage.cache_write * (rates.cache_write or rates.input)
-        read = usage.cache_read * (rates.cache_read or rates.input)
-        return (usage.input * rates.input + written + read + usage.output * rates.output) / 1e6
+
+def _bill(usage: Usage, prices: Prices) -> float:
+    rates = prices.rates(usage.prompt)
+    written = usage.cache_write * (rates.cache_write or rates.input)
+    read = usage.cache_read * (rates.cache_read or rates.input)
+    return (usage.input * rates.input + written + read + usage.output * rates.output) / 1e6
