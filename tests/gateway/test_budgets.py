@@ -282,6 +282,15 @@ def test_usage_that_nobody_reports() -> None:
     assert silent.usd == pytest.approx((1_000 * 3.75 + 1_000 * 0.30 + 1_000 * 3.75) / 1e6)
 
 
+def test_usage_that_is_reported_now_and_then() -> None:
+    """A call without counts as its prompt, though others of its session were reported; told late, as it was told."""
+    mixed = account()
+    mixed.read(info(), [*log(1), *log(1, first=2, usage=False)])
+    assert mixed.usd == pytest.approx(ANSWER_USD + (1_000 * 3.75 + 1_000 * 0.30) / 1e6)
+    mixed.read(info(), [Answered(call=2, usage=Usage(input=1_000, output=20))])
+    assert mixed.usd == pytest.approx(2 * ANSWER_USD)
+
+
 def test_prompts_that_ask_for_no_cache() -> None:
     """Where caches want breakpoints, a prompt without any is plain input at every call."""
     silent = account()

@@ -6,7 +6,8 @@ import pytest
 
 from lacuna.manager.ledger import LATE, Ledger
 from lacuna.manager.options import Options
-from lacuna.trajectory.events import Answered, Called, Event, Recalled
+from lacuna.trajectory.events import Answered, Called, Decided, Event, Learned, Recalled
+from lacuna.trajectory.plan import Mask
 from lacuna.trajectory.price_sets import named
 from lacuna.trajectory.usage import Usage
 
@@ -16,7 +17,7 @@ USD = (1_000 * 1.75 + 20 * 14) / 1e6
 USAGE = Usage(input=1_000, output=20)
 
 
-def called(call: int, model: str, tokens: int = 1_000) -> Called:
+def called(call: int, model: str = "gpt-5.2", tokens: int = 1_000) -> Called:
     return Called(call=call, at=float(call), model=model, tokens=tokens)
 
 
@@ -37,6 +38,11 @@ def test_only_the_agent_pays_for_what_it_reads(by: str, costs: bool) -> None:
     ledger.read(events)
     assert ledger.recalls == 1
     assert (ledger.recall_usd > 0) is costs
+
+
+def of_gpt() -> Ledger:
+    """The totals of a session that began with gpt-5.2."""
+    return Ledger(Options().priced("gpt-5.2"), Options().priced)
 
 
 def test_each_call_is_billed_at_its_own_model() -> None:
@@ -63,6 +69,42 @@ def test_given_prices_are_those_of_all_models() -> None:
         ledger.read([called(1, "gpt-5.2"), Answered(call=1, usage=USAGE)])
         rates = named("anthropic").rates(1_000)
         assert ledger.billed == pytest.approx((1_000 * rates.input + 20 * rates.output) / 1e6)
+
+
+def test_what_nobody_reports_is_due() -> None:
+    """A call counts as its prompt until it is reported, whatever was reported before it; as billed it never counts."""
+    ledger = of_gpt()
+    ledger.read([called(1), Answered(call=1, usage=USAGE), called(2, tokens=2_000)])
+    # Of 2,000 tokens the cache has those of the call before: 0.175 USD a million, and the rest is input at 1.75.
+    prompt = (1_000 * 0.175 + 1_000 * 1.75) / 1e6
+    assert (ledger.billed, ledger.due) == (pytest.approx(USD), pytest.approx(USD + prompt))
+    ledger.fold(called(3, tokens=2_000))
+    assert ledger.due == pytest.approx(USD + prompt + 2_000 * 0.175 / 1e6)
+    for call in (2, 3, 3):
+        ledger.fold(Answered(call=call, usage=USAGE))
+    assert ledger.due == ledger.billed == pytest.approx(3 * USD)
+
+
+@pytest.mark.parametrize("between", ["gpt-5.2", "gpt-5-nano", "rewrite"])
+def test_what_the_cache_may_have(between: str) -> None:
+    """Nothing of another model's prompt, and nothing of one that was rewritten since."""
+    ledger = of_gpt()
+    ledger.fold(called(1))
+    if between == "rewrite":
+        ledger.fold(Decided(call=2, reason="", masks=(Mask((1, 1), "gone"),)))
+    else:
+        ledger.fold(called(2, between))
+    before = ledger.due
+    ledger.fold(called(3))
+    assert ledger.due - before == pytest.approx(1_000 * (0.175 if between == "gpt-5.2" else 1.75) / 1e6)
+
+
+def test_a_prompt_that_was_too_long_is_not_due() -> None:
+    """The provider refused it; what was reported stays."""
+    ledger = of_gpt()
+    ledger.read([called(1), Answered(call=1, usage=USAGE), called(2), Learned(call=2, window=900)])
+    ledger.read([Learned(call=1, window=900), Learned(call=7, window=900)])
+    assert ledger.due == pytest.approx(USD)
 
 
 def test_many_calls_are_not_all_held() -> None:

@@ -22,7 +22,7 @@ from lacuna.manager.ledger import Ledger
 from lacuna.manager.options import Options
 from lacuna.manager.view import Standing
 from lacuna.stores.store import SessionInfo, Store
-from lacuna.trajectory.events import Called, Decided, Event
+from lacuna.trajectory.events import Called, Event
 from lacuna.trajectory.prices import Prices
 
 #: Between two looks into the store for one key.
@@ -49,15 +49,11 @@ class Account:
     calls: int = 0
     own: bool = False
     _ledger: Ledger | None = None
-    #: All prompts at list prices, and tokens of the newest, which the next may find in the cache.
-    _prompts: float = 0.0
-    _warm: int = 0
 
     @property
     def usd(self) -> float:
-        """As the provider reported; where it never did (chat streams that nobody asked for usage), as prompts cost."""
-        billed = self._ledger.billed if self._ledger is not None else None
-        return self._prompts if billed is None else billed
+        """Each call as the provider reported it, else (a chat stream without usage) as its prompt costs."""
+        return self._ledger.due if self._ledger is not None else 0.0
 
     def read(self, info: SessionInfo, events: Sequence[Event]) -> None:
         """What stands behind what was read."""
@@ -72,19 +68,8 @@ class Account:
         if isinstance(event, Called):
             self._ledger = self._ledger or Ledger(self.priced(event.model), self.priced)
             self.calls += 1
-            self._prompts += self._prompt(self._ledger.prices, event)
-        elif isinstance(event, Decided) and (event.masks or event.clips or event.summary):
-            self._warm = 0
         if self._ledger is not None:
             self._ledger.fold(event)
-
-    def _prompt(self, prices: Prices, event: Called) -> float:
-        if prices.passes_by(marked=not event.unmarked):
-            self._warm = 0
-            return prices.plain(event.tokens).usd
-        rates, known = prices.rates(event.tokens), min(self._warm, event.tokens)
-        self._warm = event.tokens
-        return (known * rates.read + (event.tokens - known) * rates.write) / 1e6
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lacuna.trajectory.events import Answered, Attempted, Called, Decided, Event, Recalled
+from lacuna.trajectory.events import Answered, Attempted, Called, Decided, Event, Learned, Recalled
 from lacuna.trajectory.prices import Prices
 from lacuna.trajectory.usage import Usage
 
@@ -17,15 +17,17 @@ LATE: Final = 64
 
 @dataclass(slots=True)
 class _Call:
-    """A call on the bill. prices: of its model. usd: as it was reported so far."""
+    """A call on the bill. prices: of its model. usd: as it was reported. prompt: what counts for it until it is."""
 
     prices: Prices
-    usd: float = 0.0
+    prompt: float = 0.0
+    usd: float | None = None
 
 
 class Ledger:
     """A fold: shown the log as it grows, it costs what is new. USD; billed is None while no usage was reported.
 
+    due:    what limits go by: each call as it was reported, else what its prompt costs.
     prices: of the session's own model. priced: of any model; without it all calls are billed at `prices`.
     """
 
@@ -40,10 +42,14 @@ class Ledger:
         self.recalls = 0
         self.recall_usd = 0.0
         self.billed: float | None = None
+        self.due = 0.0
         self._recalled = 0
         self._read = 0
         #: By number, the newest last.
         self._calls: dict[int, _Call] = {}
+        #: Tokens of the newest prompt, which the next one to the same model may find in the cache; and that model.
+        self._warm = 0
+        self._model = ""
 
     def read(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
@@ -66,13 +72,27 @@ class Ledger:
                 self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
             case Answered():
                 self._answered(event)
+            case Learned():
+                self._refused(event)
             case _:
                 pass
 
     def _called(self, event: Called) -> None:
-        self._calls[event.call] = _Call(self._of(event.model))
+        prices = self._of(event.model)
+        call = self._calls[event.call] = _Call(prices, self._prompt(prices, event))
+        self.due += call.prompt
         if len(self._calls) > LATE:
             del self._calls[next(iter(self._calls))]
+
+    def _prompt(self, prices: Prices, event: Called) -> float:
+        """What a prompt costs where the cache has all of the one before it."""
+        warm, self._warm = self._warm if event.model == self._model else 0, 0
+        self._model = event.model
+        if prices.passes_by(marked=not event.unmarked):
+            return prices.plain(event.tokens).usd
+        rates, known = prices.rates(event.tokens), min(warm, event.tokens)
+        self._warm = event.tokens
+        return (known * rates.read + (event.tokens - known) * rates.write) / 1e6
 
     def _of(self, model: str) -> Prices:
         if model not in self._by_model:
@@ -92,14 +112,23 @@ class Ledger:
         cause = "summary" if event.summary else "clip" if event.clips else "mask" if event.masks else ""
         if cause:
             self.rewrites[cause] += 1
+            self._warm = 0
         self.summaries += event.summary is not None
 
     def _answered(self, event: Answered) -> None:
         call = self._calls.get(event.call) or _Call(self.prices)
         usd = event.usage.usd if event.usage.usd is not None else _bill(event.usage, call.prices)
         # What is reported again is the same request's.
-        self.billed = (self.billed or 0.0) + usd - call.usd
+        self.billed = (self.billed or 0.0) + usd - (call.usd or 0.0)
+        self.due += usd - (call.prompt if call.usd is None else call.usd)
         call.usd = usd
+
+    def _refused(self, event: Learned) -> None:
+        """The provider said that a prompt was too long for it, which costs nothing."""
+        call = self._calls.get(event.call)
+        if call is not None and call.usd is None:
+            self.due -= call.prompt
+            call.prompt = 0.0
 
 
 def _bill(usage: Usage, prices: Prices) -> float:
