@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +19,7 @@ from lacuna.gateway.scrape import Scrape
 from lacuna.gateway.served import How, Served
 from lacuna.telemetry.diagnostics import Diagnostics
 from lacuna.telemetry.metrics import METRICS as LIBRARY
+from lacuna.telemetry.metrics import MODELS
 from lacuna.trajectory.usage import Usage
 
 KEY = "sk-ant-api03-" + "aB3" * 20
@@ -85,6 +87,47 @@ def test_every_fact_is_counted() -> None:
     assert value(page, "gateway_in_flight") == 3
     assert value(page, "gateway_held_bytes") == 500
     assert value(page, "passes_total", acted="no", reason="other") == 1
+
+
+def asked(model: str, status: int) -> Served:
+    """One request of a session of its own."""
+    return replace(FULL, status=status, model=model, passes=[replace(TOLD, session=model, branch=model, model=model)])
+
+
+def models(page: bytes) -> set[str]:
+    return {found for _, labels in read(page) for name, found in labels if name == "model"}
+
+
+def test_names_that_no_provider_has() -> None:
+    """A model is told apart once a provider answered for it, or where its price is known: names that anybody may ask
+    for with no valid key leave the places to those."""
+    scrape = Scrape()
+    for number in range(2 * MODELS):
+        scrape.take(asked(f"made-up-{number}", 401))
+        # Other spellings of a price that is known.
+        scrape.take(asked(f"{'/' * number}gpt-5.2", 404))
+    found = models(scrape.page())
+    assert {"gpt-5.2", "other"} <= found
+    assert not any(each.startswith("made-up") for each in found)
+    assert len(found) <= MODELS // 2 + 1
+    scrape.take(asked("our-own", 200))
+    scrape.take(asked("our-own", 500))
+    assert value(scrape.page(), "tokens_in", model="our-own") == 1_000
+    assert value(scrape.page(), "raw_tokens_total", model="our-own") == 2_000
+
+
+def test_a_long_name_of_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    """However long it is, and whether it is answered or not, the page and the log line stay short."""
+    caplog.set_level(logging.INFO, LOGGER)
+    scrape, log = Scrape(), RequestLog("json")
+    for status in (200, 401):
+        for number in range(3):
+            served = asked(f"{number} x\ny" + "z" * 100_000, status)
+            scrape.take(served)
+            log.take(served)
+    assert max(len(found) for found in models(scrape.page())) <= 128
+    assert len(models(scrape.page())) == 3
+    assert max(len(each.getMessage()) for each in caplog.records) < 2_000
 
 
 def test_names_and_labels() -> None:

@@ -127,6 +127,15 @@ def test_models_are_bounded() -> None:
     assert {"unknown", OTHER} <= seen
 
 
+def test_names_of_models_are_bounded() -> None:
+    """However long a model's name is, and whatever is in it, its label is short and printable; `other` takes no room."""
+    reader = Readings()
+    for name, label in (("x\ny" + "z" * 1_000_000, "x?y" + "z" * (readings.NAME - 3)), (OTHER, OTHER)):
+        told = reader.read(replace(QUIET, model=name))
+        assert {each.labels["model"] for each in told if "model" in each.labels} == {label}
+    assert len(reader._models) == 1
+
+
 def test_sessions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of sessions is bounded; the one that was quiet for longest goes first."""
     monkeypatch.setattr(readings, "SESSIONS", 2)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from lacuna.gateway.served import Served
 from lacuna.telemetry.logs import line
+from lacuna.telemetry.readings import model_name
 from lacuna.trajectory.redact import DEFAULT, Redaction
 
 LOGGER: Final = "lacuna.gateway.requests"
@@ -60,7 +61,7 @@ def facts(served: Served) -> dict[str, Any]:
         "how": served.how,
         "session": served.session,
         "call": told.call if told else 0,
-        "model": served.model,
+        "model": model_name(served.model),
         "tokens_in": told.raw if told else 0,
         "tokens_out": told.after if told else 0,
         "billed_tokens": usage.prompt if usage else 0,

@@ -6,13 +6,17 @@ Several workers report as one: each writes into files of a folder that all share
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Final
 
-from lacuna.errors import MissingExtra
+from lacuna.errors import MissingExtra, PriceError
 from lacuna.gateway import metrics
 from lacuna.gateway.served import Served
+from lacuna.telemetry.diagnostics import Diagnostics
+from lacuna.telemetry.metrics import MODELS, OTHER
 from lacuna.telemetry.prometheus import Instrument, Prometheus, instrument
-from lacuna.telemetry.readings import Sample
+from lacuna.telemetry.readings import Sample, model_name
+from lacuna.trajectory.price_lookup import for_model
 
 try:
     from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -32,6 +36,7 @@ class Scrape:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._library = Prometheus(self._registry)
+        self._models = {""}
         self._made: dict[str, Instrument] = {
             each.name: instrument(each, self._registry, standing=each in metrics.STANDING)
             for each in (*metrics.METRICS, *metrics.STANDING)
@@ -42,7 +47,7 @@ class Scrape:
         for sample in metrics.samples(served):
             self._put(sample)
         for each in served.passes:
-            self._library(each)
+            self._library(self._named(each, answered=200 <= served.status < 300))
 
     def stand(self, *, in_flight: int, waiting: int, held: int, sessions: int) -> None:
         """Note how much there is just now."""
@@ -57,5 +62,25 @@ class Scrape:
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return bytes(generate_latest(together))
 
+    def _named(self, told: Diagnostics, *, answered: bool) -> Diagnostics:
+        """A pass, of `other` where nobody vouches for its model. Whoever reaches the gateway may ask for any name, with
+        no valid key, and as many as are told apart would soon be taken by names that no provider has."""
+        name = model_name(told.model)
+        if name not in self._models:
+            # Priced ones never take all room: one model's price is found under many spellings.
+            if not answered and (len(self._models) > MODELS // 2 or not _priced(name)):
+                return replace(told, model=OTHER)
+            if len(self._models) < MODELS:
+                self._models.add(name)
+        return told
+
     def _put(self, sample: Sample) -> None:
         self._made[sample.metric.name].put(sample.value, sample.labels)
+
+
+def _priced(model: str) -> bool:
+    try:
+        for_model(model)
+    except PriceError:
+        return False
+    return True

@@ -16,6 +16,8 @@ from lacuna.telemetry.metrics import Metric, listed
 
 #: Sessions whose totals are remembered; the one that was quiet for longest is forgotten first.
 SESSIONS: Final = 10_000
+#: Characters of a model's name: requests say it, and it may be of any length. Bedrock's profiles have about a hundred.
+NAME: Final = 128
 _log: Final = logging.getLogger("lacuna.telemetry")
 
 
@@ -89,7 +91,9 @@ class Readings:
             self._told.popitem(last=False)
 
     def _model(self, name: str) -> str:
-        name = name or "unknown"
+        name = model_name(name) or "unknown"
+        if name == metrics.OTHER:
+            return name
         if name in self._models or len(self._models) < metrics.MODELS:
             self._models.add(name)
             return name
@@ -127,6 +131,12 @@ class Readings:
             yield Sample(metrics.RECALLS, recalls, {})
         for guard in sorted(_guards(told) - before.guards):
             yield Sample(metrics.STOPS, 1, {"guard": listed("guard", guard)})
+
+
+def model_name(name: str) -> str:
+    """A model's name as it may stand in a label or a line: not for longer than `NAME`, and printable."""
+    cut = name[:NAME]
+    return cut if cut.isprintable() else "".join(each if each.isprintable() else "?" for each in cut)
 
 
 def _did(told: Diagnostics) -> Iterator[Sample]:
