@@ -128,7 +128,7 @@ def test_models_are_bounded() -> None:
 
 
 def test_names_of_models_are_bounded() -> None:
-    """However long a model's name is, and whatever is in it, its label is short and printable; `other` takes no room."""
+    """Whatever the length of a model's name, its label is short and printable; `other` takes no room."""
     reader = Readings()
     for name, label in (("x\ny" + "z" * 1_000_000, "x?y" + "z" * (readings.NAME - 3)), (OTHER, OTHER)):
         told = reader.read(replace(QUIET, model=name))
