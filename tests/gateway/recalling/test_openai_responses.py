@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
-from tests.gateway.recalling.providers import Answer, Json, Part, events, item, received, stream
+from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, received, stream
 from tests.gateway.recalling.test_relay import relayed
 
 from lacuna.gateway.recalling import Relay
@@ -105,14 +108,66 @@ def test_a_shell_that_the_provider_runs() -> None:
         assert (outcome.others, outcome.done, len(outcome.calls)) == (others, others, 1)
 
 
-def test_a_failed_answer_ends_it() -> None:
-    """`response.failed` behind a recall goes to the client, under the id that it knows, and nothing is called."""
-    relay = Relay("openai-responses", stream=True)
-    failed = told(TEXT, RECALL)
-    response = {**failed[-1]["response"], "status": "failed", "error": {"code": "server_error", "message": "no"}}
-    failed[-1] = {**failed[-1], "type": "response.failed", "response": response}
-    data = stream("openai-responses", failed)
-    sent, outcome = relayed(relay, data)
-    assert (outcome.calls, outcome.done) == ((), True)
-    assert b"response.failed" in sent
+def broken(*parts: Part, number: int = 0, streamed: bool = True, status: str = "failed") -> bytes:
+    """An answer that fails behind these."""
+    error = {"error": {"code": "server_error", "message": "no"}, "status": status}
+    if not streamed:
+        whole = {**body("openai-responses", Answer(number=number, parts=parts)), **error}
+        return json.dumps(whole, indent=1).encode()
+    failed = told(*parts, number=number)
+    failed[-1] = {**failed[-1], "type": "response.failed", "response": {**failed[-1]["response"], **error}}
+    return stream("openai-responses", failed)
+
+
+def ending_of(sent: bytes, *, streamed: bool) -> Json:
+    """The response that an answer ends with."""
+    if not streamed:
+        whole: Json = json.loads(sent)
+        return whole
+    last: dict[str, Any] = json.loads(sent.splitlines()[-2].removeprefix(b"data: "))
+    assert last["type"] == "response.failed"
+    response: Json = last["response"]
+    return response
+
+
+BOTH = pytest.mark.parametrize("streamed", [True, False], ids=["stream", "body"])
+
+
+@BOTH
+def test_a_failed_answer_ends_it(streamed: bool) -> None:
+    """One that fails behind a recall goes to the client, under the id that it knows, and nothing is called."""
+    relay = Relay("openai-responses", stream=streamed)
+    sent, outcome = relayed(relay, broken(TEXT, RECALL, streamed=streamed))
+    assert (outcome.calls, outcome.shown, outcome.done, outcome.cut) == ((), (), True, False)
+    assert [each["id"] for each in ending_of(sent, streamed=streamed)["output"]] == ["msg_m"]
     assert b"lacuna" not in sent
+
+
+@BOTH
+@pytest.mark.parametrize("parts", [(), (Part(kind="thinking", id="h2", text="so"), RECALL)], ids=["mute", "midway"])
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_a_later_round_that_fails(streamed: bool, parts: tuple[Part, ...], status: str) -> None:
+    """The client is told, in one answer with what it was shown before; it stands for nothing in its history."""
+    relay = Relay("openai-responses", stream=streamed)
+    data = sent_of(THOUGHT, RECALL) if streamed else json.dumps(told(THOUGHT, RECALL)[-1]["response"]).encode()
+    sent, outcome = relayed(relay, data)
+    relay.answered([(call, "found") for call in outcome.calls])
+    more, last = relayed(relay, broken(*parts, number=1, streamed=streamed, status=status))
+    ending = ending_of(more, streamed=streamed)
+    assert (ending["status"], ending["error"]["code"]) == (status, "server_error")
+    assert [each["id"] for each in ending["output"]] == ["rs_h", *(["rs_h2"] if parts else [])]
+    assert (last.calls, last.shown, last.done, last.cut) == ((), (), True, False)
+    assert relay.replacements() == ()
+    assert b"lacuna" not in sent + more
+    if streamed:
+        lines = [line for line in (sent + more).splitlines() if line.startswith(b"data: ")]
+        numbers = [json.loads(line.removeprefix(b"data: "))["sequence_number"] for line in lines]
+        assert numbers == list(range(len(lines)))
+        assert ending["id"] == "resp_0"
+
+
+@BOTH
+def test_a_failed_answer_without_recall(streamed: bool) -> None:
+    """It is byte for byte as it came."""
+    data = broken(TEXT, streamed=streamed)
+    assert relayed(Relay("openai-responses", stream=streamed), data)[0] == data

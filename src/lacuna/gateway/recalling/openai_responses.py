@@ -16,6 +16,8 @@ from lacuna.gateway.recalling.voice import Heard
 
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 _ENDINGS = frozenset(("response.completed", "response.incomplete", "response.failed"))
+#: Statuses of an answer that is none: a client asks once more, and takes nothing of it into its history.
+_FAILED = frozenset(("failed", "cancelled"))
 #: Calls that the client answers, unless the output holds the answer already.
 _CLIENTS = frozenset(
     (
@@ -37,7 +39,10 @@ class ResponsesShape:
     def heard(self, body: Json) -> Heard:
         if not isinstance(body.get("output"), list):
             return Heard(failed=True)
-        return Heard(content=body["output"], truncated=body.get("status") not in (None, "completed"))
+        status = body.get("status")
+        return Heard(
+            content=body["output"], truncated=status not in (None, "completed"), failed=word(status) in _FAILED
+        )
 
     def round(self, content: Any, names: frozenset[str], truncated: bool) -> Round:
         items = objects(content)
@@ -197,7 +202,10 @@ class ResponsesStream(Streamed):
         return [self._items[index] for index in sorted(self._items)] or objects(self._end.get("output"))
 
     def truncated(self) -> bool:
-        return self._end.get("type") != "response.completed"
+        return self._end.get("type") != "response.completed" or self.failed_in_the_end()
+
+    def failed_in_the_end(self) -> bool:
+        return self._end.get("type") == "response.failed" or word(self._end.get("status")) in _FAILED
 
 
 def _is_recall(item: Json, names: frozenset[str]) -> bool:

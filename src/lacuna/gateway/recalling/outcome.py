@@ -63,7 +63,7 @@ class Outcome:
             the conversation goes on upstream, or `finish_without_recall` ends the answer.
     said:   what the model said, as request messages (Responses: items).
     shown:  what the client was shown over all rounds, as it will send it back: one message (Responses: items). ()
-            unless `done`.
+            unless `done`, and where the answer failed.
     done:   whether the client's answer is complete, be it with an error of the provider.
     cut:    whether the upstream ended before its answer did; what was held is dropped, and the client must be told.
     passed: with `cut`: nothing was held, the client has all that came, as if nobody stood between.

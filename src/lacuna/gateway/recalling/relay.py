@@ -62,8 +62,8 @@ class Relay:
     def end_round(self) -> Outcome:
         """It has ended, be it too early."""
         heard = self._voice.end()
+        self._failed = heard.failed or heard.content is None
         if heard.content is None:
-            self._failed = True
             return Outcome(out=heard.out, done=heard.failed, cut=heard.cut, passed=heard.passed)
         return self._judged(heard)
 
@@ -73,7 +73,7 @@ class Relay:
         self.ids.append(heard.id)
         going_on = bool(said.calls) and not said.others
         out = heard.out + self._voice.close(self._rounds, going_on)
-        shown = () if going_on else self._shape.shown(self._rounds)
+        shown = () if going_on or self._failed else self._shape.shown(self._rounds)
         return Outcome(out=out, calls=said.calls, others=said.others, said=said.said, shown=shown, done=not going_on)
 
     def answered(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:

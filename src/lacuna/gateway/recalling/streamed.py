@@ -63,7 +63,9 @@ class Streamed(ABC):
             passed = self._whole and not self._held
             self._held.clear()
             return Heard(out=out, cut=True, passed=passed)
-        return Heard(out=out, id=self.id, content=self.content(), truncated=self.truncated())
+        return Heard(
+            out=out, id=self.id, content=self.content(), truncated=self.truncated(), failed=self.failed_in_the_end()
+        )
 
     def close(self, rounds: Sequence[Round], going_on: bool) -> bytes:
         held, self._held = self._held, []
@@ -171,6 +173,10 @@ class Streamed(ABC):
     def fails(self, event: Json) -> bool:
         """Whether it is the provider's error."""
         return event.get("type") == "error"
+
+    def failed_in_the_end(self) -> bool:
+        """Whether its ending says that the provider failed."""
+        return False
 
     def passes(self, event: Json) -> bool:
         """Whether it goes out even while others are held."""

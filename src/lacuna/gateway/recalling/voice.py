@@ -19,6 +19,7 @@ class Heard:
     content:   what was said; None where there is no answer to go by, as `failed` (the provider's error went out) or
                `cut` explains. passed: of what came before the cut, nothing was held back.
     truncated: whether the model was stopped in its midst, so that its last call may be half a call.
+    failed:    whether it is the provider's error, or ends in one: `content` is what was said before it, then.
     """
 
     out: bytes = b""
@@ -134,7 +135,7 @@ class Whole:
         raw = b"".join(self._chunks)
         body = decoded(raw)
         heard = Heard(failed=True) if body is None else self._shape.heard(body)
-        if body is None or heard.failed:
+        if body is None or heard.content is None:
             return Heard(out=raw, failed=True)
         self._first = self._first or body
         self._last = body
