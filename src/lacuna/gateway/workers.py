@@ -42,13 +42,16 @@ _METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
 def supervise(settings: GatewaySettings, listening: socket.socket, up: Callable[[], None] = lambda: None) -> int:
     """Run `settings.workers` processes until SIGTERM or SIGINT; the exit code. up: called when the first one serves.
 
-    Raises LacunaError where none comes up.
+    listening: closed when they stop. Raises LacunaError where none comes up.
     """
     with _shared_metrics() as folder, _signals() as told:
         crew = _Crew(_portable(settings), listening, folder, up)
         try:
             crew.run(settings.workers, told)
         finally:
+            # Workers have copies and close them. With one left open here, whoever connects would wait for nobody until
+            # the last answer is through.
+            listening.close()
             crew.stop(settings.drain_seconds + GRACE)
     return 0
 
