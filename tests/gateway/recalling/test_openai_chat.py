@@ -57,6 +57,78 @@ def test_names_and_ids_that_are_repeated() -> None:
     assert outcome.said[0]["role"] == "assistant"
 
 
+def whole(id: str, name: str, index: int | None) -> Json:
+    """A call in one piece."""
+    function = {"name": name, "arguments": json.dumps({"handle": id})}
+    return {**({} if index is None else {"index": index}), "id": id, "type": "function", "function": function}
+
+
+@pytest.mark.parametrize("index", [0, None])
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    "names",
+    [("lacuna_recall", "bash"), ("bash", "lacuna_recall"), ("lacuna_recall",) * 2, ("lacuna_recall", "bash", "bash")],
+)
+def test_calls_that_share_an_index(names: tuple[str, ...], at_once: bool, index: int | None) -> None:
+    """Gemini sends parallel calls whole, under index 0 all of them: an id that is new begins another call."""
+    calls = [whole(f"c{place}", name, index) for place, name in enumerate(names)]
+    pieces = [calls] if at_once else [[call] for call in calls]
+    told = [chunk({"role": "assistant", "tool_calls": each}) for each in pieces]
+    sent, outcome = relayed(Relay("openai", stream=True), stream("openai", [*told, chunk({}, "tool_calls")]))
+    assert [(call.id, call.name, call.arguments) for call in outcome.calls] == [
+        (f"c{place}", "lacuna_recall", {"handle": f"c{place}"})
+        for place, name in enumerate(names)
+        if name == "lacuna_recall"
+    ]
+    assert b"lacuna" not in sent
+    got = [call for each in chunks(sent) for call in each["choices"][0]["delta"].get("tool_calls", ())]
+    others = [call for call in calls if call["function"]["name"] == "bash"]
+    if index is None:
+        assert got == others
+    else:
+        assert got == [{**call, "index": place} for place, call in enumerate(others)]
+    kept = {"tool_calls": [{key: call[key] for key in ("id", "type", "function")} for call in calls]}
+    assert outcome.said == ({"role": "assistant", "content": None, **kept},)
+
+
+def test_calls_that_share_an_index_without_recall() -> None:
+    """They go out as they came, byte for byte, and the outcome knows them apart."""
+    told = [chunk({"role": "assistant", "tool_calls": [whole(id, "bash", 0)]}) for id in "ab"]
+    data = stream("openai", [*told, chunk({}, "tool_calls")])
+    sent, outcome = relayed(Relay("openai", stream=True), data)
+    assert sent == data
+    assert [call["id"] for call in outcome.shown[0]["tool_calls"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("index", [0, None])
+@pytest.mark.parametrize("id", ["first", "each", "late", "made up"])
+def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None:
+    """What comes without an id, or with one but no name, goes on with the call that was told of last."""
+    told = []
+    for call in (whole("c0", "bash", index), whole("c1", "lacuna_recall", index)):
+        function = call.pop("function")
+        first, more = {**call, "function": {**function, "arguments": '{"handle"'}}, {**call, "function": {}}
+        more["function"] = {"arguments": ':"t1.1"}'}
+        if id == "made up":
+            more["id"] = f"{call['id']}-more"
+        elif id != "each":
+            del (more if id == "first" or call["id"] == "c1" else first)["id"]
+        told += [chunk({"tool_calls": [first]}), chunk({"tool_calls": [more]})]
+    _, outcome = relayed(Relay("openai", stream=True), stream("openai", [*told, chunk({}, "tool_calls")]))
+    (call,) = outcome.calls
+    assert (call.id, call.name, call.arguments) == ("c1", "lacuna_recall", {"handle": "t1.1"})
+    assert [(each["id"], each["function"]["arguments"]) for each in outcome.shown[0]["tool_calls"]] == [
+        ("c0", '{"handle":"t1.1"}')
+    ]
+
+
+def test_an_empty_list_says_nothing() -> None:
+    """Some servers send `tool_calls: []` with the end, and take no call back by it."""
+    told = [chunk({"role": "assistant", **called("lacuna_recall", "{}", id="c")}), chunk({"tool_calls": []}, "stop")]
+    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
+    assert [call.id for call in outcome.calls] == ["c"]
+
+
 @pytest.mark.parametrize("text", ["", "I look. "])
 def test_everything_in_one_chunk(text: str) -> None:
     """Text, calls, end and usage at once: the text is shown, the calls are parted, the usage is counted once."""

@@ -65,6 +65,8 @@ def _text(key: str, old: Any, new: str) -> Any:
 
 
 def _list(old: Any, new: list[Any]) -> Any:
+    if not new and old is not None:
+        return old
     if not indexed(new):
         begun = [{"type": "text", "text": "".join(old)}] if isinstance(old, _Text) and any(old) else old
         return [*begun, *new] if isinstance(begun, list) and not isinstance(begun, _Text) else list(new)

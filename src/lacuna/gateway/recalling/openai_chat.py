@@ -85,6 +85,8 @@ class ChatStream(Streamed):
 
     def reset(self, rounds: Sequence[Round]) -> None:
         self._message: Json = {}
+        #: Calls, as they come and as they go out: pieces go out in their order, but later.
+        self._coming, self._going = _Calls(), _Calls()
         self._names: dict[int, str] = {}
         self._places: dict[int, int | None] = {}
         self._finish: object = None
@@ -105,23 +107,23 @@ class ChatStream(Streamed):
         if choice is None:
             return
         delta = object_of(choice.get("delta"))
-        add(self._message, delta)
+        calls = [{**call, "index": self._coming.of(call)} for call in objects(delta.get("tool_calls"))]
+        add(self._message, {**delta, "tool_calls": calls} if calls else delta)
         self._count(delta)
-        calls = objects(delta.get("tool_calls"))
         for call in calls:
-            self._name(number(call.get("index")) or 0, call)
+            self._name(call["index"], call)
         if calls:
             self.holding = any(self._doubtful(name) for name in self._names.values())
         self._finish = choice.get("finish_reason") or self._finish
         self.ended = self.ended or self._finish is not None
 
-    def _name(self, index: int, call: Json) -> None:
+    def _name(self, which: int, call: Json) -> None:
         if call.get("type") not in (None, "function"):
             # A tool of another kind has its name elsewhere, and is none of ours.
-            self._names[index] = f"({call['type']})"
+            self._names[which] = f"({call['type']})"
             return
-        known, piece = self._names.get(index, ""), str(_function(call).get("name") or "")
-        self._names[index] = known if known == piece else known + piece
+        known, piece = self._names.get(which, ""), str(_function(call).get("name") or "")
+        self._names[which] = known if known == piece else known + piece
 
     def _doubtful(self, name: str) -> bool:
         """Whether a tool whose name began like this is, or may still become, one of ours."""
@@ -189,14 +191,14 @@ class ChatStream(Streamed):
     def _numbered(self, call: Any) -> Any:
         if not isinstance(call, dict):
             return call
-        index = number(call.get("index")) or 0
-        if index not in self._places:
-            self._places[index] = self._place(index)
-        place = self._places[index]
+        which = self._going.of(call)
+        if which not in self._places:
+            self._places[which] = self._place(which, number(call.get("index")) or 0)
+        place = self._places[which]
         return None if place is None else {**call, "index": place} if "index" in call else call
 
-    def _place(self, index: int) -> int | None:
-        if self._names.get(index) in self.names:
+    def _place(self, which: int, index: int) -> int | None:
+        if self._names.get(which) in self.names:
             self.as_it_came = False
             return None
         place = index if self.as_it_came else self._next
@@ -228,6 +230,35 @@ class ChatStream(Streamed):
 
     def truncated(self) -> bool:
         return word(self._finish) in _TRUNCATED
+
+
+class _Calls:
+    """Which call a piece belongs to, as a number of our own: its index, unless another call has it.
+
+    Some servers send parallel calls whole, all of them under index 0 or under none. So an id that is new begins
+    another call, if it comes with a name: there are servers as well that make up an id for each piece.
+    """
+
+    def __init__(self) -> None:
+        #: Number -> the call's id, "" until there is one.
+        self._ids: dict[int, str] = {}
+        self._known: dict[tuple[int, str], int] = {}
+        #: Index -> the number of the call that was told of last.
+        self._newest: dict[int, int] = {}
+
+    def of(self, call: Json) -> int:
+        index, id = number(call.get("index")) or 0, str(call.get("id") or "")
+        found = self._known.get((index, id))
+        if found is None:
+            found = self._newest.get(index)
+            if found is None or (id and self._ids[found] and _function(call).get("name")):
+                found = index if index not in self._ids else max(self._ids) + 1
+                self._ids[found] = ""
+        self._newest[index] = found
+        if id and not self._ids[found]:
+            self._ids[found] = id
+            self._known[index, id] = found
+        return found
 
 
 def _first(body: Json) -> Json | None:
