@@ -357,6 +357,42 @@ def test_the_theme_is_kept(opened: Open, url: str) -> None:
     assert page.run(ground) != light
 
 
+TOP = "Math.round(document.getElementById('name').getBoundingClientRect().top)"
+
+
+@pytest.mark.parametrize("way", ["tap", "Enter", "tap again"])
+def test_on_a_phone_a_session_that_is_picked_comes_into_view(opened: Open, url: str, way: str) -> None:
+    """Where it stands below the list, its heading comes up and has the focus; the page's own looks move neither."""
+    page = opened(url, "billing", width=390)
+    page.page.set_viewport_size({"width": 390, "height": 844})
+    assert page.run("scrollY") == 0
+    assert page.run(TOP) > 844 / 2
+    name = "billing" if way == "tap again" else "marshmallow"
+    link = page.page.locator("#sessions a", has_text=name)
+    if way == "Enter":
+        link.focus()
+        page.page.keyboard.press("Enter")
+    else:
+        link.click()
+    page.until(f"document.getElementById('name').textContent === text && {TOP} < 60", name)
+    assert page.run(TOP) >= 0
+    assert page.run("document.activeElement.id") == "name"
+    page.page.locator("#theme").focus()
+    page.run("scrollTo(0, 0)")
+    page.page.wait_for_timeout(2_000)
+    assert page.run("scrollY") == 0
+    assert page.run("document.activeElement.id") == "theme"
+
+
+def test_on_a_desk_a_session_that_is_picked_moves_nothing(opened: Open, url: str) -> None:
+    """Beside the list it is in view already, and the focus stays where the arrow of the mouse is."""
+    page = opened(url, "billing")
+    page.page.locator("#sessions a", has_text="marshmallow").click()
+    page.until("document.getElementById('name').textContent === 'marshmallow'")
+    assert page.run("scrollY") == 0
+    assert page.run("document.activeElement.hash.startsWith('#s/')")
+
+
 def test_sessions_are_found_by_name(opened: Open, url: str) -> None:
     """What is typed leaves the sessions whose names hold it."""
     page = opened(url, "billing")

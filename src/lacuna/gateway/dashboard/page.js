@@ -112,6 +112,24 @@ const choose = (id) => {
   edition = "";
   answers.delete("session");
 };
+/** Where the session stands below the list, as on a phone: what was picked there would be shown out of sight. */
+const below = matchMedia("(max-width: 900px)");
+/** The session that a tap or Enter asked for, until its heading is reached. */
+let picked = "";
+const arrive = () => {
+  if (!picked || picked !== chosen) return;
+  picked = "";
+  if (!below.matches) return;
+  byId("name").focus({ preventScroll: true });
+  byId("about").scrollIntoView();
+};
+const pick = (event) => {
+  const link = event.target.closest("a");
+  // With a key held down it is opened elsewhere.
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  picked = link.hash.slice("#s/".length);
+  if (details.told && details.told.id === picked) arrive();
+};
 /** What is new of the chosen session: its newest known call again, since usage and recalls come behind it. */
 const askSession = async () => {
   const id = chosen;
@@ -138,6 +156,7 @@ const askSession = async () => {
     byId("session").hidden = false;
     byId("warning").hidden = true;
     details.show(value, calls);
+    arrive();
   }
 };
 const showSession = async () => {
@@ -149,6 +168,7 @@ const showSession = async () => {
     byId("warning").hidden = false;
     say(byId("warning"), visible(`This session cannot be shown: ${error.message}`));
     if (error.status === 404 && !byId("name").textContent) say(byId("name"), "No such session");
+    arrive();
   }
 };
 
@@ -241,6 +261,8 @@ const tick = async () => {
   } catch (error) {
     failing += 1;
     wait = LATER;
+    // Nobody is taken away from what they read meanwhile.
+    picked = "";
     if (!(error instanceof TypeError) && !error.status) console.error(error);
     state("off", error.status === 401 || error.status === 403 ? "the gateway wants its admin token: open /?token=… once" : error.status ? visible(error.message) : "the gateway does not answer; trying again");
   }
@@ -278,6 +300,7 @@ byId("search").addEventListener("input", () => {
   limit = STEP;
   tick();
 });
+byId("sessions").addEventListener("click", pick);
 byId("more-sessions").addEventListener("click", () => {
   limit += 2 * STEP;
   tick();
