@@ -9,16 +9,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from lacuna import open_store
+from lacuna import ContextManager, open_store
+from lacuna.agent import Answer, Report
 from lacuna.cli import main
+from lacuna.cli.run_screen import Screen
 from lacuna.testing.builders import commands
 from lacuna.testing.faults import Refused
 from lacuna.testing.playback import Playback
 from lacuna.testing.provider import Terms
+from lacuna.trajectory.usage import Usage
 
 TASK = "Write one line."
 WRITE = commands(
@@ -114,6 +119,23 @@ def test_a_limit_of_cost(server: Playback, monkeypatch: pytest.MonkeyPatch, caps
     assert lacuna(monkeypatch, "run", "Count.", *given(server, "long", "--max-cost", "0.01")) == 0
     assert "stopped: max_cost_usd" in capsys.readouterr().err
     assert len(server.requests) < 10
+
+
+@pytest.mark.parametrize(("reported", "told"), [((1,), " (in this run 1 of 2 calls)"), ((1, 2), "")])
+def test_how_many_calls_were_reported(reported: tuple[int, ...], told: str) -> None:
+    """The reported sum says of how many calls it is, unless it is of all."""
+    written, report = StringIO(), Report(model="m")
+    with ContextManager("raw", store="memory:", model="claude-sonnet-4-5") as context:
+        for call in (1, 2):
+            report.prepared(context.prepare([{"role": "user", "content": "Go."}] * call).diagnostics)
+            usage = {"prompt_tokens": 9_000, "completion_tokens": 20} if call in reported else {}
+            context.record(usage)
+            assert report.newest is not None
+            report.add(Answer(usage=Usage(input=9_000) if usage else None), (), report.newest)
+        report.settled(context.prepare([{"role": "user", "content": "Go."}] * 3).diagnostics.costs)
+    Screen(Console(file=written, width=200)).ends(None, report, "s", {})
+    (line,) = (line.rstrip() for line in written.getvalue().splitlines() if line.startswith("cost"))
+    assert re.search(rf"; as reported \$[\d.]+{re.escape(told)}$", line)
 
 
 def test_what_the_model_says_is_only_text(

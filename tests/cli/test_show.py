@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,24 @@ def test_totals(kept: tuple[str, list[ContextView]]) -> None:
     assert "5 × mask · 6 epochs" in text
     assert "main~2 · fork · 4 turns" in text
     assert "main/scout · sub-agent · 2 turns" in text
+
+
+def test_how_many_calls_were_reported(tmp_path: Path) -> None:
+    """The reported sum says of how many calls it is, unless it is of all; at one call, of those before it."""
+    messages, url = stored.opening(), stored.url(tmp_path)
+    with ContextManager(stored.EAGER, model=stored.MODEL, store=url, session="s") as context:
+        for turn in range(1, 4):
+            context.prepare(messages)
+            if turn == 2:
+                context.record({"prompt_tokens": 400, "completion_tokens": 20})
+            messages += stored.looked(turn)
+    stored.played(tmp_path, "whole", 2)
+    reported = r"as reported \$[\d.]+ \(1 of "
+    assert re.search(reported + r"3 calls\)", words(printed("s", "--store", url)))
+    assert re.search(reported + r"2 calls\)", words(printed("s", "--call", "3", "--store", url)))
+    last = words(printed("whole", "--call", "last", "--store", url))
+    assert "as reported" in last
+    assert "calls)" not in last
 
 
 def test_every_pass_that_did_something(kept: tuple[str, list[ContextView]]) -> None:

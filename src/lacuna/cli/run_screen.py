@@ -99,7 +99,7 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     yield "context", f"at most {figures.tokens(report.peak)} tokens, {_counted(newest.epoch, 'epoch')}"
     yield "hidden", _all_hidden(report)
     yield "sent", _sent(report)
-    yield "cost", _cost(newest)
+    yield "cost", _cost(newest, report)
 
 
 def _phases(report: Report) -> str:
@@ -132,14 +132,19 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def _cost(newest: Diagnostics) -> str:
+def _cost(newest: Diagnostics, report: Report) -> str:
     costs = newest.costs
     told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
     change = f"saved {figures.usd(costs.saved)}" if costs.saved >= 0 else f"{figures.usd(-costs.saved)} more"
     told += f" ({costs.ratio:.2f} ×, {change})"
     if costs.summarizer:
         told += f", summaries {figures.usd(costs.summarizer)} of it"
-    return told if costs.billed is None else f"{told}; as reported {figures.usd(costs.billed)}"
+    if costs.billed is None:
+        return told
+    # Of the session's earlier runs it is not known here who reported.
+    calls, reported = len(report.steps), sum(step.usage is not None for step in report.steps)
+    note = f" (in this run {reported} of {_counted(calls, 'call')})" if reported < calls else ""
+    return f"{told}; as reported {figures.usd(costs.billed)}{note}"
 
 
 def _afterwards(session: str, again: Mapping[str, str | None]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import typer
 from rich.console import Console
@@ -30,7 +30,7 @@ def show_call(log: Log, call: str, dialect: str, console: Console, *, json: bool
     Raises SpecError for a call that was not made.
     """
     number, times = _number(log, call)
-    made, going = _reached(log, number, times)
+    made, going, before = _reached(log, number, times)
     spoken = dialect or (log.opened.dialect if log.opened else "")
     name = spoken if spoken not in ("", "auto") else "openai"
     view = _view(going, name)
@@ -39,7 +39,7 @@ def show_call(log: Log, call: str, dialect: str, console: Console, *, json: bool
         return
     calls = max(event.call for event in log.events if isinstance(event, Called))
     screen = Screen(console, _trajectory(log, going), log.strategy, log.sizer, full=full)
-    screen.show(view, title=f"call {number} of {calls}", more=tuple(_more(made, times)))
+    screen.show(view, title=f"call {number} of {calls}", more=tuple(_more(made, times, before)))
 
 
 def _number(log: Log, call: str) -> tuple[int, int]:
@@ -53,12 +53,16 @@ def _number(log: Log, call: str) -> tuple[int, int]:
     return number, made.count(number)
 
 
-def _reached(log: Log, number: int, times: int) -> tuple[Pass, Branch]:
+def _reached(log: Log, number: int, times: int) -> tuple[Pass, Branch, list[Pass]]:
+    """The call's newest pass, the session as it was then, and the passes before it."""
+    before: list[Pass] = []
     for made, going in log.passes():
         if made is not None and made.told.call == number:
             times -= 1
             if not times:
-                return made, going
+                return made, going, before
+        if made is not None:
+            before.append(made)
     raise AssertionError(f"call {number} is in the log")
 
 
@@ -84,10 +88,11 @@ def _trajectory(log: Log, going: Branch) -> Trajectory:
     return Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
 
 
-def _more(made: Pass, times: int) -> Iterator[tuple[str, Text]]:
+def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str, Text]]:
     """What a stored call has to say beyond what any view has."""
     told = made.told
-    yield "cost", Text.assemble((figures.usd(made.bill.usd), "bold"), " for the prompt · so far ", cost_line(told))
+    so_far = cost_line(told, before)
+    yield "cost", Text.assemble((figures.usd(made.bill.usd), "bold"), " for the prompt · so far ", so_far)
     if made.usage is not None:
         yield "reported", Text(_reported(made))
     if made.recalled:

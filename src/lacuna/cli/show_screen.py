@@ -239,7 +239,7 @@ def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
     if account.shadow:
         yield "shadow", Text("requests went out as they came; all of this is what would have been", style="yellow")
     yield "sent", _sent(account, end)
-    yield "cost", cost_line(end)
+    yield "cost", cost_line(end, account.passes)
     yield "hidden", _hidden_now(end)
     yield "rewrites", _rewrites(account, end)
     if end.recalls:
@@ -262,8 +262,8 @@ def _sent(account: Account, end: Diagnostics) -> Text:
     return line
 
 
-def cost_line(end: Diagnostics) -> Text:
-    """The bill so far, against the other one."""
+def cost_line(end: Diagnostics, passes: Sequence[Pass]) -> Text:
+    """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
     line = Text.assemble((figures.usd(costs.ours), "bold"), f" instead of {figures.usd(costs.raw)}: ")
     if costs.saved >= 0:
@@ -274,7 +274,11 @@ def cost_line(end: Diagnostics) -> Text:
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.usd(usd)}" for name, usd in parts if usd]
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")
-    line.append(f" · as reported {figures.usd(costs.billed)}" if costs.billed is not None else "")
+    if costs.billed is not None:
+        reported = sum(each.usage is not None for each in passes)
+        # Beside the whole bill the sum of a few calls would look like a discount.
+        of = f" ({reported:,} of {figures.plural(len(passes), 'call')})" if reported < len(passes) else ""
+        line.append(f" · as reported {figures.usd(costs.billed)}{of}")
     return line
 
 
