@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, MODELS, PATHS, body, whole
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, MODELS, PATHS, body, history, refused, whole
 from tests.gateway.running import Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Scripted, answer, scripted
 
@@ -173,6 +174,141 @@ def test_a_key_at_its_limit_elsewhere(tmp_path: Path) -> None:
                 got = await ask(two, "anthropic", 0, task="Another.")
                 assert (got.status, got.json()["error"]["type"]) == (429, "rate_limit_error")
                 assert f"this key has spent ${2 * ANSWER_USD:.4f}" in got.json()["error"]["message"]
+
+    run(test)
+
+
+# -- what is passed on as it came --------------------------------------------------------------------------------------
+
+
+def stateful(api: Api) -> bytes:
+    return json.dumps({"model": MODELS[api], "previous_response_id": "resp_1", "input": "Go on."}).encode()
+
+
+def choices(api: Api) -> bytes:
+    return json.dumps({"model": MODELS[api], "n": 2, "messages": history(api, 0)}).encode()
+
+
+#: Requests that nothing is decided on, by why.
+PASSED: dict[str, tuple[Api, bytes]] = {
+    "stateful": ("openai-responses", stateful("openai-responses")),
+    "choices": ("openai", choices("openai")),
+    "unreadable": ("anthropic", b'{"messages": ['),
+    "large": ("anthropic", body("anthropic", 0, task="Mend it. " * 20_000)),
+}
+#: Of what is read of a request, so that "large" is not.
+READ: dict[str, Any] = {"gateway_max_read_bytes": 65_536}
+
+
+async def send(gateway: Gateway, api: Api, raw: bytes, *fields: str, path: str = "") -> Got:
+    client = await gateway.connect()
+    try:
+        named = "x-api-key: k1" if api == "anthropic" else "authorization: Bearer k1"
+        return await client.ask("POST", path or PATHS[api], raw, named, *fields)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("why", PASSED)
+def test_what_passes_is_refused_at_a_keys_limit(why: str) -> None:
+    """It counts towards its key's turns, and at the limit nothing of it is sent; switched off it is free."""
+
+    async def test() -> None:
+        api, raw = PASSED[why]
+        limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse"}
+        async with scripted(provider) as upstream, live(upstream, **limits, **READ) as gateway:
+            for _ in range(3):
+                assert (await send(gateway, api, raw, "x-lacuna: off")).status == 200
+            assert [(await send(gateway, api, raw)).status for _ in range(2)] == [200, 200]
+            got = await send(gateway, api, raw)
+            assert (got.status, got.headers["x-should-retry"], got.headers["x-lacuna-error"]) == (429, "false", "limit")
+            assert got.json()["error"]["type"] == "rate_limit_error"
+            assert "max_turns: this key has made 2 of 2 turns" in got.json()["error"]["message"]
+            # What is decided on is on the same bill.
+            assert (await ask(gateway, "openai", 0)).status == (429 if api != "anthropic" else 200)
+            assert (await send(gateway, api, raw, "x-lacuna: off")).status == 200
+
+    run(test)
+
+
+@pytest.mark.parametrize("why", PASSED)
+def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
+    """It passes as it came, and its answer names the limit."""
+
+    async def test() -> None:
+        api, raw = PASSED[why]
+        async with scripted(provider) as upstream, live(upstream, gateway_key_max_turns=1, **READ) as gateway:
+            assert "x-lacuna-stop" not in (await send(gateway, api, raw)).headers
+            got = await send(gateway, api, raw)
+            assert (got.status, got.body) == (200, whole(api))
+            assert got.headers["x-lacuna-stop"] == "max_turns: this key has made 1 of 1 turns"
+            assert upstream.asked[-1].body == raw
+            assert "x-lacuna-stop" not in (await send(gateway, api, raw, "x-lacuna: off")).headers
+
+    run(test)
+
+
+def test_what_a_key_spent_counts_for_what_passes(tmp_path: Path) -> None:
+    """Costs out of the log stop what will be in none."""
+
+    async def test() -> None:
+        given = {
+            "store": f"sqlite:///{tmp_path}/s.db",
+            "gateway_key_max_cost_usd": 0.5 * ANSWER_USD,
+            "gateway_at_limit": "refuse",
+        }
+        async with scripted(provider) as upstream:
+            async with live(upstream, **given) as one:
+                assert (await ask(one, "anthropic", 0)).status == 200
+            async with live(upstream, **given) as two:
+                got = await send(two, *PASSED["unreadable"])
+                assert got.status == 429
+                assert f"this key has spent ${ANSWER_USD:.4f}" in got.json()["error"]["message"]
+
+    run(test)
+
+
+def test_what_asks_no_model_is_free() -> None:
+    """Counting tokens, and paths that are not known here, are neither counted nor stopped."""
+
+    async def test() -> None:
+        limits = {"gateway_key_max_turns": 1, "gateway_at_limit": "refuse"}
+        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+            for path in ("/v1/messages/count_tokens", "/v1/messages/batches"):
+                got = [(await send(gateway, "anthropic", body("anthropic", 0), path=path)).status for _ in range(2)]
+                assert got == [200, 200]
+            assert [(await ask(gateway, "anthropic", steps)).status for steps in range(2)] == [200, 429]
+
+    run(test)
+
+
+@pytest.mark.parametrize("whose", ["session", "key"])
+@pytest.mark.parametrize("at_limit", ["hint", "refuse"])
+def test_a_session_that_is_left_alone_has_its_limits(whose: str, at_limit: str) -> None:
+    """What passes because the provider refused what was made of it is asked for both limits as well."""
+
+    async def picky(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if GAP in asked.body:
+            writer.write(answer(refused("openai", 400), "400 Bad Request", "content-type: application/json"))
+        else:
+            await provider(asked, writer)
+
+    async def test() -> None:
+        # One request is refused and taken as it came, one passes behind it.
+        most = ENOUGH + 2
+        limits = {f"gateway_{whose}_max_turns": most, "gateway_at_limit": at_limit, "strategy": EAGER}
+        async with scripted(picky) as upstream, live(upstream, **limits) as gateway:
+            got = [await ask(gateway, "openai", steps) for steps in range(most)]
+            assert {each.status for each in got} == {200}
+            assert not any("x-lacuna-stop" in each.headers for each in got)
+            (alone,) = gateway.worker.door.sessions
+            assert alone.left_alone
+            for _ in range(2):
+                last = await ask(gateway, "openai", most)
+                told = last.headers["x-lacuna-stop"] if at_limit == "hint" else last.json()["error"]["message"]
+                assert last.status == (200 if at_limit == "hint" else 429)
+                assert f"max_turns: this {whose} has made" in told
+            assert not alone.busy
 
     run(test)
 

@@ -2,7 +2,8 @@
 
 A session is looked at as its log has it when the request came. A key's bill is the sum over all of its sessions in the
 store, read on from where it was read before, at most once in `SECONDS`; so what runs at once may go past a limit by the
-calls under way.
+calls under way. What passes without a session is in no log: it is asked for its key's limits, and counts as a turn in
+this process alone.
 """
 
 from __future__ import annotations
@@ -76,11 +77,13 @@ class Account:
 class _Key:
     """All of one key's. looked: when the store was read last, monotonic seconds. since: calls let through behind that.
 
+    passed:   calls that are in no log: only this process knows of them, and not what they cost.
     accounts: by name and beginning: a name may be taken again when its session is deleted.
     """
 
     looked: float = float("-inf")
     since: int = 0
+    passed: int = 0
     accounts: dict[tuple[str, float], Account] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -90,7 +93,7 @@ class _Key:
 
     @property
     def calls(self) -> int:
-        return self.since + sum(account.calls for account in self.accounts.values())
+        return self.since + self.passed + sum(account.calls for account in self.accounts.values())
 
 
 class Budgets:
@@ -124,8 +127,11 @@ class Budgets:
             _reached("session", spent, settings.session_max_cost_usd, standing.turns, settings.session_max_turns)
         )
 
-    async def of_key(self, namespace: str) -> str:
-        """The limit that a key has reached, in a sentence; "" for none. Raises LimitError where it goes no further."""
+    async def of_key(self, namespace: str, *, logged: bool = True) -> str:
+        """The limit that a key has reached, in a sentence; "" for none. Raises LimitError where it goes no further.
+
+        logged: whether the call that is asked for will be in a log.
+        """
         settings = self._settings
         if settings.key_max_cost_usd is None and settings.key_max_turns is None:
             return ""
@@ -137,7 +143,10 @@ class Budgets:
                 await finished(partial(self._look, namespace, key))
                 key.looked = self._clock()
             said = self._said(_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns))
-            key.since += 1
+            if logged:
+                key.since += 1
+            else:
+                key.passed += 1
         return said
 
     def _said(self, stop: str) -> str:

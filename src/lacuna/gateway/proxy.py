@@ -3,7 +3,8 @@
     request -> route -> body -> who asks -> session -> `Answering` -> client
 
 What is not ours to decide on (another path, the off switch, a body that cannot be taken apart) is passed through as it
-came, and so is everything in which something of ours fails before the provider was asked (I9).
+came, and so is everything in which something of ours fails before the provider was asked (I9). What a model is asked
+counts towards its key's limits all the same, unless it is switched off.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from lacuna.gateway.budgets import Budgets
 from lacuna.gateway.content import decompressed
 from lacuna.gateway.forwarding import passed
 from lacuna.gateway.identity import Identity, identity, namespace
+from lacuna.gateway.limits import Refused
 from lacuna.gateway.refusals import refusal
 from lacuna.gateway.routes import Route, route, target
 from lacuna.gateway.served import Served, Watch
@@ -29,6 +31,7 @@ from lacuna.gateway.sessions import LiveSession, Sessions
 from lacuna.gateway.settings import GatewaySettings
 from lacuna.gateway.upstream import Upstream
 from lacuna.gateway.wire import Headers, Incoming, Reply
+from lacuna.manager.view import Standing
 
 _log: Final = logging.getLogger("lacuna.gateway")
 
@@ -47,12 +50,11 @@ class _Asked:
     who: Identity
 
 
-class _Landing:
-    """The way back to a client, of which somebody is told when the answer has come to its end."""
+class _Back:
+    """The way back to a client."""
 
-    def __init__(self, reply: Reply, land: Callable[[], None]) -> None:
-        self._reply, self._land = reply, land
-        self.landed = False
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
 
     @property
     def started(self) -> bool:
@@ -69,10 +71,33 @@ class _Landing:
         await self._reply.send(chunk)
 
     async def finish(self) -> None:
+        await self._reply.finish()
+
+
+class _Landing(_Back):
+    """The same, where somebody is told when the answer has come to its end."""
+
+    def __init__(self, reply: Reply, land: Callable[[], None]) -> None:
+        super().__init__(reply)
+        self._land = land
+        self.landed = False
+
+    async def finish(self) -> None:
         if not self.landed:
             self.landed = True
             self._land()
-        await self._reply.finish()
+        await super().finish()
+
+
+class _Hinting(_Back):
+    """The same, where the answer's headers name a limit that was reached."""
+
+    def __init__(self, reply: Reply, hint: str) -> None:
+        super().__init__(reply)
+        self._hint = (b"x-lacuna-stop", hint.encode("ascii", "backslashreplace"))
+
+    async def start(self, status: int, headers: Headers) -> None:
+        await super().start(status, [*headers, self._hint])
 
 
 class Proxy:
@@ -120,10 +145,19 @@ class Proxy:
         url = target(base, found)
         asked = self._read(found, request, headers, served)
         live = self._live(asked, served) if asked is not None else None
-        if asked is None or live is None:
-            await passed(self.upstream, request, reply, url, found.api, served)
+        if asked is not None and live is not None and not self._left_alone(live):
+            await self._answer(asked, live, request, reply, url, served)
             return
-        await self._answer(asked, live, request, reply, url, served)
+        try:
+            asks = found.kind == "complete" and not self._off(request)
+            hint = await self._hint_of_passed(namespace(headers), live, served) if asks else ""
+        except LimitError as error:
+            if request.more is not None:
+                # What of it is not read must be, or its client never reads why it was refused.
+                raise Refused(429, "limit", str(error)) from None
+            await self._stop(reply, served, found, error)
+            return
+        await passed(self.upstream, request, _Hinting(reply, hint) if hint else reply, url, found.api, served)
 
     async def _answer(
         self, asked: _Asked, live: LiveSession, request: Incoming, reply: Reply, url: str, served: Served
@@ -132,7 +166,7 @@ class Proxy:
         # Its next request may be taken while this one waits.
         entries = tuple(live.transcript.entries)
         try:
-            hint = await self._hint(asked.who, served)
+            hint = await self._hint(asked.who.namespace, served)
             assert asked.route.api is not None
             served.how = "shadow" if self.settings.shadow else "same"
             complete = await Answering(
@@ -150,15 +184,28 @@ class Proxy:
                 shared=self.settings.shared,
             ).answer()
         except LimitError as error:
-            served.cause = "limit"
-            await self._refuse(reply, served, asked.route, 429, str(error))
+            await self._stop(reply, served, asked.route, error)
         finally:
             self.sessions.release(live, answered=complete, landed=out.landed)
 
-    async def _hint(self, who: Identity, served: Served) -> str:
+    async def _hint_of_passed(self, whose: str, live: LiveSession | None, served: Served) -> str:
+        """The limit that what is passed on has reached; "" for none. Raises LimitError where it goes no further.
+
+        live: whose it is where a session is left alone. What it cost is known as of its newest pass.
+        """
+        limit, told, said = self.budgets.of_session, live.newest if live is not None else None, ""
+        if live is not None and told is not None and limit is not None:
+            entries = live.transcript.entries
+            # An answer that only begins is no turn.
+            turns = live.transcript.answers(0) - bool(entries and entries[-1].assistant)
+            said = limit(Standing(turns=turns, costs=told.costs))
+        of_key = await self._hint(whose, served, logged=False)
+        return said or of_key
+
+    async def _hint(self, whose: str, served: Served, *, logged: bool = True) -> str:
         """The limit that its key has reached; "" for none. Raises LimitError where it goes no further."""
         try:
-            return await self.budgets.of_key(who.namespace)
+            return await self.budgets.of_key(whose, logged=logged)
         except LimitError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of I9
@@ -199,11 +246,19 @@ class Proxy:
             self._fault("finding its session", error, served)
             return None
         served.session, served.model = live.name, asked.body.model
-        if live.left_alone:
-            live.left_alone -= 1
-            self.sessions.release(live, answered=True)
-            return None
         return live
+
+    def _left_alone(self, live: LiveSession) -> bool:
+        """Whether this request of the session's passes as it came; then nothing waits for its answer."""
+        if not live.left_alone:
+            return False
+        live.left_alone -= 1
+        self.sessions.release(live, answered=True)
+        return True
+
+    async def _stop(self, reply: Reply, served: Served, found: Route, error: LimitError) -> None:
+        served.cause = "limit"
+        await self._refuse(reply, served, found, 429, str(error))
 
     async def _refuse(self, reply: Reply, served: Served, found: Route | None, status: int, why: str) -> None:
         served.how, served.status, served.why = "refused", status, why
