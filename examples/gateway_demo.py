@@ -109,26 +109,32 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
 def work(run: Trajectory, gateway: str) -> Iterator[Json]:
     """Every call of the run; behind each what the gateway's own API says of the session."""
     client = openai.OpenAI(base_url=f"{gateway}/v1", api_key="sk-none-needed")
-    agent, seen = Follower(run, "openai"), 0
+    agent, seen, calls = Follower(run, "openai"), 0, 0
     while not agent.done:
         answer = client.chat.completions.with_raw_response.create(model=MODEL, **agent.request)
         agent.take(json.loads(answer.content))
-        told = session(gateway, answer.headers["x-lacuna-session"], seen)
+        calls += 1
+        # Nothing comes behind the last call that could tell of it.
+        told = session(gateway, answer.headers["x-lacuna-session"], seen, of=calls if agent.done else 0)
         seen += len(told["made"])
         yield told
 
 
-def session(gateway: str, name: str, after: int) -> Json:
-    """What the dashboard knows of a session, and its calls behind the first `after`."""
+def session(gateway: str, name: str, after: int, of: int = 0) -> Json:
+    """What the dashboard knows of a session, and its calls behind the first `after`. of: how many calls it must know,
+    and the usage of the newest; it is asked again until it does, or patience ends."""
     until = time.monotonic() + PATIENCE
     while True:
+        late = time.monotonic() > until
         try:
-            return _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}?after={after}")
+            told = _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}?after={after}")
+            if late or (told["figures"]["calls"] >= of and (not of or told["made"][-1]["usage"])):
+                return told
         except urllib.error.HTTPError as error:
-            # A first call is written down behind its answer.
-            if error.code != HTTPStatus.NOT_FOUND or time.monotonic() > until:
+            if error.code != HTTPStatus.NOT_FOUND or late:
                 raise
-            time.sleep(PACE)
+        # A call is written down behind its answer.
+        time.sleep(PACE)
 
 
 def read_again(gateway: str, name: str, handle: str) -> Json:

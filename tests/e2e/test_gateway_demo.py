@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import pytest
@@ -66,6 +68,30 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
         assert f"lacuna show {session.key} " in text
     finally:
         store.close()
+
+
+def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last call is waited for, and what was reported of it: a call is written down behind its answer."""
+    program = runpy.run_path(str(PROGRAM))
+    states = [
+        {"figures": {"calls": 83}, "made": [{"call": 83, "usage": {"input": 1}}]},
+        {"figures": {"calls": 84}, "made": [{"call": 84, "usage": None}]},
+        {"figures": {"calls": 84}, "made": [{"call": 84, "usage": {"input": 1}}]},
+    ]
+    asked: list[str] = []
+
+    def answers(url: str) -> dict[str, Any]:
+        asked.append(url)
+        return states[len(asked) - 1]
+
+    monkeypatch.setitem(program["session"].__globals__, "_asked", answers)
+    monkeypatch.setitem(program["session"].__globals__, "PACE", 0)
+    assert program["session"]("http://gateway", "s", 82) == states[0]
+    asked.clear()
+    assert program["session"]("http://gateway", "s", 82, of=84) == states[2]
+    asked.clear()
+    monkeypatch.setitem(program["session"].__globals__, "PATIENCE", -1)
+    assert program["session"]("http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
 @pytest.mark.soak
