@@ -445,6 +445,43 @@ def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("behind", [False, True])
+def test_prompts_that_are_too_long(api: Api, stream: bool, behind: bool) -> None:
+    """They are asked again shorter, also where it is what was recalled that made them too long; the client wrote none
+    of that."""
+    looks = reply("I look.", [("r1", "lacuna_recall", {"handle": "t1.1"})])
+    limits: list[int] = []
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        size, is_behind = len(asked.body), b"I look." in asked.body
+        if not limits and is_behind is behind:
+            limits.append(int(size * 0.7))
+        if limits and size > limits[0]:
+            has, most = size // 3, limits[0] // 3
+            words = f"prompt is too long: {has} tokens > {most} maximum"
+            if api != "anthropic":
+                words = (
+                    f"This model's maximum context length is {most} tokens. However, your messages resulted in {has}."
+                )
+            told = {"message": words, "type": "invalid_request_error", "code": "context_length_exceeded"}
+            writer.write(answer(json.dumps({"type": "error", "error": told}).encode(), "400 No", JSON))
+            return
+        said = looks if behind and not is_behind else reply()
+        events = b"".join(frames(api, said)) if stream else whole(api, said)
+        writer.write(answer(events, "200 OK", EVENTS if stream else JSON))
+
+    async def run() -> None:
+        async with between(script) as (gateway, _):
+            client = await gateway.connect()
+            got = await client.ask("POST", PATHS[api], body(api, ENOUGH, stream=stream, lines=400), JSON)
+            client.close()
+            assert (got.status, b"All is done." in got.body, len(limits)) == (200, True, 1)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified", "307 Elsewhere", "202 Accepted", "299 Odd"])
 def test_other_statuses(status: str) -> None:
     """Answers without a body, and redirects, pass as they are: the gateway follows none."""

@@ -137,6 +137,53 @@ def test_a_client_that_leaves_is_told_of_once() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("steps", [1, ENOUGH])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_usage_of_an_answer_that_broke_off_is_billed(leaves: bool, steps: int) -> None:
+    """Whoever ends it, provider or client: what its beginning said of the prompt is in the log, and is told."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.writelines(chunk(each) for each in frames("anthropic")[:-2])
+        await writer.drain()
+        if leaves:
+            await asyncio.Event().wait()
+        writer.close()
+
+    async def test() -> None:
+        async with between(script) as (gateway, _, told):
+            client = await gateway.connect()
+            client.send("POST", PATHS["anthropic"], body("anthropic", steps, stream=True), JSON)
+            await client.head()
+            await client.chunk()
+            client.close()
+            await until(lambda: told)
+            store = gateway.worker.store
+            events = [event for info in store.sessions() for event in store.events(info.key)]
+            assert [event.usage.prompt for event in events if isinstance(event, Answered)] == [1_000]
+            assert getattr(told[-1].usage, "prompt", 0) == 1_000
+
+    run(test)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_usage_of_all_rounds_is_told(api: Any) -> None:
+    """What a request was billed is what every request to the provider was that it took."""
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        looks = reply("I look.", [("r1", "lacuna_recall", {"handle": "t1.1"})])
+        writer.write(answer(whole(api, reply() if b"I look." in asked.body else looks), "200 OK", JSON))
+
+    async def test() -> None:
+        async with between(script) as (gateway, _, told):
+            await ask(gateway, body(api, ENOUGH), api=api)
+            await until(lambda: told)
+            assert told[-1].usage is not None
+            assert (told[-1].rounds, told[-1].usage.prompt, told[-1].usage.output) == (2, 2_000, 40)
+
+    run(test)
+
+
 def test_a_bug_is_told_of_once() -> None:
     """A request in which we fail beyond mending is one request in the metrics, and the client hears of it."""
 

@@ -32,12 +32,13 @@ from lacuna.gateway.body import RequestBody
 from lacuna.gateway.budgets import Limit
 from lacuna.gateway.exchanges import Said
 from lacuna.gateway.forwarding import broken, cut, inflating, is_stream, tap_of, tell
+from lacuna.gateway.loggable import loggable
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement
 from lacuna.gateway.rewriting import appended, rewritten, written
 from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Served
 from lacuna.gateway.sessions import LiveSession, plain
-from lacuna.gateway.tap import Heard
+from lacuna.gateway.tap import Heard, Tap
 from lacuna.gateway.transcript import Entry
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
@@ -294,7 +295,7 @@ class Answering:
     async def _asked(self, out: Outgoing, said: Sequence[Said]) -> Answer | None:
         """The provider's answer, asked again where what it refused is ours to mend; None where there is none."""
         answer = await self._open(out)
-        if answer is None or answer.status not in (400, 413) or self.relay is not None:
+        if answer is None or answer.status not in (400, 413):
             return answer
         return await self._mended(answer, out, said)
 
@@ -329,7 +330,7 @@ class Answering:
                 await broken(error, self.reply, self.api, self.served)
                 return None
             heard = self._heard(answer, told)
-            if heard.overflow is not None and (shorter := await self._shortened(heard, said)) is not None:
+            if heard.overflow is not None and (shorter := await self._shortened(heard, out, said)):
                 self.served.cause = "overflow"
                 return await self._open(shorter)
             if heard.overflow is None and out.edited and not self.hidden:
@@ -337,16 +338,17 @@ class Answering:
             await self._refused(answer, told)
             return None
 
-    async def _shortened(self, heard: Heard, said: Sequence[Said]) -> Outgoing | None:
+    async def _shortened(self, heard: Heard, out: Outgoing, said: Sequence[Said]) -> Outgoing | None:
         """The same messages once more, now that the model's window is known; None where nothing becomes shorter."""
-        before = self.served.diagnostics
         async with self.live.lock:
             if not self.live.context.overflowed(heard.error):
                 return None
         view = await self._prepared(said)
-        if view is None or before is None or view.diagnostics.after >= before.after:
+        if view is None:
             return None
-        return self._outgoing(view, said)
+        shorter = self._outgoing(view, said)
+        # By bytes: how many tokens it was thought to have goes by what was reported, and that has just proved wrong.
+        return shorter if len(shorter.body) < len(out.body) else None
 
     async def _as_it_came(self, answer: Answer, heard: Heard, told: bytes) -> Answer | None:
         """What the client sent itself: if that is taken, what we made of it was wrong; the session is left alone then.
@@ -364,7 +366,7 @@ class Answering:
             " are left alone: %s",
             self.served.session,
             self.live.left_alone,
-            heard.error,
+            loggable(heard.error, self.request.headers),
         )
         return own
 
@@ -374,20 +376,20 @@ class Answering:
             heard = await tell(
                 answer,
                 self.reply,
-                self.api,
+                tap_of(self.api, answer),
                 self.served,
                 received_at=self.request.received_at,
                 before=read,
                 extra=self._extra(),
             )
             self.served.cause = self.served.cause or f"upstream-{answer.status}"
-            self.served.why = heard.error
+            self.served.why = loggable(heard.error, self.request.headers)
             return
         heard = self._heard(answer, read or await _read(answer, ERROR_BYTES))
         await self._end_with_error(heard.error or f"the provider answered {answer.status}", f"upstream-{answer.status}")
 
     async def _end_with_error(self, message: str, cause: str) -> None:
-        self.served.cause, self.served.why = cause, message
+        self.served.cause, self.served.why = cause, loggable(message, self.request.headers)
         await cut(self.reply, self.api, message)
 
     def _heard(self, answer: Answer, read: bytes) -> Heard:
@@ -409,10 +411,11 @@ class Answering:
 
     async def _passed(self, answer: Answer) -> None:
         """The answer as it comes."""
-        heard = await tell(
-            answer, self.reply, self.api, self.served, received_at=self.request.received_at, extra=self._extra()
-        )
-        await self._record(heard)
+        tap = tap_of(self.api, answer)
+        try:
+            await tell(answer, self.reply, tap, self.served, received_at=self.request.received_at, extra=self._extra())
+        finally:
+            await self._heard_of(tap)
 
     async def _relayed(self, answer: Answer, relay: Relay) -> Outcome | None:
         """The answer as it comes, but for calls of the recall tools: the outcome where it goes on behind them."""
@@ -422,17 +425,19 @@ class Answering:
         relay.begin_round()
         if is_stream(answer):
             await self._start(answer)
-        async for chunk in answer.chunks():
-            self.served.first = self.served.first or time.perf_counter() - self.request.received_at
-            tap.feed(chunk)
-            out = relay.feed(inflated(chunk))
-            if self.hidden and relay.ended:
-                # The end is held until what the client is not shown is in the store.
-                late += out
-            else:
-                await self._send(out)
-        outcome = relay.end_round()
-        await self._record(tap.finish())
+        try:
+            async for chunk in answer.chunks():
+                self.served.first = self.served.first or time.perf_counter() - self.request.received_at
+                tap.feed(chunk)
+                out = relay.feed(inflated(chunk))
+                if self.hidden and relay.ended:
+                    # The end is held until what the client is not shown is in the store.
+                    late += out
+                else:
+                    await self._send(out)
+            outcome = relay.end_round()
+        finally:
+            await self._heard_of(tap)
         if outcome.calls and not outcome.done and len(relay.ids) < ROUNDS:
             await self._send(late + outcome.out)
             return outcome
@@ -550,9 +555,14 @@ class Answering:
             await asyncio.shield(self._settling)
             await asyncio.shield(asyncio.ensure_future(self._settle()))
 
+    async def _heard_of(self, tap: Tap) -> None:
+        """Record what was reported, be it of an answer that broke off or a client that left: that is billed as well."""
+        await asyncio.shield(asyncio.ensure_future(self._record(tap.finish())))
+
     async def _record(self, heard: Heard) -> None:
         """What the provider reported for the newest call."""
-        self.served.usage = heard.usage or self.served.usage
+        if heard.usage is not None:
+            self.served.usage = heard.usage if self.served.usage is None else self.served.usage + heard.usage
         self.served.cache_miss = heard.cache_miss.reason if heard.cache_miss else ""
         self.served.thinking_dropped += sum(each.dropped for each in heard.transformations)
         self.served.cleared_tokens += heard.cleared.tokens if heard.cleared else 0

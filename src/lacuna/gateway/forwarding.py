@@ -26,8 +26,11 @@ async def passed(
             request.method, url, fields.forwarded(request.headers, changed=False), request.content()
         )
         async with answer:
-            heard = await tell(answer, reply, api, served, received_at=request.received_at)
-            served.usage = heard.usage
+            tap = tap_of(api, answer)
+            try:
+                await tell(answer, reply, tap, served, received_at=request.received_at)
+            finally:
+                served.usage = tap.finish().usage
     except UpstreamError as error:
         await broken(error, reply, api, served)
 
@@ -35,7 +38,7 @@ async def passed(
 async def tell(
     answer: Answer,
     reply: Reply,
-    api: Api | None,
+    tap: Tap,
     served: Served,
     *,
     received_at: float,
@@ -44,9 +47,9 @@ async def tell(
 ) -> Heard:
     """Give the client `answer` as it comes; what was heard on the way. Raises UpstreamError where it breaks off.
 
-    before: what was read of it already. extra: headers of our own.
+    tap: hears it, also as far as it came where it breaks off or the client leaves. before: what was read of it already.
+    extra: headers of our own.
     """
-    tap = tap_of(api, answer)
     served.status, served.stream = answer.status, is_stream(answer)
     await reply.start(answer.status, [*fields.returned(answer.headers), *(extra or ())])
     if before:

@@ -149,9 +149,7 @@ def identity(api: Api | None, headers: _Headers, body: Fields | None, secret: by
 
 def namespace(headers: _Headers, secret: bytes = b"") -> str:
     """The namespace of whoever holds the request's credentials."""
-    given = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
-    if not given and headers.get("cookie", "").strip():
-        given = [("cookie", headers["cookie"])]
+    given = _given(headers)
     if not given:
         return ANONYMOUS
     # A key may have any length here, and at most 64 bytes there.
@@ -160,6 +158,18 @@ def namespace(headers: _Headers, secret: bytes = b"") -> str:
         told = value.strip().encode("utf-8", "surrogatepass")
         hashed.update(b"%s %d " % (name.encode(), len(told)) + told)
     return f"k{hashed.hexdigest()}"
+
+
+def credentials(headers: _Headers) -> list[str]:
+    """The request's own, which nothing here is to tell anybody."""
+    return [value.strip() for _, value in _given(headers)]
+
+
+def _given(headers: _Headers) -> list[tuple[str, str]]:
+    given = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
+    if not given and headers.get("cookie", "").strip():
+        given = [("cookie", headers["cookie"])]
+    return given
 
 
 def _said(api: Api | None, headers: _Headers, body: Fields | None) -> tuple[str, str]:

@@ -35,6 +35,16 @@ class Usage:
         """All prompt tokens of the call."""
         return self.input + self.cache_read + self.cache_write
 
+    def __add__(self, other: Usage) -> Usage:
+        """Of both calls; `usd` where both state one."""
+        return Usage(
+            input=self.input + other.input,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            output=self.output + other.output,
+            usd=None if self.usd is None or other.usd is None else self.usd + other.usd,
+        )
+
     @classmethod
     def inclusive(
         cls, *, prompt: int, output: int, cache_read: int = 0, cache_write: int = 0, usd: float | None = None

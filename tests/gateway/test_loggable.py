@@ -1,0 +1,55 @@
+"""What a provider says of a request that it refused, fit for a log."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from tests.gateway.conversing import APIS, ENOUGH, PATHS, body
+from tests.gateway.providing import JSON, trial
+from tests.gateway.running import Client, Gateway
+from tests.gateway.scripted import Scripted, always, answer
+
+from lacuna.gateway.loggable import loggable
+from lacuna.gateway.routes import Api
+
+KEY = "litellm-master-opensesame"
+HEADERS = [(b"Authorization", f"Bearer {KEY}".encode())]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (f"Key expected. Received={KEY}, which is none", "Key expected. Received=[credential], which is none"),
+        ("Input should be a list [input_value='My patient Ann Lee has', input_type=str]",
+         "Input should be a list [input_value='…', input_type=str]"),
+        ("This model's limit is 8 tokens. The client's prompt has 9", None),
+        ("messages.3: `tool_use` ids were found without 'tool_result' blocks: toolu_01", None),
+        (f'bad "{"x" * 61}"', 'bad "…"'),
+        ("he said 'it's Ann's book' twice", "he said '…' twice"),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_names_stay_and_words_go(error: str, told: str | None) -> None:
+    """What helps to mend a request is its shape: neither its words nor its key."""
+    assert loggable(error, HEADERS) == (error if told is None else told)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("status", ["400 No", "401 No"])
+def test_the_log_of_a_gateway(api: Api, status: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is told word for word; neither its key nor what it said is in any line."""
+    caplog.set_level(logging.INFO)
+    error = {"type": "x", "message": f"Received={KEY}, input_value='My patient Ann Lee has'"}
+    refusal = json.dumps({"type": "error", "error": error}).encode()
+
+    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        for steps in (1, ENOUGH):
+            got = await client.ask("POST", PATHS[api], body(api, steps), JSON, f"authorization: Bearer {KEY}")
+            assert got.body == refusal
+
+    trial(what, always(answer(refusal, status, JSON)), gateway_log="json")
+    assert "Received=[credential]" in caplog.text
+    assert KEY not in caplog.text
+    assert "Ann Lee" not in caplog.text
