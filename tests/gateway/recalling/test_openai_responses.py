@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, received, stream
 from tests.gateway.recalling.test_relay import relayed
 
-from lacuna.gateway.recalling import Relay
+from lacuna.gateway.recalling import Outcome, Relay
 
 THOUGHT = Part(kind="thinking", id="h", text="hm")
 RECALL = Part(kind="recall", id="r", text="t3.1")
@@ -171,3 +171,67 @@ def test_a_failed_answer_without_recall(streamed: bool) -> None:
     """It is byte for byte as it came."""
     data = broken(TEXT, streamed=streamed)
     assert relayed(Relay("openai-responses", stream=streamed), data)[0] == data
+
+
+BARE = {"id": "rs_bare", "type": "reasoning", "summary": []}
+SEALED = {**BARE, "id": "rs_sealed", "encrypted_content": "sealed"}
+OPEN = {**BARE, "id": "rs_open", "content": [{"type": "reasoning_text", "text": "hm"}]}
+
+
+def unstored(relay: Relay, *items: Json, number: int, streamed: bool) -> tuple[bytes, Outcome]:
+    """One round of these items; every call is answered."""
+    whole = {**body("openai-responses", Answer(number=number, parts=())), "output": [*items]}
+    begun: list[Json] = [{"type": "response.created", "response": {**whole, "output": [], "status": "in_progress"}}]
+    for index, each in enumerate(items):
+        at = {"output_index": index, "item": each}
+        begun += [{"type": "response.output_item.added", **at}, {"type": "response.output_item.done", **at}]
+    ending = {"type": "response.completed", "response": whole}
+    data = stream("openai-responses", [*begun, ending]) if streamed else json.dumps(whole).encode()
+    sent, outcome = relayed(relay, data)
+    relay.answered([(call, "found") for call in outcome.calls])
+    return sent, outcome
+
+
+def nameless(part: Part) -> Json:
+    return {key: value for key, value in item(part).items() if key != "id"}
+
+
+@BOTH
+def test_what_the_provider_did_not_keep(streamed: bool) -> None:
+    """With `store: false` nothing that is said on bears an id that the provider looks for in vain: bare reasoning is
+    left out, calls and texts go without. The client is shown all of it as it came."""
+    relay = Relay("openai-responses", stream=streamed, stored=False)
+    sent, outcome = unstored(relay, BARE, SEALED, OPEN, item(TEXT), item(RECALL), number=0, streamed=streamed)
+    assert outcome.said == (SEALED, OPEN, nameless(TEXT), nameless(RECALL))
+    tool = Part(kind="tool", id="b", text="ls")
+    more, last = unstored(relay, {**BARE, "id": "rs_2"}, item(tool), number=1, streamed=streamed)
+    assert last.said == (nameless(tool),)
+    got = received("openai-responses", sent + more, streamed=streamed)["output"]
+    assert [each["id"] for each in got] == ["rs_bare", "rs_sealed", "rs_open", "msg_m", "rs_2", "fc_b"]
+    assert last.shown == (SEALED, OPEN, item(TEXT), item(tool)), "what no client can send back is not looked for"
+    (found,) = relay.replacements()
+    assert (found.place, found.shown, found.results) == (3, item(tool), ())
+    assert found.messages == (nameless(RECALL), FOUND, nameless(tool))
+
+
+@BOTH
+def test_what_the_provider_did_not_keep_behind_the_last(streamed: bool) -> None:
+    """The same of calls that join what the client says next."""
+    relay = Relay("openai-responses", stream=streamed, stored=False)
+    tool = Part(kind="tool", id="b", text="ls")
+    _, outcome = unstored(relay, item(tool), BARE, item(RECALL), number=0, streamed=streamed)
+    (found,) = relay.replacements()
+    assert outcome.shown == (item(tool),)
+    assert (found.place, found.shown, found.messages) == (0, item(tool), (nameless(tool),))
+    assert found.results == (nameless(RECALL), FOUND)
+
+
+@BOTH
+def test_what_the_provider_keeps_stays_named(streamed: bool) -> None:
+    """Without `store: false` all is said on as it came."""
+    relay = Relay("openai-responses", stream=streamed)
+    _, outcome = unstored(relay, BARE, item(TEXT), item(RECALL), number=0, streamed=streamed)
+    assert outcome.said == (BARE, item(TEXT), item(RECALL))
+    _, last = unstored(relay, BARE, item(TEXT), number=1, streamed=streamed)
+    assert last.shown == (BARE, item(TEXT), BARE, item(TEXT))
+    assert [each.messages for each in relay.replacements()] == [(item(RECALL), FOUND, BARE)]

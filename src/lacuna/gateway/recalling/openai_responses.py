@@ -31,10 +31,19 @@ _CLIENTS = frozenset(
     )
 )
 _IDENTITY = ("id", "created_at", "model")
+#: Items that need no id of their own: calls have one beside it that results refer to.
+_NAMELESS = frozenset(("message", "function_call", "custom_tool_call"))
 
 
 class ResponsesShape:
-    """Responses, whole."""
+    """Responses, whole.
+
+    stored: whether the provider keeps them, and finds their items by id. Where it does not, it refuses reasoning that
+    came without its content; no client sends that back, so it is neither said on nor looked for in a history.
+    """
+
+    def __init__(self, *, stored: bool = True) -> None:
+        self._stored = stored
 
     def heard(self, body: Json) -> Heard:
         if not isinstance(body.get("output"), list):
@@ -49,7 +58,7 @@ class ResponsesShape:
         recall = [item for item in items if _is_recall(item, names)]
         kept = tuple(item for item in items if not _is_recall(item, names))
         return Round(
-            said=kept if truncated else tuple(items),
+            said=tuple(map(self._sendable, filter(self._known, kept if truncated else items))),
             kept=kept,
             hides=bool(recall),
             calls=() if truncated else tuple(map(_call, recall)),
@@ -60,12 +69,13 @@ class ResponsesShape:
         return tuple({"type": "function_call_output", "call_id": call.id, "output": text} for call, text in pairs)
 
     def shown(self, rounds: Sequence[Round]) -> tuple[Json, ...]:
-        return tuple(item for each in rounds for item in each.kept)
+        return tuple(item for each in rounds for item in filter(self._known, each.kept))
 
     def replacements(self, rounds: Sequence[Round]) -> tuple[Replacement, ...]:
         """Hidden items stand in front of the next item that was shown; those behind the last one are its results."""
         found: list[Replacement] = []
         hidden: list[Json] = []
+        shown = self.shown(rounds)
         place, last = -1, None
         for item, is_shown in self._trail(rounds):
             if not is_shown:
@@ -73,26 +83,40 @@ class ResponsesShape:
                 continue
             place, last = place + 1, item
             if hidden:
-                found.append(Replacement(place=place, shown=item, messages=(*hidden, item)))
+                found.append(Replacement(place=place, shown=shown[place], messages=(*hidden, item)))
             hidden = []
         if hidden and last is not None:
             before = found.pop().messages if found and found[-1].place == place else (last,)
-            found.append(Replacement(place=place, shown=last, messages=before, results=tuple(hidden)))
+            found.append(Replacement(place=place, shown=shown[place], messages=before, results=tuple(hidden)))
         return tuple(found)
 
     def _trail(self, rounds: Sequence[Round]) -> Iterator[tuple[Json, bool]]:
-        """Every item in order, and whether the client was shown it; not the calls that nobody answered."""
+        """Every item that is said on, in order, and whether it is one of `shown`; not the calls nobody answered."""
         for each in rounds:
-            kept = {id(item) for item in each.kept}
+            recalls = {(call.name, call.id) for call in each.calls}
             for item in each.said:
-                if id(item) in kept or each.results:
-                    yield item, id(item) in kept
+                named = str(item.get("name")), str(item.get("call_id"))
+                is_shown = item.get("type") != "function_call" or named not in recalls
+                if is_shown or each.results:
+                    yield item, is_shown
             yield from ((result, False) for result in self.results(each.results))
+
+    def _known(self, item: Json) -> bool:
+        """Whether the provider takes it back: of reasoning that it neither kept nor gave away, an id says nothing."""
+        if self._stored or item.get("type") != "reasoning":
+            return True
+        return bool(item.get("encrypted_content") or item.get("content"))
+
+    def _sendable(self, item: Json) -> Json:
+        """The item as it is said on: an id that the provider does not know is no name for it."""
+        if self._stored or word(item.get("type")) not in _NAMELESS:
+            return item
+        return {key: value for key, value in item.items() if key != "id"}
 
     def merged(self, first: Json, last: Json, rounds: Sequence[Round], usage: Json | None, ended: bool) -> Json:
         same = {key: first[key] for key in _IDENTITY if key in first}
         changed = {} if usage is None else {"usage": usage}
-        return {**last, **same, "output": [*self.shown(rounds)], **changed}
+        return {**last, **same, "output": [item for each in rounds for item in each.kept], **changed}
 
 
 class ResponsesStream(Streamed):

@@ -24,6 +24,9 @@ _APIS: Final[Mapping[Api, tuple[Shape, Callable[[frozenset[str]], Streamed]]]] =
     "openai-responses": (ResponsesShape(), ResponsesStream),
 }
 
+#: The same of answers that the provider keeps no trace of, where that makes a difference.
+_UNSTORED: Final[Mapping[Api, Shape]] = {"openai-responses": ResponsesShape(stored=False)}
+
 
 class Relay:
     """One client answer, over all the upstream answers ("rounds") it is made of.
@@ -34,10 +37,14 @@ class Relay:
 
     stream: whether the answer is a stream of events; else a JSON body. Either must come uncompressed, of a request
     that the provider took (status 200). As long as no recall tool is called, what goes out is what came in.
+
+    stored: whether the provider keeps the answer (Responses: false where the request says `store: false`); else what is
+    said on names nothing there by its id, and reasoning that is but an id is left out.
     """
 
-    def __init__(self, api: Api, *, stream: bool, names: frozenset[str] = NAMES) -> None:
-        self._shape, streamed = _APIS[api]
+    def __init__(self, api: Api, *, stream: bool, names: frozenset[str] = NAMES, stored: bool = True) -> None:
+        shape, streamed = _APIS[api]
+        self._shape = shape if stored else _UNSTORED.get(api, shape)
         self._voice: Voice = streamed(names) if stream else Whole(self._shape)
         self._names = names
         self._rounds: list[Round] = []
