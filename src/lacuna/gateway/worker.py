@@ -90,9 +90,14 @@ class _Watches:
 def _metrics() -> Scrape | None:
     try:
         from lacuna.gateway.scrape import Scrape
+
+        return Scrape()
     except MissingExtra:
         return None
-    return Scrape()
+    except OSError as error:
+        # Several workers share theirs in files; telemetry is never a reason not to serve.
+        _log.error("no metrics of this worker, as their files cannot be written: %s", error)
+        return None
 
 
 def _watches(metrics: Scrape | None, settings: GatewaySettings) -> list[Watch]:

@@ -26,10 +26,11 @@ from lacuna.gateway.settings import GatewaySettings
 
 _log: Final = logging.getLogger("lacuna.gateway")
 
-#: Workers in a row that may die before they serve; then it is no accident.
+#: Workers in a row that may die before they serve; then it is no accident, and where nobody serves, the end.
 TRIES: Final = 3
-#: Seconds before the first of them is replaced, doubled for each further one.
+#: Seconds before the first of them is replaced, doubled for each further one; at most.
 PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 30.0
 #: Seconds beyond the time for answers that a worker has to end.
 GRACE: Final = 5.0
 #: How a worker ends that cannot be what the settings ask for.
@@ -58,10 +59,11 @@ def supervise(settings: GatewaySettings, listening: socket.socket, up: Callable[
 
 @dataclass(slots=True)
 class _Worker:
-    """pipe: on which it says that it serves; None when it has."""
+    """pipe: on which it says that it serves; None when it has, or will not."""
 
     process: SpawnProcess
     pipe: Connection | None
+    serves: bool = False
 
     def close(self) -> None:
         if self.pipe is not None:
@@ -81,21 +83,28 @@ class _Crew:
         self._workers: list[_Worker] = []
         self._failures = 0
         self._serving = False
+        #: Before when none is started, monotonic seconds.
+        self._due = 0.0
 
     def run(self, count: int, told: socket.socket) -> None:
         """Keep `count` of them alive until a byte can be read from `told`."""
-        for _ in range(count):
-            self._start()
         while True:
+            if len(self._workers) < count and time.monotonic() >= self._due:
+                try:
+                    self._start()
+                except OSError as error:
+                    self._failed(f"a worker could not be started: {error}")
             pipes = [each.pipe for each in self._workers if each.pipe is not None]
-            found = wait([told, *pipes, *(each.process.sentinel for each in self._workers)])
+            # Not slept through: those who serve are looked after, and a word to stop is heard.
+            pause = max(0.0, self._due - time.monotonic()) if len(self._workers) < count else None
+            found = wait([told, *pipes, *(each.process.sentinel for each in self._workers)], pause)
             if told in found:
                 return
-            for worker in list(self._workers):
-                if worker.pipe in found:
-                    self._heard(worker)
-                if worker.process.sentinel in found:
-                    self._replace(worker)
+            # Who serves is known before it is asked whether anybody does.
+            for worker in [each for each in self._workers if each.pipe in found]:
+                self._heard(worker)
+            for worker in [each for each in self._workers if each.process.sentinel in found]:
+                self._lost(worker)
 
     def stop(self, seconds: float) -> None:
         """Have them end; whoever has not in time is killed."""
@@ -111,6 +120,7 @@ class _Crew:
                 process.join()
 
     def _start(self) -> None:
+        self._make_folder()
         ours, theirs = self._context.Pipe(duplex=False)
         arguments = (self._settings, self._listening, theirs)
         process = self._context.Process(target=_work, args=arguments, name="lacuna-gateway-worker")
@@ -127,28 +137,45 @@ class _Crew:
             worker.close()
             return
         worker.close()
+        worker.serves = True
         self._failures = 0
         if not self._serving:
             self._serving = True
             self._up()
 
-    def _replace(self, worker: _Worker) -> None:
+    def _lost(self, worker: _Worker) -> None:
         worker.close()
         self._workers.remove(worker)
         process = worker.process
         process.join()
         self._forget(process)
+        if worker.serves:
+            # What others died of, before they served, is not what ended this one.
+            self._failures = 0
+        refused = process.exitcode == REFUSED and not self._serving
+        self._failed(f"worker {process.pid} died (exit code {process.exitcode}) and is replaced", last=refused)
+
+    def _failed(self, how: str, *, last: bool = False) -> None:
+        """Another one is started when it is time. last: whether that is known to be of no use."""
         self._failures += 1
-        if self._failures > TRIES or (process.exitcode == REFUSED and not self._serving):
+        # As long as one serves there is a gateway, and what keeps others from it may pass.
+        serving = any(each.serves for each in self._workers)
+        _log.error("%s", how)
+        if last or (self._failures > TRIES and not serving):
             raise LacunaError("no worker comes up; what is said above tells why")
-        _log.error("worker %s died (exit code %s) and is replaced", process.pid, process.exitcode)
-        if self._failures > 1:
-            time.sleep(PAUSE * 2**self._failures)
-        self._start()
+        doubled = PAUSE * 2 ** min(self._failures, 16)
+        self._due = time.monotonic() + (min(doubled, LONGEST_PAUSE) if self._failures > 1 else 0.0)
+
+    def _make_folder(self) -> None:
+        """The folder of metrics, anew where somebody tidied it up; a worker does without where there is none."""
+        try:
+            os.makedirs(self._metrics, mode=0o700, exist_ok=True)
+        except OSError as error:
+            _log.error("workers share no metrics: %s", error)
 
     def _forget(self, process: SpawnProcess) -> None:
         """What a worker had under way when it died is under way no longer; what it counted stays counted."""
-        with suppress(ImportError):
+        with suppress(ImportError, OSError):
             from prometheus_client.multiprocess import mark_process_dead
 
             mark_process_dead(process.pid, self._metrics)  # type: ignore[no-untyped-call]
