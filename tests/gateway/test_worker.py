@@ -1,14 +1,20 @@
-"""One worker put together: what it does without."""
+"""One worker put together: what it does without, and what the dashboard's threads see of it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+import threading
 
 import pytest
 from tests.gateway.running import running, settings
 from tests.gateway.scripted import always, answer, scripted
 
+from lacuna.gateway.body import RequestBody
+from lacuna.gateway.identity import Identity
 from lacuna.gateway.scrape import Scrape
+from lacuna.gateway.worker import Worker
 
 
 def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -28,3 +34,40 @@ def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog:
 
     asyncio.run(run())
     assert "No space left on device" in caplog.text
+
+
+def begin(worker: Worker, name: str) -> None:
+    """A session of that name, at rest."""
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": name}]}).encode()
+    live = worker.door.sessions.find(Identity(namespace="anonymous"), "openai", RequestBody.parse(raw, "openai"))
+    worker.door.sessions.release(live, answered=True)
+
+
+def test_the_dashboard_looks_while_sessions_come() -> None:
+    """Its threads ask which sessions are busy at any moment, also while there come new ones."""
+    failed, over = list[RuntimeError](), threading.Event()
+
+    def look(worker: Worker) -> None:
+        while not over.is_set():
+            try:
+                worker._busy()
+            except RuntimeError as error:
+                failed.append(error)
+
+    async def run() -> None:
+        async with running(settings(gateway_off=False)) as gateway:
+            looking = threading.Thread(target=look, args=(gateway.worker,))
+            looking.start()
+            for number in range(150):
+                begin(gateway.worker, f"task {number}")
+            over.set()
+            looking.join()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        asyncio.run(run())
+    finally:
+        over.set()
+        sys.setswitchinterval(interval)
+    assert not failed

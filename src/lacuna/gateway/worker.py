@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lacuna.errors import MissingExtra
@@ -13,6 +14,7 @@ from lacuna.gateway.door import Door
 from lacuna.gateway.health import Health
 from lacuna.gateway.request_log import RequestLog
 from lacuna.gateway.served import Served, Watch
+from lacuna.gateway.sessions import LiveSession
 from lacuna.gateway.settings import GatewaySettings
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import Store
@@ -69,8 +71,15 @@ class Worker:
         self.store.close()
 
     def _busy(self) -> frozenset[str]:
-        flying = (live for live in self.door.sessions if live.flying)
-        return frozenset(live.newest.branch if live.newest is not None else live.name for live in flying)
+        flying = [(live.newest, live.name) for live in self._live() if live.flying]
+        return frozenset(name if newest is None else newest.branch for newest, name in flying)
+
+    def _live(self) -> list[LiveSession]:
+        """The sessions of this moment. A thread of the dashboard's asks, while the event loop adds and removes some:
+        where that falls into the midst of copying, it is begun anew."""
+        while True:
+            with suppress(RuntimeError):
+                return list(self.door.sessions)
 
 
 class _Watches:
