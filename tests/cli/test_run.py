@@ -165,6 +165,7 @@ def test_a_model_that_fails_is_one_sentence(
     ("arguments", "sentence"),
     [
         (["run", "Go."], "name the model to ask"),
+        (["run", "Go.", "--max-cost", "-1"], "lacuna: --max-cost: -1.0 will not do; give US dollars, above 0"),
         (["run", "Go.", "--model", "gpt-5"], "OPENAI_API_KEY is not set"),
         (["run", "Go.", "--model", "claude-sonnet-5"], "ANTHROPIC_API_KEY is not set"),
         (

@@ -141,19 +141,25 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **environ:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--host", "0.0.0.0"], "give an admin token"),
-        (["--workers", "2", "--store", "memory:"], "serves one process"),
-        (["--store", "nonsense"], "is no store"),
-        (["--at-limit", "stop"], "give one of: hint, refuse"),
-        (["--upstream-openai", "api.openai.com"], "begins with http:// or https://"),
-        (["--token", "short"], "16 or more"),
+        (["--host", "0.0.0.0"], "--host '0.0.0.0': others can reach it there, and"),
+        (["--workers", "2", "--store", "memory:"], "--workers 2: a store at memory: serves one process"),
+        (["--store", "nonsense"], "--store: 'nonsense' will not do; give one of: memory:, sqlite:///FILE"),
+        (["--at-limit", "stop"], "--at-limit: 'stop' will not do; give one of: hint, refuse"),
+        (["--log", "x"], "--log: 'x' will not do; give one of: none, text, json"),
+        (
+            ["--upstream-openai", "api.openai.com"],
+            "--upstream-openai: 'api.openai.com' will not do; give an address that begins with http:// or https://",
+        ),
+        (["--token", "short"], "--token: what is given will not do; give 16 or more"),
+        (["--strategy", "maskin"], "--strategy: "),
     ],
 )
 def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], said: str) -> None:
-    """Is an error of ours that says what to do: the command line makes a sentence of it."""
+    """Is an error of ours that says what to do, of the option as it was typed: the command line makes a sentence of
+    it."""
     error = run(tmp_path, monkeypatch, *given).exception
     assert isinstance(error, SettingError)
-    assert said in str(error)
+    assert str(error).startswith(said)
 
 
 def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +178,7 @@ def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -
     done = run(tmp_path, monkeypatch, *given, **environ)
     assert done.exit_code == 0, done.output
     rows = {line.split()[0]: line.split() for line in done.output.splitlines() if line.split()}
-    assert rows["gateway_upstream_openai"][1:3] == [upstream, "argument"]
+    assert rows["gateway_upstream_openai"][1:] == [upstream, "--upstream-openai"]
     assert rows["gateway_admin_token"][1:] == ["***", "AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN"]
     assert rows["strategy"][2] == "default"
     assert token not in done.output

@@ -18,7 +18,7 @@ from lacuna.agent.resume import Before, said_before
 from lacuna.agent.said import SYSTEM
 from lacuna.cli.run_screen import Screen
 from lacuna.cli.view_text import printable
-from lacuna.config import settings
+from lacuna.config import Typed, settings
 from lacuna.config.in_force import Settings
 from lacuna.errors import LacunaError, SettingError
 from lacuna.manager import ContextManager
@@ -74,9 +74,9 @@ def run(
     The key is read from OPENAI_API_KEY or ANTHROPIC_API_KEY alone, and commands never see it. Commands run as you: give
     the agent a folder, a container or a machine that it may change. Ctrl-C stops it; with --session it goes on.
     """
-    given: dict[str, Any] = {"strategy": strategy, "store": store, "session": session, "model": model}
-    given["max_cost_usd"] = max_cost
-    found = settings(**{name: value for name, value in given.items() if value is not None})
+    given = {"strategy": strategy, "store": store, "session": session, "model": model}
+    options: dict[str, Any] = {name: Typed(f"--{name}", value) for name, value in given.items()}
+    found = settings(**options, max_cost_usd=Typed("--max-cost", max_cost))
     if not found.model:
         raise SettingError("--model: name the model to ask, such as gpt-5 or claude-sonnet-5")
     again = {"model": model, "base-url": base_url, "strategy": strategy, "store": store}

@@ -14,6 +14,7 @@ from rich.text import Text
 from lacuna.cli.config import table
 from lacuna.cli.options import StoreUrl
 from lacuna.cli.view_text import printable
+from lacuna.config import Typed
 
 if TYPE_CHECKING:
     from lacuna.gateway.settings import GatewaySettings
@@ -71,24 +72,24 @@ def serve(
     under way are complete. With --check it ends with 1 where something is not as it must be.
     """
     given = {
-        "gateway_upstream_openai": upstream_openai,
-        "gateway_upstream_anthropic": upstream_anthropic,
-        "store": store,
-        "strategy": strategy,
-        "model": model,
-        "gateway_host": host,
-        "gateway_port": port,
-        "gateway_workers": workers,
-        "gateway_admin_token": token,
-        "gateway_shadow": shadow,
-        "gateway_off": off,
-        "recall": recall,
-        "gateway_session_max_cost_usd": max_cost_usd,
-        "gateway_session_max_turns": max_turns,
-        "gateway_key_max_cost_usd": key_max_cost_usd,
-        "gateway_key_max_turns": key_max_turns,
-        "gateway_at_limit": at_limit,
-        "gateway_log": log,
+        "gateway_upstream_openai": Typed("--upstream-openai", upstream_openai),
+        "gateway_upstream_anthropic": Typed("--upstream-anthropic", upstream_anthropic),
+        "store": Typed("--store", store),
+        "strategy": Typed("--strategy", strategy),
+        "model": Typed("--model", model),
+        "gateway_host": Typed("--host", host),
+        "gateway_port": Typed("--port", port),
+        "gateway_workers": Typed("--workers", workers),
+        "gateway_admin_token": Typed("--token", token),
+        "gateway_shadow": Typed("--shadow", shadow),
+        "gateway_off": Typed("--off", off),
+        "recall": Typed("--no-recall" if recall is False else "--recall", recall),
+        "gateway_session_max_cost_usd": Typed("--max-cost-usd", max_cost_usd),
+        "gateway_session_max_turns": Typed("--max-turns", max_turns),
+        "gateway_key_max_cost_usd": Typed("--key-max-cost-usd", key_max_cost_usd),
+        "gateway_key_max_turns": Typed("--key-max-turns", key_max_turns),
+        "gateway_at_limit": Typed("--at-limit", at_limit),
+        "gateway_log": Typed("--log", log),
     }
     code = _check(given) if check else _serve(given)
     if code:

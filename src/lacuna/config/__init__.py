@@ -5,5 +5,6 @@ from __future__ import annotations
 from lacuna.config.gateway_keys import GATEWAY_KEYS
 from lacuna.config.in_force import Entry, Settings, settings
 from lacuna.config.keys import KEYS
+from lacuna.config.sources import OPTION, Typed
 
-__all__ = ["GATEWAY_KEYS", "KEYS", "Entry", "Settings", "settings"]
+__all__ = ["GATEWAY_KEYS", "KEYS", "OPTION", "Entry", "Settings", "Typed", "settings"]

@@ -20,6 +20,8 @@ from lacuna.trajectory.redact import DEFAULT
 
 FILE: Final = "lacuna.toml"
 PROJECT: Final = "pyproject.toml"
+#: What the place of an option on a command line begins with.
+OPTION: Final = "--"
 #: The table of `pyproject.toml`.
 TABLE: Final = ("tool", "lacuna")
 _CREDENTIAL: Final = re.compile(r"api|key|secret|password|credential|auth", re.IGNORECASE)
@@ -45,6 +47,14 @@ class Given:
     rank: Rank
 
 
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value from a command line. option: as it is typed there, such as --upstream-openai."""
+
+    option: str
+    value: object
+
+
 def given(environ: Mapping[str, str], folder: Path, arguments: Mapping[str, object]) -> dict[str, Given]:
     """What is given, by name: of several sources the one with the last word. Raises SettingError."""
     found: dict[str, Given] = {}
@@ -55,8 +65,9 @@ def given(environ: Mapping[str, str], folder: Path, arguments: Mapping[str, obje
 
 def _arguments(arguments: Mapping[str, object]) -> Iterator[Given]:
     for name, value in arguments.items():
-        if value is not None:
-            yield _given(name, value, f"argument {name}", Rank.ARGUMENT, str.lower)
+        place, plain = (value.option, value.value) if isinstance(value, Typed) else (f"argument {name}", value)
+        if plain is not None:
+            yield _given(name, plain, place, Rank.ARGUMENT, str.lower)
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[Given]:
@@ -81,7 +92,9 @@ def _given(name: str, value: object, place: str, rank: Rank, spelled: Any) -> Gi
         return Given(key=key, value=key.read(value), place=place, rank=rank)
     except ValueError as error:
         shown = "what is given" if key.secret else _shown(value)
-        raise SettingError(f"{place}: {shown} is no {name}; {error}") from None
+        # Whoever typed an option does not know the setting behind it.
+        wrong = "will not do" if place.startswith(OPTION) else f"is no {name}"
+        raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
 
 
 def _shown(value: object) -> str:

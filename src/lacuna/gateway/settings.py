@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from lacuna.config import Settings, settings
+from lacuna.config import OPTION, Settings, settings
 from lacuna.errors import SettingError
 
 #: Stores that several processes cannot share.
@@ -57,13 +57,13 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and self.admin_token is None:
             raise SettingError(
-                f"gateway_host {self.host!r}: others can reach it there, and dashboard and metrics would be open to "
+                f"{self._typed('host')} {self.host!r}: others can reach it there, and dashboard and metrics would be open to "
                 "them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
             )
         scheme = self.library.store.partition(":")[0]
         if self.workers > 1 and scheme in _OF_ONE_PROCESS:
             raise SettingError(
-                f"gateway_workers {self.workers}: a store at {scheme}: serves one process; give another store, such as "
+                f"{self._typed('workers')} {self.workers}: a store at {scheme}: serves one process; give another store, such as "
                 "sqlite:///lacuna.db or postgresql://..., or one worker"
             )
         if self.max_read_bytes > self.memory_bytes:
@@ -71,6 +71,11 @@ class GatewaySettings:
                 f"gateway_max_read_bytes {self.max_read_bytes:_}: more than gateway_memory_bytes "
                 f"{self.memory_bytes:_} can hold; lower the one, or raise the other"
             )
+
+    def _typed(self, name: str) -> str:
+        """A setting of the gateway's as whoever gave it knows it: an option, or the setting's own name."""
+        place = next((each.place for each in self.library.entries if each.key.name == f"gateway_{name}"), "")
+        return place if place.startswith(OPTION) else f"gateway_{name}"
 
     @property
     def shared(self) -> bool:
