@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
+from lacuna.gateway import upstream
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 
 Trial = Callable[[Upstream, Scripted], Awaitable[None]]
@@ -145,8 +147,10 @@ def test_connections_are_kept() -> None:
     trial(script, what)
 
 
-def test_a_connection_that_is_closed_while_it_idles() -> None:
+def test_a_connection_that_is_closed_while_it_idles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that meets it closing, before any answer, goes out once more over a new one, and no more than once."""
+    # However busy the machine is.
+    monkeypatch.setattr(upstream, "SOON", 60.0)
 
     async def what(upstream: Upstream, server: Scripted) -> None:
         for _ in range(2):
@@ -166,6 +170,30 @@ def test_a_connection_that_is_closed_while_it_idles() -> None:
         writer.write(answer(b"whole"))
 
     served: set[int] = set()
+    trial(script, what)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_used_connection_that_is_closed_later(monkeypatch: pytest.MonkeyPatch, reset: bool) -> None:
+    """A request that the provider may have worked on is not sent again: it would be done and billed twice."""
+    monkeypatch.setattr(upstream, "SOON", 0.0)
+
+    async def what(upstream: Upstream, server: Scripted) -> None:
+        await body_of(await upstream.open("POST", server.url, [], b"first"))
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.open("POST", server.url, [], b"second")
+        assert caught.value.kind == "cut"
+        assert [(asked.body, asked.connection) for asked in server.asked] == [(b"first", 1), (b"second", 1)]
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.body == b"first":
+            writer.write(answer(b"whole"))
+        elif reset:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        else:
+            writer.close()
+
     trial(script, what)
 
 

@@ -4,13 +4,14 @@
         async for chunk in answer.chunks(): ...
 
 Nothing is decompressed, redirected or remembered. A request is sent once more only where a connection that had idled
-was closed under it, before a byte of an answer. Whoever is cancelled within closes the connection.
+was closed under it, at once and before a byte of an answer. Whoever is cancelled within closes the connection.
 """
 
 from __future__ import annotations
 
 import errno
 import ssl
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,6 +32,10 @@ except ImportError as error:
 Kind: TypeAlias = Literal["dns", "refused", "tls", "connect", "connect-timeout", "read-timeout", "cut", "malformed"]
 #: Seconds that an idle connection is kept: less than providers keep theirs, so that none is met while it closes.
 KEEP_ALIVE: Final = 15.0
+#: Seconds behind taking an idle connection up again in which its end is that of idling: a server that had closed it by
+#: then says so within a round trip. One that closes later may have been at work on the request, which is a POST: sent
+#: again it would be done and billed twice (RFC 9110, 9.2.2: only where the first is known not to have been applied).
+SOON: Final = 0.5
 #: Bytes that one header field of an answer may have.
 FIELD: Final = 65_536
 #: Fields that aiohttp would add of its own.
@@ -120,7 +125,7 @@ class Upstream:
                 response = await asked(self._pool())
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # Servers close what idles whenever they like, often at the moment in which it is used again.
-                if not (used.again and isinstance(sent, bytes)):
+                if not (used.just_now and isinstance(sent, bytes)):
                     raise
                 response = await asked(self._fresh())
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -176,13 +181,17 @@ class Upstream:
 
 @dataclass(slots=True)
 class _Used:
-    """Whether a request went over a connection that had served one before."""
+    """When a request went over a connection that had served one before, monotonic seconds."""
 
-    again: bool = False
+    again: float | None = None
+
+    @property
+    def just_now(self) -> bool:
+        return self.again is not None and time.monotonic() - self.again < SOON
 
 
 async def _reused(session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams) -> None:
-    context.trace_request_ctx.again = True
+    context.trace_request_ctx.again = time.monotonic()
 
 
 class _Whole(Payload):
@@ -274,6 +283,8 @@ _KINDS: Final[tuple[tuple[tuple[type[Exception], ...], Kind], ...]] = (
     ((aiohttp.ClientProxyConnectionError,), "connect"),
     ((aiohttp.ClientConnectorError,), "connect"),
     ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError), "cut"),
+    # No connector's, which are asked for above: the connection stood, and was reset.
+    ((aiohttp.ClientOSError,), "cut"),
     ((aiohttp.ClientResponseError, aiohttp.InvalidURL, ValueError), "malformed"),
 )
 
