@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, received, stream
+from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, raw, received, stream
 from tests.gateway.recalling.test_relay import relayed
 
 from lacuna.gateway.recalling import Outcome, Relay
@@ -235,3 +235,21 @@ def test_what_the_provider_keeps_stays_named(streamed: bool) -> None:
     _, last = unstored(relay, BARE, item(TEXT), number=1, streamed=streamed)
     assert last.shown == (BARE, item(TEXT), BARE, item(TEXT))
     assert [each.messages for each in relay.replacements()] == [(item(RECALL), FOUND, BARE)]
+
+
+@BOTH
+def test_what_a_client_goes_on_from(streamed: bool) -> None:
+    """The id that the client is given is the last round's, which has the whole history; a stream began with another,
+    and its reader takes no second one."""
+    relay, sent = Relay("openai-responses", stream=streamed), b""
+    rounds = [(THOUGHT, RECALL), (Part(kind="tool", id="b", text="ls"),)]
+    for number, parts in enumerate(rounds):
+        data = raw("openai-responses", Answer(number=number, parts=parts), streamed=streamed)
+        out, outcome = relayed(relay, data)
+        sent += out
+        relay.answered([(call, "found") for call in outcome.calls])
+    assert received("openai-responses", sent, streamed=streamed)["id"] == ("resp_0" if streamed else "resp_1")
+    if streamed:
+        before, _, behind = sent.rpartition(b"resp_0")
+        with pytest.raises(RuntimeError, match="identity changed"):
+            received("openai-responses", before + b"resp_1" + behind, streamed=True)

@@ -1,7 +1,8 @@
 """Responses that call a recall tool. Events and their accumulation as in the SDK, openai 3.54.
 
-The answer keeps the id of the first round, as its accumulator demands. Where the provider stores responses, a client
-that goes on by `previous_response_id` names that one; `Relay.ids` says which one it stands for.
+Where the provider stores responses, a client may go on by `previous_response_id`, and of all rounds the last one is
+what has the whole history: a body bears its id. A stream keeps the id of the first round, which is out by the time that
+anything is recalled: the SDK's accumulator takes no ending that bears another ("Lifecycle response identity changed").
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _CLIENTS = frozenset(
         "mcp_approval_request",
     )
 )
+#: Fields that a stream's ending has in common with its beginning.
 _IDENTITY = ("id", "created_at", "model")
 #: Items that need no id of their own: calls have one beside it that results refer to.
 _NAMELESS = frozenset(("message", "function_call", "custom_tool_call"))
@@ -114,9 +116,8 @@ class ResponsesShape:
         return {key: value for key, value in item.items() if key != "id"}
 
     def merged(self, first: Json, last: Json, rounds: Sequence[Round], usage: Json | None, ended: bool) -> Json:
-        same = {key: first[key] for key in _IDENTITY if key in first}
         changed = {} if usage is None else {"usage": usage}
-        return {**last, **same, "output": [item for each in rounds for item in each.kept], **changed}
+        return {**last, "output": [item for each in rounds for item in each.kept], **changed}
 
 
 class ResponsesStream(Streamed):

@@ -50,7 +50,8 @@ class Relay:
         self._rounds: list[Round] = []
         #: Whether the client was shown something else than an answer, which no history of it will hold.
         self._failed = False
-        #: The ids of the upstream answers, in order; the client knows the first one only.
+        #: The ids of the upstream answers, in order; the client knows the first one only (a body of Responses: the last
+        #: one only).
         self.ids: list[str] = []
 
     @property
