@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
@@ -308,3 +309,65 @@ def test_a_provider_that_falls_silent(raw: bytes) -> None:
         assert (await failed(upstream, server.url)).kind == "read-timeout"
 
     trial(script, what, read_seconds=0.05)
+
+
+# -- proxies that the surroundings name -------------------------------------------------------------------------------
+
+
+def by_proxy(monkeypatch: pytest.MonkeyPatch, url: str, *, proxy_env: bool = True, **environ: str) -> list[Asked]:
+    """What a proxy at loopback is asked, where `environ` names it as {proxy}."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+    async def run() -> list[Asked]:
+        upstream = Upstream(connect_seconds=5, read_seconds=5, proxy_env=proxy_env)
+        async with scripted(always(answer(b"ok"))) as server:
+            place = server.url.removeprefix("http://")
+            for name, text in environ.items():
+                monkeypatch.setenv(name, text.format(proxy=place))
+            got = await upstream.open("POST", url.format(proxy=place), [(b"x-api-key", b"mine")], b"told")
+            assert await body_of(got) == b"ok"
+            await upstream.close()
+            return server.asked
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("named", "word"),
+    [("http://{proxy}", None), ("http://us%40er:pa%3Ass@{proxy}", "Basic dXNAZXI6cGE6c3M=")],
+)
+def test_a_proxy(monkeypatch: pytest.MonkeyPatch, named: str, word: str | None) -> None:
+    """Is asked for the whole address, with its own credential where its own address has one."""
+    (asked,) = by_proxy(monkeypatch, "http://provider.invalid/v1?q=1", http_proxy=named)
+    assert asked.line == "POST http://provider.invalid/v1?q=1 HTTP/1.1"
+    assert (asked.header("proxy-authorization"), asked.header("authorization")) == (word, None)
+    assert (asked.header("x-api-key"), asked.body) == ("mine", b"told")
+
+
+@pytest.mark.parametrize(
+    ("proxy_env", "environ"),
+    [(True, {"no_proxy": "127.0.0.1"}), (True, {"https_proxy": "http://{proxy}"}), (False, {})],
+)
+def test_no_proxy(monkeypatch: pytest.MonkeyPatch, proxy_env: bool, environ: dict[str, str]) -> None:
+    """A provider that is excepted is asked itself, and so is every one where proxies are not to be heeded."""
+    environ = {"http_proxy": "http://127.0.0.1:1"} | environ if "https_proxy" not in environ else environ
+    (asked,) = by_proxy(monkeypatch, "http://{proxy}/v1", proxy_env=proxy_env, **environ)
+    assert asked.line == "POST /v1 HTTP/1.1"
+
+
+@pytest.mark.parametrize("named", ["http://[nowhere", "proxy:3128", "socks5://127.0.0.1:1", "http://"])
+def test_no_proxy_at_that_address(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """What is no address of a proxy is told as a failure to reach the provider."""
+    with pytest.raises(UpstreamError):
+        by_proxy(monkeypatch, "http://provider.invalid/v1", http_proxy=named)
+
+
+def test_nobody_reads_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What stands there is no credential of the client's, whose request goes out as it is."""
+    (tmp_path / "netrc").write_text("default login bob password hunter2\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for environ in ({"http_proxy": "http://{proxy}"}, {}):
+        (asked,) = by_proxy(monkeypatch, "http://{proxy}/v1", **environ)
+        assert (asked.header("authorization"), asked.header("proxy-authorization")) == (None, None)

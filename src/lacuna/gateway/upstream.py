@@ -16,6 +16,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
+from urllib.request import getproxies, proxy_bypass
 
 from lacuna.errors import LacunaError, MissingExtra
 from lacuna.gateway.wire import Headers
@@ -114,13 +115,22 @@ class Upstream:
         place = _place(url)
         sent = body if isinstance(body, bytes) else _Chunks(body)
         target, fields, used = URL(url, encoded=True), _fields(headers, measured=isinstance(body, bytes)), _Used()
+        proxy: URL | None = None
 
         async def asked(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
             return await pool.request(
-                method, target, headers=fields, data=_body(sent), allow_redirects=False, trace_request_ctx=used
+                method,
+                target,
+                headers=fields,
+                data=_body(sent),
+                allow_redirects=False,
+                trace_request_ctx=used,
+                proxy=proxy,
             )
 
         try:
+            if self._proxy_env:
+                proxy = _proxy(target)
             try:
                 response = await asked(self._pool())
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
@@ -172,7 +182,8 @@ class Upstream:
                 sock_read=self.read_seconds,
             ),
             auto_decompress=False,
-            trust_env=self._proxy_env,
+            # It would heed ~/.netrc as well, and send what stands there for the client's own credential.
+            trust_env=False,
             skip_auto_headers=_AUTOMATIC,
             max_line_size=FIELD,
             max_field_size=FIELD,
@@ -192,6 +203,17 @@ class _Used:
 
 async def _reused(session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams) -> None:
     context.trace_request_ctx.again = time.monotonic()
+
+
+def _proxy(target: URL) -> URL | None:
+    """The proxy that the surroundings name on the way to `target`. Raises ValueError where its address is none."""
+    named = None if proxy_bypass(target.host or "") else getproxies().get(target.scheme)
+    if not named:
+        return None
+    proxy = URL(named)
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        raise ValueError(f"no address of a proxy is named for {target.scheme}: write http://HOST:PORT")
+    return proxy
 
 
 class _Whole(Payload):
