@@ -46,6 +46,12 @@ def test_the_sources(tmp_path: Path) -> None:
     assert places["gateway_host"] == "default"
 
 
+def test_a_port_is_no_count(tmp_path: Path) -> None:
+    """It is shown as it is typed; what is counted is shown in groups of digits."""
+    shown = {entry.key.name: entry.value for entry in of(tmp_path, GATEWAY_PORT="18377").library.entries}
+    assert (shown["gateway_port"], shown["gateway_max_sessions"]) == ("18377", "1_000")
+
+
 def test_a_table_of_pyproject(tmp_path: Path) -> None:
     """There the table is [tool.lacuna.gateway]."""
     found = of(tmp_path, "[project]\nport = 2\n[tool.lacuna.gateway]\nport = 5\n", "pyproject.toml")

@@ -12,15 +12,29 @@ from lacuna.config.values import Reader, optional, whole
 TABLE: Final = "gateway"
 
 
-def _key(name: str, read: Reader, default: Any, meaning: str, *, secret: bool = False) -> Key:
-    return Key(name=f"{TABLE}_{name}", group="gateway", read=read, default=default, meaning=meaning, secret=secret)
+def _key(name: str, read: Reader, default: Any, meaning: str, *, secret: bool = False, counts: bool = True) -> Key:
+    return Key(
+        name=f"{TABLE}_{name}",
+        group="gateway",
+        read=read,
+        default=default,
+        meaning=meaning,
+        secret=secret,
+        counts=counts,
+    )
 
 
 _MIB: Final = 2**20
 
 _LISTENING: Final = (
     _key("host", values.text, "127.0.0.1", "address that it listens at; beyond loopback only with an admin token"),
-    _key("port", whole(0, "the number of a port", most=65_535), 8377, "port that it listens at; 0 for a free one"),
+    _key(
+        "port",
+        whole(0, "the number of a port", most=65_535),
+        8377,
+        "port that it listens at; 0 for a free one",
+        counts=False,
+    ),
     _key("workers", whole(1, "processes", most=256), 1, "processes that share the port"),
     _key(
         "admin_token",

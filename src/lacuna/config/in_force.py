@@ -164,7 +164,8 @@ def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mappin
     if key.options:
         value, note = _text(*strategy.values[name]), strategy.notes.get(name, "")
         return Entry(key=key, value=value, place=strategy.places[name], note=note)
-    value = "***" if key.secret and plain[name] is not None else _text(plain[name])
+    shown = plain[name] if key.counts or plain[name] is None else str(plain[name])
+    value = "***" if key.secret and shown is not None else _text(shown)
     return Entry(key=key, value=value, place=places.get(name, NOWHERE))
 
 

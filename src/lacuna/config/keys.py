@@ -21,7 +21,7 @@ class Key:
 
     default: in force where nobody says otherwise; what refines the strategy has the strategy's own default.
     options: of the strategy, which of them the setting stands for: the first one that the strategy has.
-    secret:  its value is shown nowhere.
+    secret:  its value is shown nowhere. counts: whether a whole number is a count, which is shown in groups of digits.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Key:
     default: Any = None
     options: tuple[str, ...] = ()
     secret: bool = False
+    counts: bool = True
 
     @property
     def variable(self) -> str:
