@@ -46,6 +46,20 @@ def test_the_sources(tmp_path: Path) -> None:
     assert places["gateway_host"] == "default"
 
 
+def test_guards_limit_sessions_here_too(tmp_path: Path) -> None:
+    """max_cost_usd and max_turns are the limits of the gateway's sessions, unless those are given; no preset's are."""
+    found = of(tmp_path, "max_turns = 40\n", MAX_COST_USD="2.50", GATEWAY_SESSION_MAX_COST_USD="none")
+    assert (found.session_max_cost_usd, found.session_max_turns, found.at_limit) == (None, 40, "hint")
+    found = of(tmp_path, "max_turns = 40\n[gateway]\nsession_max_turns = 50\n", MAX_COST_USD="2.50")
+    assert (found.session_max_cost_usd, found.session_max_turns) == (2.5, 50)
+    places = {entry.key.name: (entry.value, entry.place) for entry in found.library.entries}
+    assert places["gateway_session_max_cost_usd"] == ("2.5", "AGENT_CONTEXT_MAX_COST_USD")
+    assert places["gateway_session_max_turns"] == ("50", "lacuna.toml:3")
+    (tmp_path / "lacuna.toml").unlink()
+    found = of(tmp_path, STRATEGY="code")
+    assert (found.library.guards.max_turns, found.session_max_turns) == (120, None)
+
+
 def test_a_port_is_no_count(tmp_path: Path) -> None:
     """It is shown as it is typed; what is counted is shown in groups of digits."""
     shown = {entry.key.name: entry.value for entry in of(tmp_path, GATEWAY_PORT="18377").library.entries}

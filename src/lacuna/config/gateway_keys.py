@@ -97,8 +97,8 @@ _LIMITS: Final = (
 )
 
 _BUDGETS: Final = (
-    _key("session_max_cost_usd", optional(values.usd), None, "USD that a session may cost"),
-    _key("session_max_turns", optional(whole(1, "turns")), None, "turns that a session may have"),
+    _key("session_max_cost_usd", optional(values.usd), None, "USD that a session may cost; default: max_cost_usd"),
+    _key("session_max_turns", optional(whole(1, "turns")), None, "turns that a session may have; default: max_turns"),
     _key("key_max_cost_usd", optional(values.usd), None, "USD that all sessions of an API key may cost"),
     _key("key_max_turns", optional(whole(1, "turns")), None, "turns that all sessions of an API key may have"),
     _key(

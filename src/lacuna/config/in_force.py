@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lacuna.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
 from lacuna.config.keys import KEYS, Key
@@ -102,6 +102,7 @@ def settings(environ: Mapping[str, str] | None = None, folder: Path | None = Non
     """The settings in force, from `arguments`, `environ` (the process's own) and the file in `folder` (the working
     one), in that order. Raises SettingError, which names place and mend."""
     found = given(os.environ if environ is None else environ, folder or Path.cwd(), arguments)
+    found = {name: replace(found[of], key=ALL_KEYS[name]) for name, of in FOLLOWS.items() if of in found} | found
     strategy = refine(found)
     guards, places = _guards(found, strategy.preset)
     plain = {name: _value(found, name) for name in ALL_KEYS} | _asked_at(found) | asdict(guards)
@@ -115,6 +116,10 @@ def settings(environ: Mapping[str, str] | None = None, folder: Path | None = Non
         **{name: plain[name] for name in _PLAIN},
     )
 
+
+#: The gateway's own limits of a session are its guards unless somebody says otherwise: who limits a session by
+#: max_cost_usd does not expect that the gateway passes over it. A preset's guards are for an agent of one's own.
+FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_session_max_turns": "max_turns"}
 
 #: Settings that are what they are, whatever the others say.
 _PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "summarizer_base_url", "log")
