@@ -29,7 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    # Plain help: the boxed one cuts names of options off in narrow terminals.
+    rich_markup_mode=None,
 )
 app.command("replay")(replay)
 app.command("view")(view)
@@ -43,7 +44,7 @@ app.command("config")(config)
 app.command("sessions")(sessions)
 app.command("show")(show)
 app.command("recall")(recall)
-app.add_typer(store, name="store")
+app.add_typer(store, name="store", short_help=store.info.help)
 
 
 def _flowing(text: str) -> str:
@@ -53,6 +54,8 @@ def _flowing(text: str) -> str:
 
 for _each in (*app.registered_commands, *store.registered_commands):
     _each.help = _flowing((_each.callback and _each.callback.__doc__) or "")
+    # Given by itself it stands whole among the commands.
+    _each.short_help = _each.help.partition("\n\n")[0]
 
 
 def _version(asked: bool) -> None:

@@ -27,7 +27,7 @@ store = typer.Typer(
     help="Stored sessions: what they take up, retention, checks, moving, export and import.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
 #: Refusals that are named.
 _NAMED: Final = 3

@@ -1,0 +1,35 @@
+"""`lacuna ... --help` in narrow terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lacuna.cli.app import app
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each command by its words, those of groups too, and the groups themselves."""
+    yield names, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, *names, name)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize(("names", "command"), [*commands(typer.main.get_command(app))], ids=str)
+def test_nothing_is_cut_off(names: tuple[str, ...], command: Any, width: int) -> None:
+    """Every name of an option is there whole, what a command does too, and no line is wider than the terminal."""
+    shown = CliRunner().invoke(app, [*names, "--help"], terminal_width=width).output
+    assert all(len(line) <= width for line in shown.splitlines())
+    words = " ".join(shown.split())
+    for option in command.params:
+        for name in (*option.opts, *option.secondary_opts) if option.param_type_name == "option" else ():
+            assert name in shown, name
+        # A word that is longer than its column goes on in the next line.
+        assert (option.help or "").replace(" ", "") in shown.replace(" ", "").replace("\n", "")
+    for inner in getattr(command, "commands", {}).values():
+        assert " ".join((inner.help or "").partition("\n\n")[0].split()) in words
