@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -173,6 +175,23 @@ with ContextManager.from_env({"AGENT_CONTEXT_STORE": "memory:", "AGENT_CONTEXT_L
 def test_a_session_needs_no_extra(tmp_path: Path) -> None:
     """Masking, digests, guards, recall, search and settings work in each store of the core without any extra."""
     python(f"import os; os.chdir({str(tmp_path)!r})\n{BLOCKED}{SESSION}")
+
+
+def brought(extra: str, extras: dict[str, list[str]]) -> set[str]:
+    """The names of the packages that an extra installs, those of the extras that it names too."""
+    found: set[str] = set()
+    for wanted in extras[extra]:
+        name, _, inner = re.split(r"[>=;]", wanted)[0].partition("[")
+        found |= set().union(*(brought(each, extras) for each in inner.rstrip("]").split(","))) if inner else {name}
+    return found
+
+
+def test_the_gateway_brings_the_command_line() -> None:
+    """`lacuna serve` and `lacuna playback` are commands: their extra is enough to call them."""
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = brought("gateway", project["optional-dependencies"])
+    assert {"typer", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp", "msgspec"} <= found
+    assert "vl-convert-python" not in found
 
 
 def test_public_names_are_sorted_and_all_there() -> None:
