@@ -19,6 +19,7 @@ LacunaError
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 #: Why there is no summary, in one word: the writer was not reached or answered late ("timeout", "connection"), said no
@@ -136,5 +137,16 @@ class MissingExtra(LacunaError):  # noqa: N818 - reads as what it is at the call
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'lacuna-context[{extra}]'")
+        super().__init__(f"{what} needs an extra: {install(extra)}")
         self.extra = extra
+
+
+def install(extra: str) -> str:
+    """How an extra is installed, in words that work here: the package is on no index yet, and its checkout is at hand
+    where it runs out of it."""
+    source = Path(__file__).parents[1]
+    if source.name != "src" or not (source.parent / "pyproject.toml").is_file():
+        return f"pip install 'lacuna-context[{extra}]', or pip install '.[{extra}]' in a checkout"
+    # LiteLLM cannot share an environment with what `make setup` installs.
+    setup = "" if extra == "litellm" else f", or make -C '{source.parent}' setup"
+    return f"pip install -e '{source.parent}[{extra}]'{setup}"

@@ -337,7 +337,7 @@ def test_another_process_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch
 def test_without_psycopg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module can be imported, a store cannot be opened."""
     monkeypatch.setattr(link_module, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"lacuna-context\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"needs an extra: .*\[postgres\]"):
         open_store("postgresql://host/database")
 
 

@@ -140,5 +140,5 @@ def test_no_url(url: str) -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without urllib3 the error names the extra."""
     monkeypatch.setitem(sys.modules, "urllib3", None)
-    with pytest.raises(MissingExtra, match=r"lacuna-context\[llm\]"):
+    with pytest.raises(MissingExtra, match=r"needs an extra: .*\[llm\]"):
         Transport("http://127.0.0.1:1", {})

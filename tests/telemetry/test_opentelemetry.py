@@ -161,5 +161,5 @@ def test_any_pass(told: list[Diagnostics]) -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where opentelemetry-api is not installed, the error names the extra."""
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(MissingExtra, match=r"lacuna-context\[otel\]"):
+    with pytest.raises(MissingExtra, match=r"needs an extra: .*\[otel\]"):
         OpenTelemetry()

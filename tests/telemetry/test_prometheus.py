@@ -102,5 +102,5 @@ def test_any_pass(told: list[Diagnostics]) -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where prometheus-client is not installed, the error names the extra."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(MissingExtra, match=r"lacuna-context\[prometheus\]"):
+    with pytest.raises(MissingExtra, match=r"needs an extra: .*\[prometheus\]"):
         Prometheus()

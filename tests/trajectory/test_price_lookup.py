@@ -126,7 +126,7 @@ def test_without_genai_prices() -> None:
     """Without genai-prices our own table still serves, and a model beyond it is a PriceError that names the extra."""
     assert for_model("claude-opus-5").rates(0).input == 5.0
     assert set(known_models()) == {name for row in rows() for name in row.names}
-    with pytest.raises(PriceError, match=r"genai-prices, which is not installed.*lacuna-context\[lab\]"):
+    with pytest.raises(PriceError, match=r"genai-prices, which is not installed.*\[lab\]"):
         for_model("claude-3-opus-20240229")
 
 

@@ -13,7 +13,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
-from lacuna.errors import MissingExtra
+from lacuna.errors import MissingExtra, install
 from lacuna.gateway.arriving import Receive
 from lacuna.gateway.health import Health
 from lacuna.gateway.settings import GatewaySettings, is_loopback
@@ -47,7 +47,7 @@ def pages(settings: GatewaySettings, health: Health, metrics: Page | None, dashb
 
     def scraped(request: Request) -> Response:
         if metrics is None:
-            return PlainTextResponse("metrics need an extra: pip install 'lacuna-context[prometheus]'\n", 501)
+            return PlainTextResponse(f"metrics need an extra: {install('prometheus')}\n", 501)
         kind, body = metrics()
         return Response(body, media_type=kind)
 

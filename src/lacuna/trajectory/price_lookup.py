@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from lacuna.errors import PriceError
+from lacuna.errors import PriceError, install
 from lacuna.trajectory.price_sets import SETS
 from lacuna.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
@@ -158,7 +158,7 @@ def _mends(parted: _Name, row: Row | None) -> Iterator[str]:
     if close := _close(parted.undated, known_models()):
         yield f"close names: {', '.join(close)}"
     if _genai() is None:
-        yield "genai-prices, which is not installed, knows more: pip install 'lacuna-context[lab]'"
+        yield f"genai-prices, which is not installed, knows more: {install('lab')}"
     yield "or give it yourself, in USD per million tokens: --price input=3,cache_write=3.75,cache_read=0.3,output=15"
     yield f"or take a named set: {', '.join(SETS)}"
 
