@@ -9,6 +9,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -19,10 +20,12 @@ from tests.gateway.running import settings
 from tests.gateway.texts import Writer, requests
 
 from lacuna.dialects.rules import introduced, violations
+from lacuna.gateway.app import App
 from lacuna.gateway.routes import Api, route
 from lacuna.gateway.upstream import UpstreamError
 from lacuna.gateway.wire import Headers
 from lacuna.gateway.worker import Worker
+from lacuna.testing.recorded import Reply
 
 #: API keys, and the word that only the observations of each hold.
 SECRETS = {"": "plover", "sk-one": "avocet", "sk-two": "dunlin"}
@@ -241,10 +244,12 @@ class Answered:
 
 @dataclass(slots=True)
 class Heard:
-    """What the provider was asked for one request of a client, and how it answered. odd: not as a provider should."""
+    """What the provider was asked for one request of a client, and how it answered. odd: not as a provider should;
+    replies: what it said where it did."""
 
     bodies: list[bytes] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     odd: bool = False
     failed: bool = False
 
@@ -261,6 +266,10 @@ class Provider:
     heard: dict[bytes, Heard] = field(default_factory=dict)
     recalls: int = 0
     answers: int = 0
+    #: Where it fails, refuses and says what none should: below so much, in this order.
+    faults: tuple[float, float, float] = (0.02, 0.1, 0.2)
+    #: Of its refusals, how many say that the prompt is too long.
+    overflows: float = 0.3
 
     async def open(self, method: str, url: str, headers: Any, body: Any = b"") -> Answered:
         raw = body if isinstance(body, bytes) else b"".join([part async for part in body])
@@ -270,11 +279,19 @@ class Provider:
         await asyncio.sleep(0)
         self.chance.seed(f"{self.seed} {mark!r} {len(heard.bodies)}")
         way = self.chance.random()
-        if way < 0.02:
+        fails, refuses, odd = self.faults
+        if way < fails:
             heard.failed = True
             raise UpstreamError("refused", "nothing listens there")
-        found = self._refusal(url) if way < 0.1 else self._odd(raw) if way < 0.2 else self._answer(url, raw)
-        heard.odd |= 0.1 <= way < 0.2
+        if way < refuses:
+            found = self._refusal(url)
+        elif way < odd:
+            found = self._odd(raw)
+        else:
+            self.answers += 1
+            heard.replies.append(self._reply(raw))
+            found = self._answer(url, raw, heard.replies[-1])
+        heard.odd |= refuses <= way < odd
         heard.failed |= found.cut
         heard.statuses.append(found.status)
         return found
@@ -285,7 +302,7 @@ class Provider:
     def _refusal(self, url: str) -> Answered:
         status = self.chance.choice((400, 400, 401, 413, 429, 500, 529))
         body = conversing.refused(_api(url), status)
-        if status == 400 and self.chance.random() < 0.3:
+        if status == 400 and self.chance.random() < self.overflows:
             body = b'{"error": {"type": "x", "message": "prompt is too long: 900 tokens > 500 maximum"}}'
         return Answered(status, [(b"content-type", b"application/json")], [body[:9], body[9:]])
 
@@ -296,18 +313,18 @@ class Provider:
         cut = self.chance.random() < 0.5
         return Answered(200, [(b"content-type", kind), (b"content-encoding", coding)], [said], cut)
 
-    def _answer(self, url: str, raw: bytes) -> Answered:
-        api, said = _api(url), conversing.reply()
-        self.answers += 1
-        if b"lacuna_recall" in raw and self.chance.random() < 0.6:
-            said = self._recalling()
+    def _reply(self, raw: bytes) -> Reply:
+        return self._recalling() if b"lacuna_recall" in raw and self.chance.random() < 0.6 else conversing.reply()
+
+    def _answer(self, url: str, raw: bytes, said: Reply) -> Answered:
+        api = _api(url)
         if b'"stream" :  true' in raw or b'"stream": true' in raw or b'"stream":true' in raw:
             parts = conversing.frames(api, said, id=str(self.answers))
             return Answered(200, [(b"content-type", b"text/event-stream")], parts)
         body = conversing.whole(api, said, id=str(self.answers))
         return Answered(200, [(b"content-type", b"application/json")], [body[:50], body[50:]])
 
-    def _recalling(self) -> Any:
+    def _recalling(self) -> Reply:
         self.recalls += 1
         handle = self.chance.choice([*self.handles(), "t1.1", "t2", "t99.1", "", "s:t1.1"])
         asked: list[tuple[str, str, Json]] = [(f"r{self.answers}", "lacuna_recall", {"handle": handle})]
@@ -385,28 +402,51 @@ class Trial:
 
     def __init__(self, seed: int, **given: Any) -> None:
         usual: dict[str, Any] = {"gateway_off": False, "strategy": EAGER}
-        self.worker = Worker(settings("http://provider.invalid", **(usual | given)))
+        self._settings = settings("http://provider.invalid", **(usual | given))
         self.maker = Maker(random.Random(seed))
-        self.provider = Provider(seed + 1, self._handles)
-        self.worker.door.proxy.upstream = self.provider  # type: ignore[assignment]
+        self.provider = self._provider(seed + 1)
         self.toll = Toll()
         self._known: list[str] = []
-        watch = self.worker.door.proxy._watch
-        self.worker.door.proxy._watch = lambda served: (self.toll.hows.update([served.how]), watch(served))[1]
+        self.worker = self.begun()
+
+    def _provider(self, seed: int) -> Provider:
+        return Provider(seed, self._handles)
+
+    def begun(self) -> Worker:
+        """One process of the gateway."""
+        worker = Worker(self._settings)
+        worker.door.proxy.upstream = self.provider  # type: ignore[assignment]
+        watch = worker.door.proxy._watch
+        worker.door.proxy._watch = lambda served: (self.toll.hows.update([served.how]), watch(served))[1]
+        return worker
+
+    @property
+    def app(self) -> App:
+        """What the next request is asked of."""
+        return self.worker.app
 
     async def run(self, count: int, *, at_once: int = 8) -> Toll:
-        log = _Tracebacks()
-        logging.getLogger("lacuna").addHandler(log)
-        try:
+        async with self.watched() as log:
             for start in range(0, count, at_once):
                 log.now = start
                 await asyncio.gather(*(self._one(number) for number in range(start, min(count, start + at_once))))
+        return self.toll
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Tracebacks]:
+        """Failures that are logged meanwhile are problems; the gateway is closed at the end."""
+        log = Tracebacks()
+        logging.getLogger("lacuna").addHandler(log)
+        try:
+            yield log
         finally:
             logging.getLogger("lacuna").removeHandler(log)
-            await self.worker.close()
+            await self.close()
         self.toll.problems += log.found
         self.toll.recalls = self.provider.recalls
-        return self.toll
+
+    async def close(self) -> None:
+        await self.worker.close()
 
     def _handles(self) -> list[str]:
         """Of sessions, whosesoever they are."""
@@ -418,13 +458,14 @@ class Trial:
         asked, mark = self.maker.request(), b"%d" % number
         await self.ask(asked, mark)
 
-    async def ask(self, asked: Odd, mark: bytes) -> Got:
+    async def ask(self, asked: Odd, mark: bytes) -> tuple[Got, Heard]:
+        """What the client gets for it, and what the provider heard."""
         got = await self._sent(asked, mark)
         heard = self.provider.heard.pop(mark, Heard())
         self.toll.bodies += 1
         self.toll.statuses[got.status] += 1
         self.toll.problems += [f"request {mark.decode()}: {each}" for each in self._wrong(asked, heard, got)]
-        return got
+        return got, heard
 
     async def _sent(self, asked: Odd, mark: bytes) -> Got:
         sent, got = [{"type": "http.request", "body": asked.body, "more_body": False}], Got()
@@ -446,7 +487,7 @@ class Trial:
                         (b"content-length", str(len(asked.body)).encode())],
             "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "root_path": "",
         }  # fmt: skip
-        await self.worker.app(scope, receive, send)
+        await self.app(scope, receive, send)
         over.set()
         return got
 
@@ -496,7 +537,7 @@ def _json(raw: bytes) -> Any:
         return None
 
 
-class _Tracebacks(logging.Handler):
+class Tracebacks(logging.Handler):
     """Failures of ours that were logged. now: the first of the requests at hand."""
 
     def __init__(self) -> None:

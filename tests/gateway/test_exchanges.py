@@ -41,7 +41,7 @@ class Conversation:
     def __init__(self, api: Api = "openai") -> None:
         dialect = LIVE[api]
         self.transcript = Transcript(dialect, b"k1")
-        self.exchanges = Exchanges(blocks=dialect.in_blocks)
+        self.exchanges = Exchanges(dialect)
 
     def says(self, *messages: Json | bytes) -> None:
         """More of them; bytes as they stand."""
@@ -136,3 +136,77 @@ def test_the_clients_bytes_stay_within_a_joined_message() -> None:
     raw = chat.exchanges.expanded(chat.transcript.entries)[-1].raw
     assert b'{"type":"tool_result", "tool_use_id":"a" ,"content":"caf\\u00e9"}' in raw
     assert raw.startswith(b'{"role" :"user"')
+
+
+def test_the_clients_ids() -> None:
+    """An answer that came a second time, or went through a client that writes ids of its own, has other ones."""
+    chat = Conversation()
+    chat.says(TASK, called("b"), result("b"))
+    both = {**called("a"), "tool_calls": [*called("r", "lacuna_recall")["tool_calls"], *called("a")["tool_calls"]]}
+    chat.exchanged(both, after=1, results=(result("r"),))
+    ids = [call["id"] for call in chat.expanded()[1]["tool_calls"]]
+    assert ids == ["r", "b"]
+    claude = Conversation("anthropic")
+    claude.says(TASK, used("b"), results("b"))
+    uses = [{**used("r")["content"][0], "name": "lacuna_recall"}, *used("a")["content"]]
+    claude.exchanged({"role": "assistant", "content": uses}, after=1, results=tuple(results("r")["content"]))
+    assert [block["id"] for block in claude.expanded()[1]["content"]] == ["r", "b"]
+    assert [block["tool_use_id"] for block in claude.expanded()[2]["content"]] == ["r", "b"]
+
+
+def thought(id: str) -> Json:
+    return {"type": "reasoning", "id": id, "summary": [], "encrypted_content": f"sealed {id}"}
+
+
+def item(id: str, name: str = "bash") -> Json:
+    return {"type": "function_call", "call_id": id, "name": name, "arguments": "{}"}
+
+
+def output(id: str) -> Json:
+    return {"type": "function_call_output", "call_id": id, "output": f"result of {id}"}
+
+
+@pytest.mark.parametrize("reasoning", [(), (thought("now"),), (thought("now"), thought("more"))])
+def test_items_are_the_clients(reasoning: tuple[Json, ...]) -> None:
+    """Items that were shown go out as the client has them, their reasoning with them, behind what was recalled; whether
+    it sends reasoning back or not, it is the same conversation."""
+    codex = Conversation("openai-responses")
+    codex.says(TASK, *reasoning, item("b"), output("b"))
+    recalled = [thought("then"), item("r", "lacuna_recall"), output("r")]
+    codex.exchanged(*recalled, thought("next"), item("a"), after=1 + len(reasoning))
+    led = reasoning or (thought("next"),)
+    assert codex.expanded() == [TASK, *recalled, *led, item("b"), output("b")]
+
+
+def test_reasoning_stands_where_it_stood() -> None:
+    """A client that sends all of it back has it in a row; upstream each stands in front of what it led to."""
+    codex = Conversation("openai-responses")
+    codex.says(TASK, thought("then"), thought("next"), item("a"), output("a"))
+    made = [thought("then"), item("r", "lacuna_recall"), output("r"), thought("next"), item("a")]
+    codex.exchanged(*made, after=3)
+    assert codex.expanded() == [TASK, *made, output("a")]
+
+
+def test_reasoning_in_front_of_what_a_user_says() -> None:
+    """It leads to nothing, and stays where it stands; results that wait come behind it."""
+    codex = Conversation("openai-responses")
+    codex.says(TASK, item("a"), thought("now"), {"role": "user", "content": "Go on."}, thought("last"))
+    codex.exchanged(item("a"), after=1, results=(item("r", "lacuna_recall"), output("r")))
+    said = codex.expanded()
+    assert said[:3] == [TASK, item("a"), thought("now")]
+    assert said[3:] == [
+        item("r", "lacuna_recall"),
+        output("r"),
+        {"role": "user", "content": "Go on."},
+        thought("last"),
+    ]
+
+
+def test_results_in_front_of_a_message_of_another_role() -> None:
+    """A result has no other place than behind its call, whoever speaks next."""
+    claude = Conversation("anthropic")
+    system = {"role": "system", "content": "Be brief."}
+    claude.says(TASK, used("a"), system)
+    recalled = results("r")["content"]
+    claude.exchanged(used("a", "r"), after=1, results=tuple(recalled))
+    assert claude.expanded() == [TASK, used("a", "r"), {"role": "user", "content": recalled}, system]

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lacuna.dialects import text_in
 from lacuna.dialects.bound_thinking import with_beta
 from lacuna.errors import LimitError
 from lacuna.gateway import headers as fields
@@ -39,7 +40,7 @@ from lacuna.gateway.routes import Api
 from lacuna.gateway.served import Served
 from lacuna.gateway.sessions import LiveSession, plain
 from lacuna.gateway.tap import Heard, Tap
-from lacuna.gateway.transcript import Entry
+from lacuna.gateway.transcript import Entry, answers
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
 from lacuna.manager.view import ContextView, Standing
@@ -58,7 +59,7 @@ ERROR_BYTES: Final = 1_000_000
 #: What stands beside the messages and says something about the context.
 _BESIDE: Final = ("thinking", "context_management", "cache_control", "compaction")
 #: What is read of a request apart from its messages.
-FIELDS: Final = ("tools", "system", "instructions", *_BESIDE)
+FIELDS: Final = ("tools", "system", "instructions", "store", *_BESIDE)
 _PLAIN: Final = (b"accept-encoding", b"identity")
 _SYSTEM: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-responses": "instructions"}
 
@@ -148,6 +149,11 @@ class Answering:
                         await self._learn_recorded()
                 elif live.behind:
                     live.exchanges.learn(await live.context.heard_exchanges_async())
+                    said = live.exchanges.expanded(self.entries)
+                    # The newest answer is in no log before this request.
+                    if answers(list(map(_is_assistants, said))) > live.context.turns + 1:
+                        # Others came to another process, where the session parted from this one.
+                        await self._learn_recorded()
                 live.cold = live.behind = False
             except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request asks again
                 # Without them the model misses what it recalled, and nothing else.
@@ -406,7 +412,7 @@ class Answering:
             return None
         # One that comes compressed in a way that nobody asked for is the client's to read.
         if self.relay is None and self._offered and answer.status == 200 and inflating(answer) is not None:
-            self.relay = Relay(self.api, stream=is_stream(answer))
+            self.relay = Relay(self.api, stream=is_stream(answer), stored=self.body.field("store") is not False)
         return await (self._relayed(answer, self.relay) if self.relay is not None else self._passed(answer))
 
     async def _passed(self, answer: Answer) -> None:
@@ -593,6 +599,12 @@ async def _at_most(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+def _is_assistants(said: Said) -> bool:
+    """Whether the assistant said it, of whatever API."""
+    role = said.json.get("role")
+    return role == "assistant" or (role is None and not text_in(said.json.get("type")).endswith("_output"))
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -2,21 +2,26 @@
 
 A client that was shown one answer in place of a recall and what came of it sends that answer back. Upstream it must be
 what it was: the model's call, our result, the model's answer to it. `Exchanged` events say so by the name of the
-history that ends with what the client was shown.
+history that ends with what the client was shown. That name knows no ids: an answer may come a second time with others,
+and clients write their own. So what was shown goes out as the client has it, or at least under its ids.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not
-from typing import Any
+from typing import Any, Final
 
-from lacuna.gateway.rewriting import rewritten
+from lacuna.dialects.live.pieces import LiveDialect, digest
+from lacuna.gateway.rewriting import rewritten, written
 from lacuna.gateway.transcript import Entry
+from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL
 from lacuna.trajectory.events import Exchanged
+
+_OURS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +34,24 @@ class Said:
 
 @dataclass(slots=True)
 class _Made:
-    """What was made of one message of the client, and of which."""
+    """What was made of one message of the client, and of which. silent: what stands in front of it and says nothing."""
 
     entry: Entry
     raw: bytes
     event: Exchanged | None
     waiting: tuple[str, ...]
+    silent: tuple[Said, ...]
     said: tuple[Said, ...]
 
 
 @dataclass(slots=True)
 class Exchanges:
-    """The exchanges of one conversation. Work per request is what is new, objects of what is known stay the same."""
+    """The exchanges of one conversation. Work per request is what is new, objects of what is known stay the same.
 
-    blocks: bool
+    dialect: of the conversation.
+    """
+
+    dialect: LiveDialect
     known: dict[str, Exchanged] = field(default_factory=dict)
     _made: dict[int, _Made] = field(default_factory=dict)
     #: The client's messages as they were last, and as objects of ours: the same entries have the same ones.
@@ -62,38 +71,102 @@ class Exchanges:
 
     def _expanded(self, entries: Sequence[Entry]) -> Iterator[Said]:
         waiting: tuple[str, ...] = ()
+        silent: tuple[Said, ...] = ()
         for place, entry in enumerate(entries):
+            if entry.assistant and not entry.says:
+                # Reasoning belongs to what is said next: what was recalled in front of that stands in front of both.
+                silent = (*silent, self._own[place])
+                continue
             event = self.known.get(entry.node.hex()) if entry.assistant else None
             # Calls of one breath stand together, and every result behind all of them.
             joining = () if entry.assistant else waiting
             waiting = (waiting if entry.assistant else ()) + (event.results if event is not None else ())
             if event is None and not joining:
+                yield from silent
                 yield self._own[place]
             else:
-                yield from self._of(place, entry, event, joining)
-        yield from _parsed(() if self.blocks else waiting)
+                yield from self._of(place, entry, event, joining, silent)
+            silent = ()
+        yield from silent
+        yield from _parsed(() if self.dialect.in_blocks else waiting)
 
-    def _of(self, place: int, entry: Entry, event: Exchanged | None, waiting: tuple[str, ...]) -> Sequence[Said]:
+    def _of(
+        self, place: int, entry: Entry, event: Exchanged | None, waiting: tuple[str, ...], silent: tuple[Said, ...]
+    ) -> Sequence[Said]:
         made = self._made.get(place)
-        if made is None or (made.entry, made.raw, made.event, made.waiting) != (entry, entry.raw, event, waiting):
-            own = _parsed(event.messages) if event is not None else (self._own[place],)
-            said = self._joined(waiting, own)
-            made = self._made[place] = _Made(entry, entry.raw, event, waiting, said)
+        of = entry, entry.raw, event, waiting, silent
+        if made is None or (made.entry, made.raw, made.event, made.waiting, made.silent) != of:
+            if event is not None:
+                said = self._in_place(place, event, silent)
+            else:
+                said = (*silent, *self._joined(waiting, self._own[place]))
+            made = self._made[place] = _Made(*of, said)
         return made.said
 
-    def _joined(self, waiting: tuple[str, ...], own: tuple[Said, ...]) -> tuple[Said, ...]:
+    def _in_place(self, place: int, event: Exchanged, silent: tuple[Said, ...]) -> tuple[Said, ...]:
+        """What stands in place of a message that the client was shown."""
+        *ahead, last = _parsed(event.messages)
+        own = self._own[place]
+        told = {_sealed(said.json) for said in ahead}
+        others = [each for each in silent if _sealed(each.json) not in told]
+        if others:
+            # Other reasoning leads to it than when it was recorded.
+            while ahead and not self._says(ahead[-1].json):
+                ahead.pop()
+        return (*ahead, *others, own if self.dialect.runs else _with_ids_of(own.json, last))
+
+    def _says(self, message: dict[str, Any]) -> bool:
+        return bool(digest(self.dialect.pieces(message, 0), inside=True))
+
+    def _joined(self, waiting: tuple[str, ...], own: Said) -> tuple[Said, ...]:
         """Results that join the front of what the client says next."""
         if not waiting:
-            return own
-        if not self.blocks:
-            return (*_parsed(waiting), *own)
-        first = own[0]
-        content = first.json.get("content")
-        if first.json.get("role") != "user":
-            return own
+            return (own,)
+        if not self.dialect.in_blocks:
+            return (*_parsed(waiting), own)
+        results, content = list(map(json.loads, waiting)), own.json.get("content")
+        if own.json.get("role") != "user":
+            return (Said({"role": "user", "content": results}, written({"role": "user", "content": results})), own)
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        message = {**first.json, "content": [*map(json.loads, waiting), *blocks]}
-        return (Said(message, rewritten(first.raw, first.json, message)), *own[1:])
+        message = {**own.json, "content": [*results, *blocks]}
+        return (Said(message, rewritten(own.raw, own.json, message)),)
+
+
+def _sealed(item: Mapping[str, Any]) -> str:
+    """What tells reasoning from other reasoning; some clients leave its id out."""
+    return str(item.get("encrypted_content") or item.get("id"))
+
+
+def _with_ids_of(own: Mapping[str, Any], said: Said) -> Said:
+    """What was said, its calls for the client under the ids that the client knows them by."""
+    ids = [str(call.get("id")) for call in _calls(own)]
+    calls = [call for call in _calls(said.json) if _name(call) not in _OURS]
+    if len(ids) != len(calls) or ids == [call.get("id") for call in calls]:
+        return said
+    known = {id(call): {**call, "id": new} for call, new in zip(calls, ids, strict=True)}
+    message = {
+        name: [known.get(id(part), part) for part in value] if isinstance(value, list) else value
+        for name, value in said.json.items()
+    }
+    return Said(message, written(message))
+
+
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A message's calls, in either shape."""
+    parts = message.get("tool_calls")
+    if isinstance(parts, list):
+        return [part for part in parts if isinstance(part, dict)]
+    blocks = message.get("content")
+    return [part for part in blocks if _is_use(part)] if isinstance(blocks, list) else []
+
+
+def _is_use(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_use"
+
+
+def _name(call: Mapping[str, Any]) -> object:
+    function = call.get("function")
+    return function.get("name") if isinstance(function, dict) else call.get("name")
 
 
 def _parsed(texts: Iterable[str]) -> tuple[Said, ...]:

@@ -303,7 +303,7 @@ class Sessions:
             api=api,
             context=self._make(name, family, api, model),
             transcript=Transcript(dialect, family.encode("utf-8", "surrogatepass")),
-            exchanges=Exchanges(blocks=dialect.in_blocks),
+            exchanges=Exchanges(dialect),
         )
 
     # -- how many --------------------------------------------------------------------------------------------------

@@ -278,6 +278,12 @@ class ContextManager:
         branch.session.note(Exchanged(call=call, node=node, messages=tuple(messages), results=tuple(results)))
         return True
 
+    @property
+    def turns(self) -> int:
+        """How many turns the log of the history at hand has, as far as it was read here."""
+        branch = self._passes.branch
+        return len(branch.session.state.turns) if branch is not None else 0
+
     def exchanges(self) -> list[Exchanged]:
         """What was noted so of the history at hand, oldest first; a fork has what came before it parted."""
         branch = self._passes.branch

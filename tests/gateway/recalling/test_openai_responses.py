@@ -31,14 +31,15 @@ def answered(relay: Relay, *parts: Part) -> None:
 
 
 def test_hidden_items_stand_in_front_of_the_next() -> None:
-    """The item behind them is replaced by all of them and itself."""
+    """The item behind them is replaced by all of them and itself. Reasoning is no such item, as not every client sends
+    it back: it stands where it stood."""
     relay = Relay("openai-responses", stream=True)
     answered(relay, THOUGHT, RECALL)
     later = Part(kind="thinking", id="h2", text="so")
     _, outcome = relayed(relay, sent_of(later, TEXT, number=1))
     (found,) = relay.replacements()
-    assert (found.place, found.shown) == (1, outcome.shown[1])
-    assert found.messages == (item(RECALL), FOUND, item(later))
+    assert (found.place, found.shown) == (2, outcome.shown[2])
+    assert found.messages == (item(THOUGHT), item(RECALL), FOUND, item(later), item(TEXT))
     assert found.results == ()
 
 
@@ -199,10 +200,10 @@ def nameless(part: Part) -> Json:
 @BOTH
 def test_what_the_provider_did_not_keep(streamed: bool) -> None:
     """With `store: false` nothing that is said on bears an id that the provider looks for in vain: bare reasoning is
-    left out, calls and texts go without. The client is shown all of it as it came."""
+    left out, calls go without. The client is shown all of it as it came."""
     relay = Relay("openai-responses", stream=streamed, stored=False)
     sent, outcome = unstored(relay, BARE, SEALED, OPEN, item(TEXT), item(RECALL), number=0, streamed=streamed)
-    assert outcome.said == (SEALED, OPEN, nameless(TEXT), nameless(RECALL))
+    assert outcome.said == (SEALED, OPEN, item(TEXT), nameless(RECALL))
     tool = Part(kind="tool", id="b", text="ls")
     more, last = unstored(relay, {**BARE, "id": "rs_2"}, item(tool), number=1, streamed=streamed)
     assert last.said == (nameless(tool),)
@@ -234,7 +235,7 @@ def test_what_the_provider_keeps_stays_named(streamed: bool) -> None:
     assert outcome.said == (BARE, item(TEXT), item(RECALL))
     _, last = unstored(relay, BARE, item(TEXT), number=1, streamed=streamed)
     assert last.shown == (BARE, item(TEXT), BARE, item(TEXT))
-    assert [each.messages for each in relay.replacements()] == [(item(RECALL), FOUND, BARE)]
+    assert [each.messages for each in relay.replacements()] == [(item(RECALL), FOUND, BARE, item(TEXT))]
 
 
 @BOTH

@@ -16,6 +16,7 @@ from tests.gateway.recalling.providers import Answer, Json, Part, block, body, i
 from lacuna.dialects.rules import introduced
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement, results
 from lacuna.gateway.recalling.counters import summed
+from lacuna.gateway.recalling.openai_responses import says
 from lacuna.gateway.routes import Api
 from lacuna.gateway.sse import Splitter
 from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
@@ -263,10 +264,16 @@ def _history(api: Api, outcome: Outcome, replaced: Sequence[Replacement], own: S
     places = {each.place: each for each in replaced}
     spoken: list[Json] = []
     joining: list[Json] = []
+    silent: list[Json] = []
     for place, shown in enumerate(outcome.shown):
+        if api == "openai-responses" and not says(shown):
+            silent.append(shown)
+            continue
         found = places.get(place)
-        spoken += found.messages if found else (shown,)
+        spoken += found.messages if found else (*silent, shown)
         joining += found.results if found else ()
+        silent = []
+    spoken += silent
     answers = results(api, [(call, "ran") for call in own])
     after: Json = {"role": "user", "content": "And now?"}
     if api == "anthropic":

@@ -76,7 +76,7 @@ def digest(pieces: Iterable[Piece], *, inside: bool = False) -> bytes:
 
     inside: whether it stands behind the head, where a system message is no prompt but something that was said.
     """
-    kept = [piece for piece in pieces if inside or piece.kind != "system"]
+    kept = [piece for piece in pieces if (inside or piece.kind != "system") and not _is_sealed(piece)]
     if not kept:
         return b""
     hashed = hashlib.blake2b(digest_size=16)
@@ -86,6 +86,14 @@ def digest(pieces: Iterable[Piece], *, inside: bool = False) -> bytes:
             hashed.update(len(data).to_bytes(8, "little"))
             hashed.update(data)
     return hashed.digest()
+
+
+def _is_sealed(piece: Piece) -> bool:
+    """Whether it is sealed reasoning and nothing else: some clients send it back, and some leave it out."""
+    said = piece.said
+    if said is None or said.actions or not said.content:
+        return False
+    return all(not isinstance(part, Text) and part.kind in SEALED for part in said.content)
 
 
 def _words(piece: Piece) -> Iterable[str]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lacuna.dialects.live.detect import LIVE
+from lacuna.dialects.live.pieces import digest
 from lacuna.gateway.recalling.json_text import number, object_in, object_of, objects, word
 from lacuna.gateway.recalling.outcome import Json, RecallCall, Replacement, Round
 from lacuna.gateway.recalling.streamed import Streamed
@@ -33,8 +35,9 @@ _CLIENTS = frozenset(
 )
 #: Fields that a stream's ending has in common with its beginning.
 _IDENTITY = ("id", "created_at", "model")
-#: Items that need no id of their own: calls have one beside it that results refer to.
-_NAMELESS = frozenset(("message", "function_call", "custom_tool_call"))
+#: Items that need no id of their own: calls have one beside it that results refer to. A message must have one, by the
+#: types of the SDK, and says all that it is.
+_NAMELESS = frozenset(("function_call", "custom_tool_call"))
 
 
 class ResponsesShape:
@@ -74,22 +77,27 @@ class ResponsesShape:
         return tuple(item for each in rounds for item in filter(self._known, each.kept))
 
     def replacements(self, rounds: Sequence[Round]) -> tuple[Replacement, ...]:
-        """Hidden items stand in front of the next item that was shown; those behind the last one are its results."""
+        """Hidden items stand in front of the next item that was shown and says something, with the reasoning between
+        them, by which no history is known; those behind the last one are its results."""
         found: list[Replacement] = []
+        ahead: list[Json] = []
         hidden: list[Json] = []
         shown = self.shown(rounds)
-        place, last = -1, None
+        place, last = -1, -1
+        said: Json = {}
         for item, is_shown in self._trail(rounds):
-            if not is_shown:
-                hidden.append(item)
+            place += is_shown
+            if not is_shown or not says(item):
+                ahead.append(item)
+                hidden += () if is_shown else (item,)
                 continue
-            place, last = place + 1, item
+            last, said = place, item
             if hidden:
-                found.append(Replacement(place=place, shown=shown[place], messages=(*hidden, item)))
-            hidden = []
-        if hidden and last is not None:
-            before = found.pop().messages if found and found[-1].place == place else (last,)
-            found.append(Replacement(place=place, shown=shown[place], messages=before, results=tuple(hidden)))
+                found.append(Replacement(place=place, shown=shown[place], messages=(*ahead, item)))
+            ahead, hidden = [], []
+        if hidden and last >= 0:
+            before = found.pop().messages if found and found[-1].place == last else (said,)
+            found.append(Replacement(place=last, shown=shown[last], messages=before, results=tuple(hidden)))
         return tuple(found)
 
     def _trail(self, rounds: Sequence[Round]) -> Iterator[tuple[Json, bool]]:
@@ -231,6 +239,11 @@ class ResponsesStream(Streamed):
 
     def failed_in_the_end(self) -> bool:
         return self._end.get("type") == "response.failed" or word(self._end.get("status")) in _FAILED
+
+
+def says(item: Json) -> bool:
+    """Whether a history is known by it: sealed reasoning is sent back by some clients and left out by others."""
+    return bool(digest(LIVE["openai-responses"].pieces(item, 0), inside=True))
 
 
 def _is_recall(item: Json, names: frozenset[str]) -> bool:
