@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, MODELS, PATHS, body, history, refused, whole
+from tests.gateway.conversing import (
+    APIS,
+    EAGER,
+    ENOUGH,
+    GAP,
+    MODELS,
+    PATHS,
+    body,
+    frames,
+    history,
+    refused,
+    whole,
+)
 from tests.gateway.running import Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Scripted, answer, scripted
 
@@ -137,6 +149,47 @@ def test_what_was_refused_is_kept() -> None:
             (info,) = store.sessions()
             assert info.turns == 1
             assert sum(isinstance(event, Called) for event in store.events(info.key)) == 1
+
+    run(test)
+
+
+def of_model(model: str, steps: int) -> bytes:
+    return json.dumps({"model": model, "messages": history("openai", steps)}).encode()
+
+
+def test_a_session_that_changes_its_model() -> None:
+    """It is billed at the prices of each call's model, not at those of the one that it began with."""
+
+    async def test() -> None:
+        # One answer of gpt-5.2 is 0.00203 USD, one of gpt-5-nano 0.00006.
+        limits = {"gateway_session_max_cost_usd": 0.004, "gateway_at_limit": "refuse"}
+        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+            models = ["gpt-5-nano", "gpt-5.2", "gpt-5.2", "gpt-5.2"]
+            got = [await send(gateway, "openai", of_model(model, step)) for step, model in enumerate(models)]
+            assert [each.status for each in got] == [200, 200, 200, 429]
+
+    run(test)
+
+
+def test_a_session_whose_usage_is_reported_once() -> None:
+    """Calls without usage count as their prompts, though one of them was reported; as reported they never count."""
+
+    async def test() -> None:
+        async def once(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            if len(upstream.asked) == 1:
+                await provider(asked, writer)
+            else:
+                silent = [frame for frame in frames("openai") if b'"prompt_tokens"' not in frame]
+                writer.write(answer(b"".join(silent), "200 OK", "content-type: text/event-stream"))
+
+        limits = {"gateway_session_max_cost_usd": 0.005, "gateway_at_limit": "refuse"}
+        async with scripted(once) as upstream, live(upstream, **limits) as gateway:
+            # The first is 0.00203 USD; each one behind it is some 2,000 tokens longer, at 1.75 USD a million.
+            got = [await ask(gateway, "openai", steps, lines=300) for steps in range(8)]
+            assert 1 < [each.status for each in got].index(429) < 7
+            (alone,) = gateway.worker.door.sessions
+            assert alone.newest is not None
+            assert alone.newest.costs.billed == pytest.approx((1_000 * 1.75 + 20 * 14) / 1e6)
 
     run(test)
 

@@ -122,7 +122,8 @@ class Budgets:
 
     def _session(self, standing: Standing) -> str:
         settings, costs = self._settings, standing.costs
-        spent = costs.billed if costs.billed is not None else costs.ours
+        # Where nothing was ever reported our own reckoning has answers as well.
+        spent = max(standing.due, costs.ours if costs.billed is None else costs.billed)
         return self._said(
             _reached("session", spent, settings.session_max_cost_usd, standing.turns, settings.session_max_turns)
         )

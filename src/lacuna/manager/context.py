@@ -465,8 +465,9 @@ class ContextManager:
         self._passes.bound = treated != "ignore"
         branch, history, how = yield from self._passes.follow(given, dialect)
         if admit is not None:
-            told = costs(branch.session, self._ledger(branch))
-            admit(Standing(turns=len(branch.session.state.turns), costs=told))
+            ledger = self._ledger(branch)
+            told = costs(branch.session, ledger)
+            admit(Standing(turns=len(branch.session.state.turns), costs=told, due=ledger.due))
         branch.session.withheld = offering.withheld(branch.session, given.tools, bound=self._passes.bound)
         branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
         branch.session.folds = treated != "native"
@@ -541,7 +542,7 @@ class ContextManager:
     def _ledger(self, branch: Branch) -> Ledger:
         """The branch's totals, begun when they are first asked for."""
         if branch.ledger is None:
-            branch.ledger = Ledger(self._passes.prices)
+            branch.ledger = Ledger(self._passes.prices, self.options.priced)
         return branch.ledger
 
     def _as_it_came(self, given: Sent, error: Exception, seconds: float) -> ContextView:

@@ -11,10 +11,14 @@ from lacuna.telemetry.diagnostics import Costs, Diagnostics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A session in front of its next call, as its log has it: whoever wrote it. turns: so far."""
+    """A session in front of its next call, as its log has it: whoever wrote it. turns: so far.
+
+    due: in USD, each call as it was reported, else what its prompt costs; 0 where that is not known.
+    """
 
     turns: int
     costs: Costs
+    due: float = 0.0
 
 
 #: Asked before a call is decided on; raises LimitError where it is not to be made.
