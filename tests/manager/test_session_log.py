@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cli import stored
 from lacuna.errors import CorruptError, SummaryError
+from lacuna.gateway.dashboard.figures import figures
 from lacuna.manager import ContextManager
 from lacuna.manager.session_log import Account, Log, Reading
 from lacuna.stores.sqlite import SqliteStore
@@ -134,6 +135,25 @@ def test_another_model_sets_other_prices(logs: list[tuple[SessionInfo, list[Even
         calls += [decided, Called(call=8, at=None, model="gpt-5", tokens=1)]
     assert not read.takes(calls)
     assert read.takes(calls[:4])
+
+
+def test_what_is_reported_is_billed_at_the_models_own_prices(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
+    """A call of another model than the session's is billed at that one's, in the sums and by itself."""
+    info, events = logs[0]
+    last = max(event.call for event in events if isinstance(event, Called))
+    other: list[Event] = [
+        Decided(call=last + 1, reason="nothing eligible"),
+        Called(call=last + 1, at=None, model="gpt-5-nano", tokens=1_000),
+        Answered(call=last + 1, usage=Usage(input=1_000, output=20)),
+    ]
+    before, after = whole(info, events), whole(info, [*events, *other])
+    assert before.end is not None
+    assert after.end is not None
+    # 0.05 and 0.40 USD a million.
+    usd = (1_000 * 0.05 + 20 * 0.40) / 1e6
+    assert (after.end.costs.billed or 0.0) - (before.end.costs.billed or 0.0) == pytest.approx(usd)
+    assert (figures(after).billed or 0.0) - (figures(before).billed or 0.0) == pytest.approx(usd)
+    assert (after.passes[-1].prices.name, after.prices) == ("gpt-5-nano", before.prices)
 
 
 def test_a_summary_names_the_results_it_covers(logs: list[tuple[SessionInfo, list[Event]]]) -> None:

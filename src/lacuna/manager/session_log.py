@@ -60,6 +60,7 @@ class Pass:
 
     told:    what the live pass told. at: when, in seconds since the epoch; None if unknown. bill: of its prompt.
     raw:     the bill of the prompt that would have held everything.
+    prices:  of its model, which what the provider reported is billed at.
     usage:   as the provider reported it. failed: summaries that were not taken. recalled: read again behind it.
     summary: that it put in, and what of the newly covered turns' results stands behind it.
     head:    whether system prompt, tools or task changed before it. amended: whether the newest turn came again.
@@ -71,6 +72,7 @@ class Pass:
     at: float | None
     bill: Bill
     raw: Bill
+    prices: Prices
     usage: Usage | None = None
     failed: tuple[Attempted, ...] = ()
     recalled: tuple[Recalled, ...] = ()
@@ -219,6 +221,7 @@ class Reading:
             at=called.at,
             bill=newest.bill,
             raw=newest.raw,
+            prices=self._of(called.model),
             usage=behind.usage(called.call),
             failed=tuple(event for event in self._since if isinstance(event, Attempted)),
             recalled=tuple(behind.recalled),
@@ -261,8 +264,11 @@ class Reading:
         info, (prices, _) = self.info, _rates(self._given, self.model)
         new = NewSession(key=info.key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation)
         begun = branch(new, Session(AsDecided(), prices, self._sizer), self._guards)
-        begun.ledger = Ledger(prices)
+        begun.ledger = Ledger(prices, self._of)
         return begun
+
+    def _of(self, model: str) -> Prices:
+        return _rates(self._given, model or self.model)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ def figures(account: Account, after: int = 0) -> Figures:
     ours = _prompts([each.bill for each in passes], account.prices)
     raw = _prompts([each.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
-    usages = [each.usage for each in passes if each.usage is not None]
+    reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
     spent, spared = end.costs.ours - before.ours, end.costs.raw - before.raw
     return Figures(
         calls=len(passes),
@@ -96,9 +96,9 @@ def figures(account: Account, after: int = 0) -> Figures:
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
         failures=sum(len(each.failed) for each in passes),
-        reported=len(usages),
-        usage=_total(usages),
-        billed=sum(billed(usage, account.prices) for usage in usages) if usages else None,
+        reported=len(reported),
+        usage=_total(usage for usage, _ in reported),
+        billed=sum(billed(usage, prices) for usage, prices in reported) if reported else None,
     )
 
 

@@ -16,7 +16,6 @@ from lacuna.manager.session_log import Account, Pass
 from lacuna.stores.store import SessionInfo
 from lacuna.telemetry.diagnostics import Hidden
 from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.prices import Prices
 from lacuna.trajectory.turn import Observation
 
 #: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
@@ -92,7 +91,7 @@ def session_json(account: Account, branches: Iterable[SessionInfo], amendments: 
     edition: where it is another one than before, calls that were told before may have changed.
     """
     prices, info = account.prices, account.info
-    calls = [call_json(each, prices) for each in account.passes[after : after + CALLS]]
+    calls = [call_json(each) for each in account.passes[after : after + CALLS]]
     return {
         **_info(info),
         **account_json(account),
@@ -108,13 +107,13 @@ def session_json(account: Account, branches: Iterable[SessionInfo], amendments: 
     }
 
 
-def call_json(made: Pass, prices: Prices) -> dict[str, Any]:
+def call_json(made: Pass) -> dict[str, Any]:
     """A call as `lacuna show --json` tells it, and what the page needs beside it."""
     usage, summary = made.usage, made.summary
     return {
         **pass_json(made),
         "raw_bill": asdict(made.raw),
-        "billed_usd": billed(usage, prices) if usage else None,
+        "billed_usd": billed(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
         "covered": [_brief(each) for each in made.covered],
