@@ -51,6 +51,20 @@ def test_a_history_that_grows(api: Api) -> None:
     assert not set(nodes) & {entry.node for entry in other.entries}
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"encrypted_content": "x"}, {"content": [{"type": "reasoning_text", "text": "Hm"}]}]
+)
+def test_reasoning_names_no_history(more: Json) -> None:
+    """Of Responses, some clients send it back and some leave it out: both go on with what they were shown."""
+    found, dropped = transcript("openai-responses"), transcript("openai-responses")
+    whole = history("openai-responses", 2)
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "So."}], **more}
+    dropped.take(arrived(dropped, raws(whole)))
+    found.take(arrived(found, raws([*whole[:3], reasoning, *whole[3:]])))
+    assert found.node == dropped.node
+    assert (found.entries[3].says, found.entries[3].assistant) == (b"", True)
+
+
 @pytest.mark.parametrize("api", APIS)
 @given(at=st.integers(0, 8))
 def test_a_message_that_says_something_else(api: Api, at: int) -> None:

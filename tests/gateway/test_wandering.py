@@ -13,12 +13,13 @@ from tests.gateway.wandering import Wandering
 
 SOAK = os.environ.get("LACUNA_SOAK") == "1"
 #: Trials of each kind, of `AGENTS` agents that ask `STEPS` times each, and so often again behind a restart.
-TRIALS, AGENTS, STEPS = (100, 12, 40) if SOAK else (2, 12, 40)
+TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 12, 40)
 KINDS: dict[str, dict[str, Any]] = {
     "masking": {},
     "at once": {"strategy": "masking(window=1, schedule=every-turn)"},
     "hybrid": {"strategy": "hybrid(window=2, summarize_at=5, tail=2, schedule=every-turn)", "strict": False},
-    "two processes": {"processes": 2, "gateway_workers": 2},
+    # Where agents waver, each process may come to a branch of its own and not know what was recalled in the other's.
+    "two processes": {"processes": 2, "gateway_workers": 2, "remembers": False},
 }
 
 

@@ -129,12 +129,15 @@ def _calls(message: Json) -> list[str]:
 
 
 class Wandering(Trial):
-    """Some agents at one gateway. processes: of it, over one store; strict: whether nothing but results is hidden."""
+    """Some agents at one gateway. processes: of it, over one store; strict: whether nothing but results is hidden;
+    remembers: whether whatever was recalled must be there for good."""
 
-    def __init__(self, seed: int, *, agents: int, processes: int = 1, strict: bool = True, **given: Any) -> None:
+    def __init__(
+        self, seed: int, *, agents: int, processes: int = 1, strict: bool = True, remembers: bool = True, **given: Any
+    ) -> None:
         super().__init__(seed, **given)
         self.processes = [self.worker, *(self.begun() for _ in range(processes - 1))]
-        self.strict = strict
+        self.strict, self.remembers = strict, remembers
         self.chance = random.Random(seed)
         self.agents = [self._agent(number) for number in range(agents)]
         self._asked = 0
@@ -222,7 +225,7 @@ class Wandering(Trial):
                 found.append(f"calls {own} instead of {wanted}")
             if lost := [words for words in _words(agent.api, asked.body) if words not in raw]:
                 found.append(f"words that are gone: {lost}")
-            if lost := remembered - set(calls):
+            if self.remembers and (lost := remembered - set(calls)):
                 found.append(f"recalls {sorted(lost)} are not in their place")
         return found
 

@@ -30,7 +30,8 @@ class OpenAIResponses(Flat):
         if kind in _CLIENTS:
             return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content)]
         if kind != "message" or role == "assistant":
-            return [Piece(kind="assistant", spot=spot, said=openai_responses.said(message))]
+            said = openai_responses.said(message)
+            return [Piece(kind="assistant", spot=spot, said=said, silent=kind == "reasoning")]
         return words_of(message, spot)
 
     def hidden(self, part: Json, text: str) -> dict[str, Any]:

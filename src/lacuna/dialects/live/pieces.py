@@ -31,6 +31,7 @@ class Piece:
     """One atom: all that an assistant message (or item) says, one result, or what a user or system message says.
 
     words:  of a user or system piece. role: its role. said: of an assistant piece. result: of a result.
+    silent: whether no history is known by it: an item of reasoning, which some clients send back and some leave out.
     """
 
     kind: Kind
@@ -39,6 +40,7 @@ class Piece:
     role: Literal["system", "developer", "user"] = "user"
     said: Said | None = None
     result: Result | None = None
+    silent: bool = False
 
 
 class LiveDialect(Protocol):
@@ -76,7 +78,7 @@ def digest(pieces: Iterable[Piece], *, inside: bool = False) -> bytes:
 
     inside: whether it stands behind the head, where a system message is no prompt but something that was said.
     """
-    kept = [piece for piece in pieces if (inside or piece.kind != "system") and not _is_sealed(piece)]
+    kept = [piece for piece in pieces if (inside or piece.kind != "system") and not piece.silent]
     if not kept:
         return b""
     hashed = hashlib.blake2b(digest_size=16)
@@ -86,14 +88,6 @@ def digest(pieces: Iterable[Piece], *, inside: bool = False) -> bytes:
             hashed.update(len(data).to_bytes(8, "little"))
             hashed.update(data)
     return hashed.digest()
-
-
-def _is_sealed(piece: Piece) -> bool:
-    """Whether it is sealed reasoning and nothing else: some clients send it back, and some leave it out."""
-    said = piece.said
-    if said is None or said.actions or not said.content:
-        return False
-    return all(not isinstance(part, Text) and part.kind in SEALED for part in said.content)
 
 
 def _words(piece: Piece) -> Iterable[str]:
