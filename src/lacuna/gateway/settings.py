@@ -57,14 +57,14 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and self.admin_token is None:
             raise SettingError(
-                f"{self._typed('host')} {self.host!r}: others can reach it there, and dashboard and metrics would be open to "
-                "them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
+                f"{self._typed('host')} {self.host!r}: others can reach it there, and dashboard and metrics would be "
+                "open to them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
             )
         scheme = self.library.store.partition(":")[0]
         if self.workers > 1 and scheme in _OF_ONE_PROCESS:
             raise SettingError(
-                f"{self._typed('workers')} {self.workers}: a store at {scheme}: serves one process; give another store, such as "
-                "sqlite:///lacuna.db or postgresql://..., or one worker"
+                f"{self._typed('workers')} {self.workers}: a store at {scheme}: serves one process; give another "
+                "store, such as sqlite:///lacuna.db or postgresql://..., or one worker"
             )
         if self.max_read_bytes > self.memory_bytes:
             raise SettingError(
