@@ -83,7 +83,7 @@ def test_a_session_at_its_turns_is_refused(api: Api) -> None:
                 assert got.status == 429
                 assert got.headers["x-should-retry"] == "false"
                 assert got.json()["error"]["type"] == "rate_limit_error"
-                assert "max_turns: this session has made 2 of 2 turns" in got.json()["error"]["message"]
+                assert "session_max_turns: this session has made 2 of 2 turns" in got.json()["error"]["message"]
                 # Another task is another session.
                 assert (await ask(gateway, api, 0, task="Write the docs.")).status == 200
             assert len(upstream.asked) == 3
@@ -99,7 +99,7 @@ def test_a_session_at_its_turns_is_hinted() -> None:
             assert "x-lacuna-stop" not in (await ask(gateway, "openai", 0)).headers
             got = await ask(gateway, "openai", 1)
             assert got.status == 200
-            assert got.headers["x-lacuna-stop"] == "max_turns: this session has made 1 of 1 turns"
+            assert got.headers["x-lacuna-stop"] == "session_max_turns: this session has made 1 of 1 turns"
             assert upstream.asked[-1].body == body("openai", 1)
 
     run(test)
@@ -276,7 +276,7 @@ def test_what_passes_is_refused_at_a_keys_limit(why: str) -> None:
             got = await send(gateway, api, raw)
             assert (got.status, got.headers["x-should-retry"], got.headers["x-lacuna-error"]) == (429, "false", "limit")
             assert got.json()["error"]["type"] == "rate_limit_error"
-            assert "max_turns: this key has made 2 of 2 turns" in got.json()["error"]["message"]
+            assert "key_max_turns: this key has made 2 of 2 turns" in got.json()["error"]["message"]
             # What is decided on is on the same bill.
             assert (await ask(gateway, "openai", 0)).status == (429 if api != "anthropic" else 200)
             assert (await send(gateway, api, raw, "x-lacuna: off")).status == 200
@@ -294,7 +294,7 @@ def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
             assert "x-lacuna-stop" not in (await send(gateway, api, raw)).headers
             got = await send(gateway, api, raw)
             assert (got.status, got.body) == (200, whole(api))
-            assert got.headers["x-lacuna-stop"] == "max_turns: this key has made 1 of 1 turns"
+            assert got.headers["x-lacuna-stop"] == "key_max_turns: this key has made 1 of 1 turns"
             assert upstream.asked[-1].body == raw
             assert "x-lacuna-stop" not in (await send(gateway, api, raw, "x-lacuna: off")).headers
 
@@ -360,7 +360,7 @@ def test_a_session_that_is_left_alone_has_its_limits(whose: str, at_limit: str) 
                 last = await ask(gateway, "openai", most)
                 told = last.headers["x-lacuna-stop"] if at_limit == "hint" else last.json()["error"]["message"]
                 assert last.status == (200 if at_limit == "hint" else 429)
-                assert f"max_turns: this {whose} has made" in told
+                assert f"{whose}_max_turns: this {whose} has made" in told
             assert not alone.busy
 
     run(test)

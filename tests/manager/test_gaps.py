@@ -9,7 +9,7 @@ import pytest
 
 from lacuna.lab.dialect import sizer
 from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.session_log import log_of
+from lacuna.manager.session_log import by_caching, log_of
 from lacuna.stores.memory import MemoryStore
 from lacuna.strategies.guards import Guards
 from lacuna.trajectory.events import Called
@@ -99,3 +99,22 @@ def test_the_bill_is_the_same_in_any_process() -> None:
             view = context.prepare(history("anthropic", steps))
         assert json.dumps(view.messages) == json.dumps(expected.messages)
         assert view.diagnostics.costs == expected.diagnostics.costs
+
+
+def test_what_breakpoints_save_is_told_apart() -> None:
+    """Sending everything, a client that marks its requests pays as much less as is said to be the cache's merit."""
+    told = {}
+    for own in (True, False):
+        store = MemoryStore()
+        context = manager(store)
+        request = {"cache_control": {"type": "ephemeral"}} if own else {}
+        for steps in range(30):
+            context.prepare(history("anthropic", steps), request=request)
+        context.settle()
+        told[own] = log_of(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).account()
+    assert by_caching(told[True].passes) == 0.0
+    # Before the first gap nothing of ours stands in the request, and both are paid in full.
+    edited = next(place for place, each in enumerate(told[False].passes) if each.bill.cache_write)
+    plain, cached = (sum(each.raw.usd for each in told[own].passes[edited:]) for own in (False, True))
+    assert by_caching(told[False].passes) == pytest.approx(plain - cached, rel=0.01)
+    assert by_caching(told[False].passes) > 0

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 from lacuna.errors import PriceError
-from lacuna.trajectory.price_lookup import for_model, from_genai, known_models
+from lacuna.trajectory.price_lookup import _listed, for_model, from_genai, known_models
 from lacuna.trajectory.price_sets import SETS
 from lacuna.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
@@ -258,3 +258,11 @@ def test_lists_are_read_once_for_all_unknown_names() -> None:
     with pytest.raises(PriceError, match="no price for model 'house-model-1'"):
         for_model("house-model-1")
     assert known_models() is known
+
+
+def test_names_that_no_model_has() -> None:
+    """A name of any length may come from whoever can send a request: it is neither held nor compared."""
+    before = _listed.cache_info().currsize
+    with pytest.raises(PriceError, match=r"a name of 1,000,000 characters$"):
+        for_model("x" * 1_000_000)
+    assert _listed.cache_info().currsize == before

@@ -19,7 +19,7 @@ from lacuna.cli.show_chart import chart
 from lacuna.cli.view_screen import QUIET
 from lacuna.engine import HELD
 from lacuna.lab.report import figures
-from lacuna.manager.session_log import Account, Pass
+from lacuna.manager.session_log import Account, Pass, by_caching
 from lacuna.stores.store import SessionInfo
 from lacuna.telemetry.diagnostics import Diagnostics, Hidden
 from lacuna.trajectory.events import Recalled
@@ -271,6 +271,8 @@ def cost_line(end: Diagnostics, passes: Sequence[Pass]) -> Text:
     else:
         line.append(f"{figures.usd(-costs.saved)} more", style="red")
     line.append(f" ({figures.change(costs.ratio)})")
+    if cached := by_caching(passes):
+        line.append(f" · of that {figures.usd(cached)} by cache breakpoints, which the client did not set")
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.usd(usd)}" for name, usd in parts if usd]
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")

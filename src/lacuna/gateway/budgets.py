@@ -186,7 +186,7 @@ def _is_since(event: Event, begun: float) -> bool:
 
 def _reached(whose: str, usd: float, most: float | None, turns: int, count: int | None) -> str:
     if most is not None and usd >= most:
-        return f"max_cost_usd: this {whose} has spent ${usd:.4f} of ${most:.4f}"
+        return f"{whose}_max_cost_usd: this {whose} has spent ${usd:.4f} of ${most:.4f}"
     if count is not None and turns >= count:
-        return f"max_turns: this {whose} has made {turns} of {count} turns"
+        return f"{whose}_max_turns: this {whose} has made {turns} of {count} turns"
     return ""

@@ -75,7 +75,7 @@ _STATUSES: Final[Mapping[int, _Status]] = {
         kind="limit",
         anthropic="rate_limit_error",
         openai="rate_limit_error",
-        mend="Have the limit raised in the gateway's settings, or try again later.",
+        mend="Have it raised in the gateway's settings; it counts all that is in the log, so waiting does not help.",
     ),
     500: _Status(
         kind="internal",

@@ -85,6 +85,21 @@ class Pass:
     offers: bool = False
 
 
+def by_caching(passes: Iterable[Pass]) -> float:
+    """What of the saving of these calls, in order, is the prompt cache's and not hiding's, in USD.
+
+    Where a client sets no cache breakpoints and we do, the prompts that would have held everything pass the cache by:
+    what they would cost less with breakpoints of their own is no merit of what was hidden.
+    """
+    usd, before = 0.0, 0
+    for each in passes:
+        raw = each.raw
+        if raw.sent and raw.input == raw.sent and (each.bill.cache_write or each.bill.cache_read):
+            usd += max(0.0, raw.usd - each.prices.prompt_usd(raw.sent, min(before, raw.sent)))
+        before = raw.sent
+    return usd
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """A session from its first call to its last.

@@ -99,6 +99,9 @@ def for_model(name: str, on: date | None = None) -> Prices:
     `name` may carry hosts and a date: litellm_proxy/anthropic/claude-opus-4-5-20251101. Raises PriceError, which
     lists close names and says how to give a price.
     """
+    if len(name) > LONGEST:
+        # Held and compared with all that is known it would cost as much as whoever sent it likes.
+        raise PriceError(f"no price for model {name[:60]!r}..., a name of {len(name):,} characters")
     day = on or date.today()
     listed = _listed(name, day)
     if listed is not None:
@@ -109,6 +112,10 @@ def for_model(name: str, on: date | None = None) -> Prices:
         if found is not None:
             return found
     raise PriceError(_unknown(name, parted, _row(parted, day)[1]))
+
+
+#: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
+LONGEST: Final = 300
 
 
 @lru_cache(maxsize=256)

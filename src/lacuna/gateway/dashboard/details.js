@@ -1,6 +1,6 @@
 // One session: its figures, calls, costs, and what was hidden. Text of sessions reaches the page by textContent alone.
 import { context, draw, signs } from "./chart.js";
-import { brief, change, count, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
+import { brief, byCaching, change, count, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
 
 export const byId = (id) => document.getElementById(id);
 export const make = (tag, text, className) => {
@@ -123,7 +123,7 @@ export class Details {
     this._kin();
     byId("shadow").hidden = !told.shadow;
     tiles(byId("session-tiles"), [
-      [`${told.shadow ? "would have " : ""}${f.saved_usd < 0 ? "cost more" : "saved"}, net`, usd(Math.abs(f.saved_usd)), `${usd(f.usd)} instead of ${usd(f.raw_usd)} (${change(f.usd, f.raw_usd)})`, mood(f.saved_usd)],
+      [`${told.shadow ? "would have " : ""}${f.saved_usd < 0 ? "cost more" : "saved"}, net`, usd(Math.abs(f.saved_usd)), `${usd(f.usd)} instead of ${usd(f.raw_usd)} (${change(f.usd, f.raw_usd)})${byCaching(f) && `; ${byCaching(f)}`}`, mood(f.saved_usd)],
       ["sent", tokens(f.sent_tokens), `tokens in ${plural(f.calls, "call")}, of ${tokens(f.raw_tokens)} raw`],
       hitTile(f),
       ["billed, as reported", usd(f.billed_usd), f.reported ? `for ${f.reported} of ${plural(f.calls, "call")}` : "no usage reported"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from lacuna.manager.session_log import Account
+from lacuna.manager.session_log import Account, by_caching
 from lacuna.trajectory.prices import Bill, Prices
 from lacuna.trajectory.usage import Usage
 
@@ -42,7 +42,7 @@ class Figures:
 
     ours, raw:  what was sent, and what would have been; both priced by the same simulated cache.
     cached:     tokens of our prompts that the simulated cache would serve.
-    recalls:    part of `ours` that reading again added.
+    recalls:    part of `ours` that reading again added. caching: part of what was saved that breakpoints of ours did.
     usage:      what providers reported, summed over `reported` calls. billed: its cost, None where there is none.
     """
 
@@ -53,6 +53,7 @@ class Figures:
     ours: Parts = field(default_factory=Parts)
     raw: Parts = field(default_factory=Parts)
     recalls: float = 0.0
+    caching: float = 0.0
     reported: int = 0
     usage: Usage = field(default_factory=Usage)
     billed: float | None = None
@@ -93,6 +94,7 @@ def figures(account: Account, after: int = 0) -> Figures:
         # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
         raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).less(recalls),
         recalls=recalls,
+        caching=by_caching(passes),
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
         failures=sum(len(each.failed) for each in passes),

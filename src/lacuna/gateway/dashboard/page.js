@@ -1,7 +1,7 @@
 // The dashboard: asks the gateway's API again and again, and shows what changed without moving what did not.
 import { spark } from "./chart.js";
 import { byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
-import { ago, brief, change, count, mood, plural, tokens, usd, visible } from "./words.js";
+import { ago, brief, byCaching, change, count, mood, plural, tokens, usd, visible } from "./words.js";
 
 const API = "/lacuna/api/";
 /** Milliseconds between two looks: usually, while logs are still being read, and while the gateway does not answer. */
@@ -52,6 +52,7 @@ const headline = (told) => {
 const scope = (told) => [
   told.was ? "" : "Shadow mode: requests went out as they came; all of this is what would have been.",
   told.calls ? "Against sending everything, by the same simulated prompt cache; summaries, recalls and extra cache writes debited." : "",
+  byCaching(told) && `${byCaching(told)}.`,
   told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, which would have saved ${usd(told.would.saved_usd)}.` : "",
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",

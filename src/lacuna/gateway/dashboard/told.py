@@ -54,6 +54,7 @@ def figures_json(found: Figures) -> dict[str, Any]:
         "parts": asdict(found.ours),
         "raw_parts": asdict(found.raw),
         "recalls_usd": found.recalls,
+        "caching_usd": found.caching,
         "billed_usd": found.billed,
         "reported": found.reported,
         "billed_tokens": usage.prompt,

@@ -33,6 +33,8 @@ export const change = (ours, raw) => {
   const share = ours / raw - 1;
   return Math.abs(share) < 0.0005 ? "±0\u00a0%" : (share < 0 ? "−" : "+") + percent(Math.abs(share));
 };
+/** What of a saving is the prompt cache's, where clients set no breakpoints and the gateway does. */
+export const byCaching = (told) => (told.caching_usd > 1e-6 ? `${usd(told.caching_usd)} of that by cache breakpoints, which no client set` : "");
 export const mood = (saved) => (saved > 1e-6 ? "good" : saved < -1e-6 ? "bad" : "");
 
 export const ago = (seconds) => {
