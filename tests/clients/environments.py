@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
 AGENTS = ROOT / ".node-clients" / "node_modules"
 HERE = Path(__file__).parent
-#: Seconds that an agent may take for a whole run.
+#: Seconds that a program may take for a whole run.
 PATIENCE = 120.0
 
 
@@ -52,12 +52,16 @@ class LiteLLM:
         )
 
     def do(self, name: str, **arguments: Any) -> Any:
-        """What `name` of the driver gives. Raises AssertionError with its traceback where it failed."""
+        """What `name` of the driver gives. Raises AssertionError with its traceback where it failed or hung."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": name, **arguments}) + "\n")
         self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline() or json.dumps({"error": self._said()}))
+        watch = threading.Timer(PATIENCE, self._process.kill)
+        watch.start()
+        line = self._process.stdout.readline()
+        watch.cancel()
+        answer = json.loads(line or json.dumps({"error": self._said()}))
         assert "error" not in answer, answer["error"]
         return answer["got"]
 

@@ -7,6 +7,7 @@ serves every test of a session, since importing LiteLLM takes ten seconds. It co
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -133,10 +134,14 @@ def _answers(lines: Iterator[str]) -> Iterator[Json]:
             yield {"got": DO[job.pop("do")](**job)}
         except Exception:  # noqa: BLE001 - whatever failed is told to the test that asked
             yield {"error": traceback.format_exc()}
+        gc.collect()
 
 
 def main() -> None:
     """Serve until stdin ends. What libraries print goes to stderr, so that stdout is answers only."""
+    # LiteLLM leaves streams half read, in cycles. Where they are collected while httpcore holds its pool's lock, which
+    # closing one takes again, the process stands still for good.
+    gc.disable()
     said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for answer in _answers(iter(sys.stdin)):
