@@ -1,9 +1,14 @@
-"""Profiles of the property tests: `quick` by default; `soak` with LACUNA_SOAK=1, or by HYPOTHESIS_PROFILE."""
+"""Profiles of the property tests: `quick` by default; `soak` with LACUNA_SOAK=1, or by HYPOTHESIS_PROFILE. Names that
+no test asks another machine for."""
 
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -12,3 +17,19 @@ _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_
 settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, suppress_health_check=_PATIENT)
 settings.register_profile("soak", max_examples=1_000, deadline=None, suppress_health_check=_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "soak" if os.environ.get("LACUNA_SOAK") == "1" else "quick"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _names_of_nobody() -> Iterator[None]:
+    """Names in `.invalid` are nobody's (RFC 6761). Who would say so is another machine, and may take its time."""
+    look_up = socket.getaddrinfo
+
+    def near(host: Any, *others: Any, **named: Any) -> Any:
+        told = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
+        if told.endswith(".invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *others, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", near)
+        yield
