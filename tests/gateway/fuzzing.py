@@ -69,7 +69,7 @@ class Maker:
         headers = self._headers(key)
         if chance.random() < 0.05:
             headers.append((b"content-encoding", chance.choice((b"gzip", b"br", b"zstd, gzip", b"identity", b"\xff"))))
-            body = gzip.compress(body) if chance.random() < 0.6 else body
+            body = gzip.compress(body, mtime=0) if chance.random() < 0.6 else body
         path = PATHS[api].encode()
         if chance.random() < 0.93:
             return Odd(method="POST", path=path, query=b"", headers=headers, body=body, key=key, api=api)
