@@ -17,7 +17,7 @@ from lacuna.gateway.running import Running
 
 from .agents import APIS, TOOLS, Agent, observed
 from .doors import Wire, gateway
-from .scripted_model import RECALL, SEARCH, Asked, Model, Part, bash, model, recall, search, text, thought
+from .scripted_model import RECALL, SEARCH, Asked, Call, Model, Part, bash, model, recall, search, text, thought
 
 Json = dict[str, Any]
 BOUND = "claude-opus-5-5"
@@ -191,6 +191,23 @@ def test_of_nothing(api: Api, streamed: bool) -> None:
     assert shown(agent.answers[4]) == ("Then not.", ["bash"])
     again = upstream.asked[5]
     assert b"not found" in again.messages[places(again)[0] + 1]
+
+
+@ALL
+@BOTH
+@pytest.mark.parametrize("pattern", ["(?:(?:(?:a{300}){300}){300})", "(?=a)b", "(" * 5_000 + ")" * 5_000])
+def test_with_a_pattern_that_is_refused(api: Api, streamed: bool, pattern: str) -> None:
+    """The model is told in one line why, and what to do; the conversation goes on."""
+    asking = Call(id="r0", tool=RECALL, arguments_given=(("handle", "t1.1"), ("pattern", pattern)))
+    script = Script(lambda asked: [asking], lambda asked: [text("Then simpler.", "x"), bash(5)])
+    with playing(api, streamed, script) as (agent, upstream, _):
+        agent.run(7)
+    assert shown(agent.answers[4]) == ("Then simpler.", ["bash"])
+    again = upstream.asked[5]
+    answer = again.messages[places(again)[0] + 1]
+    assert b"cannot be used" in answer
+    assert b"Give a simpler one or plain words" in answer
+    assert b"\\n" not in answer
 
 
 @ALL

@@ -398,13 +398,15 @@ class ContextManager:
         given = recalls.arguments_of(arguments)
         try:
             if name == SEARCH_TOOL:
-                return recalls.listed(self.search(str(given.get("query", ""))))
+                return recalls.listed(self.search(recalls.word_of(given, "query")))
             part = recalls.part_of(given)
-            return self.recall(
-                str(given.get("handle", "")), lines=part.lines, pattern=part.pattern, head=part.head, by="tool"
-            )
+            handle = recalls.word_of(given, "handle")
+            return self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
         except (UnknownHandle, StoreError) as error:
             return f"[not found: {error}]"
+        except Exception:  # noqa: BLE001 - the boundary of I9: the agent's loop goes on
+            self._log_error("a recall failed")
+            return "[not found: the recall failed]"
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """`handle_tool_call`, off the event loop; nothing else is done with the session before it has ended."""

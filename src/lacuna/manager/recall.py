@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import regex
-
 from lacuna.errors import UnknownHandle
+from lacuna.manager.line_search import find_matching_lines
 from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL
 from lacuna.stores.store import Hit
 from lacuna.trajectory.plan import Key
@@ -21,8 +20,6 @@ from lacuna.trajectory.turn import Turn
 
 #: Characters that one recall hands out at most; about 4,000 tokens.
 LIMIT = 16_000
-#: Seconds that a pattern may search, all lines together: it is the model's text, and some patterns never end.
-PATTERN_SECONDS = 1.0
 #: Lines around each match of a pattern.
 AROUND = 2
 _HANDLE = re.compile(r"(?:(?P<session>.+):)?t(?P<turn>[1-9]\d{0,8})(?:\.(?P<place>[1-9]\d{0,8}))?")
@@ -108,24 +105,9 @@ def _span(text: str, count: int) -> tuple[int, int]:
 
 
 def _matching(lines: list[str], pattern: str) -> list[int]:
-    end = time.monotonic() + PATTERN_SECONDS
-    try:
-        search = regex.compile(pattern)
-        hits = [number for number, line in enumerate(lines) if search.search(line, timeout=_left(end))]
-    except regex.error as error:
-        raise UnknownHandle(f"pattern {pattern[:60]!r} is no regular expression: {error}") from error
-    except TimeoutError as error:
-        raise UnknownHandle(f"pattern {pattern[:60]!r} takes too long; give a simpler one") from error
+    hits = find_matching_lines(lines, pattern)
     around = {near for hit in hits for near in range(hit - AROUND, hit + AROUND + 1)}
     return sorted(near for near in around if 0 <= near < len(lines))
-
-
-def _left(end: float) -> float:
-    """Seconds until then. Raises TimeoutError where there are none."""
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
 
 
 def _numbered(lines: list[str], wanted: list[int]) -> list[str]:
@@ -205,16 +187,25 @@ def arguments_of(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
         return given
     try:
         value = json.loads(given or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
+def word_of(arguments: Mapping[str, Any], name: str) -> str:
+    """The text that a call gives as `name`, also where it gives a number instead; "" for anything else."""
+    value = arguments.get(name)
+    # Python writes numbers of up to 4,300 digits.
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.maxsize:
+        return str(value)
+    return value if isinstance(value, str) else ""
+
+
 def part_of(arguments: Mapping[str, Any]) -> Part:
     """The part that a call asks for; what has another type than it should is passed over."""
-    lines, pattern, head = (arguments.get(name) for name in ("lines", "pattern", "head"))
+    pattern, head = arguments.get("pattern"), arguments.get("head")
     return Part(
-        lines=str(lines) if isinstance(lines, str | int) and not isinstance(lines, bool) else "",
+        lines=word_of(arguments, "lines"),
         pattern=pattern if isinstance(pattern, str) else "",
         head=head if isinstance(head, int) and not isinstance(head, bool) else None,
     )
