@@ -145,9 +145,7 @@ def test_repeated_ids_are_told_apart(file: Path, monkeypatch: pytest.MonkeyPatch
     assert len(set(ids)) == 4
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("v"), KeyError("k"), IndexError("i"), TypeError("t"), AttributeError("a"), RecursionError("r")]
-)
+@pytest.mark.parametrize("error", [ValueError("v"), RecursionError("r")])
 def test_a_reader_that_trips_is_contained(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
@@ -157,11 +155,41 @@ def test_a_reader_that_trips_is_contained(
         runs, problems = split(file)
     assert [item.id for item in runs] == ["first"]
     assert type(error).__name__ in problems[0].reason
+    assert problems[0].kind == "input"
     assert "scripted" in caplog.text
 
 
-def test_our_own_faults_are_not_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that content cannot cause is no Problem: it shows."""
+@pytest.mark.parametrize("error", [KeyError("k"), IndexError("i"), TypeError("t"), AttributeError("a")])
+def test_a_bug_in_a_reader_is_reported_as_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """An error that a file should not cause is a Problem of kind "bug" with its place; other files are read."""
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text("{}")
+    use(monkeypatch, Scripted(run("first"), error))
+    with caplog.at_level(logging.ERROR):
+        runs, problems = split(tmp_path)
+    assert [item.id for item in runs] == ["first", "first"]
+    assert [problem.kind for problem in problems] == ["bug", "bug"]
+    assert "a bug in Lacuna's scripted reader" in problems[0].reason
+    assert "test_registry.py:" in problems[0].reason
+    assert "Traceback" in caplog.text
+
+
+def test_a_bug_in_a_sniff_is_reported_as_ours(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that fails while it looks at a file is reported, even if no reader knows the file."""
+
+    class Failing(Scripted):
+        def sniff(self, document: Document) -> bool:
+            raise TypeError("x")
+
+    use(monkeypatch, Failing())
+    _, problems = split(file)
+    assert [problem.kind for problem in problems] == ["bug", "input"]
+
+
+def test_a_lack_of_memory_is_not_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without memory nothing more can be read: the error is raised."""
     use(monkeypatch, Scripted(MemoryError()))
     with pytest.raises(MemoryError):
         split(file)

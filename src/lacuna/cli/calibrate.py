@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lacuna.cli.options import Paths, Tokens
 from lacuna.cli.outputs import check
+from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.errors import LacunaError
 from lacuna.formats.registry import read
 from lacuna.lab.calibrate import Calibration, Study
@@ -38,6 +39,7 @@ def calibrate(
     if json_file is not None:
         _write(json_file, study)
     print_study(study, Console(), detail=detail)
+    exit_on_reader_bug(study.problems)
 
 
 def examine(paths: Sequence[Path], tokens: str = "o200k") -> Study:

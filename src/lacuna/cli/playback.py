@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lacuna.cli.options import Paths
+from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.cli.view_text import printable
 from lacuna.errors import FormatError
 from lacuna.formats.registry import read
@@ -38,9 +39,10 @@ def playback(
     A request is answered with the recorded turn that belongs behind its history, and refused where the provider would
     refuse it. A client names the run as its model, or is told from its task. Ctrl-C ends it.
     """
-    runs = _runs(paths)
+    runs, problems = _runs(paths)
     if listed:
         Console().print(_table(runs))
+        exit_on_reader_bug(problems)
         return
     # An extra serves them, and the other commands must do without it.
     from lacuna.testing.playback import Playback
@@ -57,9 +59,10 @@ def playback(
         except KeyboardInterrupt:
             count, refused = len(server.requests), len(server.violations)
             errors.print(f"{count} requests, {refused} violations of the providers' rules", highlight=False)
+    exit_on_reader_bug(problems)
 
 
-def _runs(paths: Paths) -> list[Trajectory]:
+def _runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
     found = [each for path in paths for each in read(path)]
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:5]:
@@ -67,7 +70,7 @@ def _runs(paths: Paths) -> list[Trajectory]:
     runs = [each for each in found if isinstance(each, Trajectory)]
     if not runs:
         raise FormatError("no run in it could be read: " + "; ".join(map(str, problems[:3])))
-    return runs
+    return runs, problems
 
 
 def _table(runs: list[Trajectory]) -> Table:

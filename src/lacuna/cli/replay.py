@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lacuna.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, prices_of
 from lacuna.cli.outputs import check
+from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.errors import FormatError, SpecError
 from lacuna.lab.dialect import known
 from lacuna.lab.report import html, png, terminal
@@ -73,6 +74,7 @@ def replay(
     _tell_recorded(loaded, settings, errors)
     if not found.finished:
         raise typer.Exit(130)
+    exit_on_reader_bug(found.problems)
     if not found.rows:
         raise FormatError("no run was replayed: " + "; ".join(map(str, found.problems[:3])))
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lacuna.cli.options import Paths, Tokens
+from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.lab.study import load
 from lacuna.strategies.rules import TAG_RULES, Rule
 from lacuna.strategies.spec import describe, parse
@@ -40,7 +41,8 @@ def rules(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("rule", "observations", "tokens", "for example"):
         table.add_column(name, justify="right" if name in ("observations", "tokens") else "left")
-    runs = load(paths).runs
+    loaded = load(paths)
+    runs = loaded.runs
     for rule in (*found.rules, *TAG_RULES):
         count, size, examples = matched(rule, runs, sizer)
         table.add_row(Text(_spelled(found, rule)), str(count), f"{size:,}", Text(", ".join(examples)))
@@ -49,6 +51,7 @@ def rules(
     console.print(table)
     plural = "" if len(runs) == 1 else "s"
     console.print(f"{every:,} observations in {len(runs)} run{plural}; keep wins over all, then the first after.")
+    exit_on_reader_bug(loaded.problems)
 
 
 def matched(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, int, list[str]]:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from lacuna.cli.options import Model, Price, PriceSet, Tokens, prices_of
+from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.cli.view_screen import Screen
 from lacuna.cli.view_text import printable
 from lacuna.errors import FormatError, LacunaError, SpecError
@@ -59,36 +60,38 @@ def view(
     """
     wanted, rates, rendered = parse(strategy), prices_of(model, price, prices), renderer(dialect)
     counting = sizer(dialect, tokens)
-    run = with_recorded_head(_chosen(file, trajectory), counting)
+    chosen, problems = _chosen(file, trajectory)
+    run = with_recorded_head(chosen, counting)
     every = views(run, wanted, rates, counting, rendered)
     if all or delta:
         if call != "last":
             raise SpecError(f"{'--delta' if delta else '--all'} writes every call; leave out --call {call}")
         _write(out, (_delta(shown) if delta else _whole(shown) for shown in every))
-        return
-    shown = _at(every, call, len(run.turns))
-    if json:
+    elif json:
+        shown = _at(every, call, len(run.turns))
         _write(out, [_difference(shown) if diff else _whole(shown)])
     elif out is not None:
         raise SpecError(f"{printable(str(out))}: a file is written with --json only")
     else:
         screen = Screen(Console(), run, strategy, counting, full=full)
-        (screen.difference if diff else screen.show)(shown)
+        (screen.difference if diff else screen.show)(_at(every, call, len(run.turns)))
+    exit_on_reader_bug(problems)
 
 
 # -- what is asked for --------------------------------------------------------------------------------------------
 
 
-def _chosen(file: Path, id: str | None) -> Trajectory:
-    """The run called `id`, or the longest. What of the file could not be read is told on standard error."""
+def _chosen(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
+    """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
     found = list(read(file))
-    _tell([each for each in found if isinstance(each, Problem)])
+    problems = [each for each in found if isinstance(each, Problem)]
+    _tell(problems)
     runs = [each for each in found if isinstance(each, Trajectory)]
     if id is None and runs:
-        return max(runs, key=lambda run: len(run.turns))
+        return max(runs, key=lambda run: len(run.turns)), problems
     chosen = [run for run in runs if run.id == id]
     if len(chosen) == 1:
-        return chosen[0]
+        return chosen[0], problems
     raise FormatError(_no_choice(file, id, runs, chosen))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,8 +47,8 @@ READERS: tuple[Reader, ...] = (
     OpenAIChat(),
 )
 
-#: What a reader trips over in a file that is no such recording after all. Anything else is a fault of ours and shows.
-_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+#: What a reader may raise because of the file. Anything else is a bug of the reader, and is reported as one.
+_MALFORMED = (ValueError, RecursionError)
 
 #: How the reason begins where a file is sound and yet in none of the formats.
 _UNKNOWN = "no known trajectory format"
@@ -78,16 +79,33 @@ def _is_named(document: Document | Problem, path: Path) -> bool:
 
 def reader_of(document: Document) -> Reader | None:
     """The first reader that knows the format of `document`."""
-    return next((reader for reader in READERS if _sniffs(reader, document)), None)
+    return _choose_reader(document)[0]
+
+
+def _choose_reader(document: Document) -> tuple[Reader | None, list[Problem]]:
+    """The first reader that knows the format of `document`, and the bugs met in those that were asked."""
+    bugs: list[Problem] = []
+    for reader in READERS:
+        try:
+            if reader.sniff(document):
+                return reader, bugs
+        except MemoryError:
+            raise
+        except _MALFORMED as error:
+            _log.warning("%s: the %s reader could not look at it", document.path, reader.name, exc_info=error)
+        except Exception as error:  # noqa: BLE001 - a bug costs one file, not all
+            bugs.append(_bug(reader, document, error))
+    return None, bugs
 
 
 def _read_one(document: Document | Problem, *, named: bool) -> Iterator[Found]:
     if isinstance(document, Problem):
         yield document
         return
-    reader = reader_of(document)
+    reader, bugs = _choose_reader(document)
+    yield from bugs
     if reader is None:
-        yield from _unknown(document, named=named)
+        yield from _unknown(document, named=named and not bugs)
         return
     try:
         yield from _unique(_contained(reader, document))
@@ -98,27 +116,36 @@ def _read_one(document: Document | Problem, *, named: bool) -> Iterator[Found]:
 
 
 def _contained(reader: Reader, document: Document) -> Iterator[Found]:
-    """What `reader` finds. The one place where malformed content becomes a Problem instead of a traceback."""
+    """What `reader` finds. The one place where malformed content, or a bug, becomes a Problem and no traceback."""
     anything = False
     try:
         for found in reader.read(document):
             anything = True
             yield found
+    except (FormatError, MemoryError):
+        raise
     except _MALFORMED as error:
         _log.warning("%s: the %s reader gave up", document.path, reader.name, exc_info=error)
         reason = f"not a sound {reader.name} file ({type(error).__name__}: {error}); the rest of it is left out"
         yield Problem(file=document.path, line=None, reason=reason)
         return
+    except Exception as error:  # noqa: BLE001 - a bug costs one file, not all
+        yield _bug(reader, document, error)
+        return
     if not anything:
         yield Problem(file=document.path, line=None, reason=f"{_a(reader.name)} file without any assistant message")
 
 
-def _sniffs(reader: Reader, document: Document) -> bool:
-    try:
-        return reader.sniff(document)
-    except _MALFORMED as error:
-        _log.warning("%s: the %s reader could not look at it", document.path, reader.name, exc_info=error)
-        return False
+def _bug(reader: Reader, document: Document, error: Exception) -> Problem:
+    """An error that no file should cause: ours to mend, so it names where in our code it happened."""
+    _log.error("%s: a bug in the %s reader", document.path, reader.name, exc_info=error)
+    innermost = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(innermost.filename).name}:{innermost.lineno}"
+    reason = (
+        f"a bug in Lacuna's {reader.name} reader, no fault of the file ({type(error).__name__}: {error}; {place}); "
+        "the rest of it is left out; please report it"
+    )
+    return Problem(file=document.path, line=None, reason=reason, kind="bug")
 
 
 def _unique(found: Iterator[Found]) -> Iterator[Found]:

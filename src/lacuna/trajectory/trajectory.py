@@ -22,11 +22,13 @@ class Problem:
     """Something in a file that could not be read; the rest was loaded.
 
     line: 1-based line, record or step number; None where the file has no such thing.
+    kind: "input" if the file is at fault, "bug" if a reader of ours is; commands then exit with a code of their own.
     """
 
     file: str
     line: int | None
     reason: str
+    kind: Literal["input", "bug"] = "input"
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
