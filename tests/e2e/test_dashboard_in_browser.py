@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from gateway.dashboard.runs import HOSTILE, MINI, PI, Working, hostile, worked
 from lacuna.gateway.dashboard.pages import routes
 from lacuna.gateway.dashboard.told import named
+from lacuna.manager import ContextManager
 from lacuna.stores.sqlite import SqliteStore
 from lacuna.stores.store import Store
 
@@ -401,3 +402,101 @@ def test_sessions_are_found_by_name(opened: Open, url: str) -> None:
     assert page.text("#found") == "1 session found"
     page.page.click("#sessions a")
     page.until("document.getElementById('name').textContent === 'marshmallow'")
+
+
+# -- one session after another -----------------------------------------------------------------------------------------
+
+#: What each of two sessions reads: the same handles, other tools and other words.
+FRUITS = ("apples", "oranges")
+
+
+def fruity(store: Store, fruit: str, now: float) -> None:
+    """A session whose every result is of `fruit`; each has the same handles, calls and summary places."""
+    clock = iter(range(10_000))
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Count the {fruit}."}]
+    with ContextManager(
+        "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)",
+        store=store,
+        session=fruit,
+        model="gpt-5",
+        clock=lambda: now + next(clock),
+    ) as context:
+        for number in range(1, 9):
+            context.prepare(messages)
+            if number == 7:
+                context.recall("t1.1")
+            call = {"id": f"c{number}", "type": "function", "function": {"name": f"count_{fruit}", "arguments": "{}"}}
+            messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            lines = "\n".join(f"{fruit} number {each}, row {number}" for each in range(40 if fruit == "apples" else 90))
+            messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": lines})
+        context.prepare(messages)
+
+
+@pytest.fixture(scope="module")
+def fruits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    kept = SqliteStore(tmp_path_factory.mktemp("fruits") / "agent.db")
+    for place, fruit in enumerate(FRUITS):
+        fruity(kept, fruit, 1_700_000_000.0 + 1_000 * place)
+    with Served(kept) as served:
+        yield served.url
+    kept.close()
+
+
+def other(fruit: str) -> str:
+    (found,) = set(FRUITS) - {fruit}
+    return found
+
+
+def is_all_of(page: Opened, fruit: str) -> None:
+    """Rows, summaries, events, figures and the text behind each row are this session's."""
+    assert page.text("#name") == fruit
+    rows = page.text("#hidden")
+    assert f"count_{fruit}" in rows
+    page.run("document.querySelectorAll('#session details').forEach(node => node.open = true)")
+    for part in ("hidden", "summaries", "events", "session-tiles", "kin"):
+        assert other(fruit) not in page.text(f"#{part}"), part
+    button = page.page.locator("#hidden .open").first
+    handle = button.locator(".handle").inner_text()
+    button.click()
+    page.until("document.getElementById('reader-text').textContent.includes(text)", f"{fruit} number 0")
+    assert page.text("#reader-name") == f"{handle} count_{fruit}"
+    shown, size = button.locator(".size").inner_text(), page.text("#reader-said")
+    assert size.startswith(shown.split(" → ")[0].removesuffix(" tokens"))
+    page.page.keyboard.press("Escape")
+
+
+def test_after_a_click_all_rows_are_of_the_session_that_was_picked(opened: Open, fruits: str) -> None:
+    """Handles, calls and places repeat in every session: nothing of the one shown before stays on the page."""
+    page = opened(fruits)
+    for fruit in ("apples", "oranges", "apples"):
+        page.page.locator("#sessions a", has_text=fruit).click()
+        page.until("document.getElementById('name').textContent === text", fruit)
+        is_all_of(page, fruit)
+
+
+def test_two_tabs_show_each_its_own_session(opened: Open, fruits: str) -> None:
+    """Two tabs of one browser go different ways, and each shows one session alone."""
+    first, second = opened(fruits, "apples"), opened(fruits, "oranges")
+    for page, fruit in ((first, "apples"), (second, "oranges")):
+        page.until("document.getElementById('name').textContent === text", fruit)
+        is_all_of(page, fruit)
+    first.page.locator("#sessions a", has_text="oranges").click()
+    second.page.locator("#sessions a", has_text="apples").click()
+    for page, fruit in ((first, "oranges"), (second, "apples")):
+        page.until("document.getElementById('name').textContent === text", fruit)
+        is_all_of(page, fruit)
+
+
+def test_a_row_opens_the_text_of_its_own_session(opened: Open, fruits: str) -> None:
+    """A row that is still on the page while another session is on its way opens what it names."""
+    page = opened(fruits, "apples")
+    page.until("document.getElementById('name').textContent === 'apples'")
+    # The answer about the other session does not come.
+    page.page.route(f"**/sessions/{named('oranges')}?**", lambda route: None)
+    with page.page.expect_request(f"**/sessions/{named('oranges')}?**"):
+        page.page.locator("#sessions a", has_text="oranges").click()
+    assert page.text("#name") == "apples"
+    page.page.locator("#hidden .open").first.click()
+    page.until("document.getElementById('reader-text').textContent.includes('apples number 0')")
+    assert "count_apples" in page.text("#reader-name")
+    page.page.unroute_all(behavior="ignoreErrors")

@@ -29,7 +29,7 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Paths that are ours: these, and what stands below the folder.
-PAGES: Final = ("/", "/metrics", "/healthz", "/readyz", "/lacuna")
+PAGES: Final = ("/", "/favicon.ico", "/metrics", "/healthz", "/readyz", "/lacuna")
 FOLDER: Final = "/lacuna/"
 #: Seconds for which a client that was refused may go on sending; it would else never read why.
 LINGER: Final = 2.0

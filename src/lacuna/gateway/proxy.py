@@ -37,8 +37,9 @@ _log: Final = logging.getLogger("lacuna.gateway")
 
 #: The client's own switch for one request.
 SWITCH: Final = b"x-lacuna"
-#: Server-side state: what is not in the request cannot be hidden from it.
-_STATEFUL: Final = ("previous_response_id", "conversation")
+#: Fields that name a history which the provider holds: what is not in the request cannot be hidden from it. Responses
+#: have the first two, Anthropic's threads the third (`{"type": "create"}`, then only what is new).
+_STATEFUL: Final = ("previous_response_id", "conversation", "thread")
 
 
 @dataclass(frozen=True, slots=True)

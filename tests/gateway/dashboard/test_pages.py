@@ -351,3 +351,8 @@ def test_few_accounts_are_kept(tmp_path: Path) -> None:
         assert small.account(key) == large.account(key)
         assert small.open == 1
     assert large.open == 2
+
+
+def test_a_browser_that_asks_for_an_icon_is_answered(asking: Asking) -> None:
+    """There is none, which is no error."""
+    assert asking.get("/favicon.ico").status == 204

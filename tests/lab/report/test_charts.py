@@ -23,6 +23,16 @@ def test_cost_has_a_bar_per_strategy_and_the_raw_line() -> None:
     assert [layer["encoding"]["x"]["datum"] for layer in spec["layer"] if layer.get("name") == "raw"] == [5.0]
 
 
+def test_a_tip_says_what_is_saved_and_what_is_paid_for() -> None:
+    """What costs more saves less than nothing, as in the table beside it; every name in a tip is a word for people."""
+    dearer = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
+    spec = charts.cost(replace(study(), rows=(row(RAW), dearer)), PAPER)
+    saves = {value["strategy"]: value["saves"] for value in spec["data"]["values"]}
+    assert list(saves.values()) == ["–", "−3 %"]
+    tips = [tip["field"] for tip in charts.spent(study(), PAPER)["layer"][0]["encoding"]["tooltip"]]
+    assert tips == ["strategy", "paid for", "cost", "share"]
+
+
 def test_no_raw_line_where_strategies_saw_different_runs() -> None:
     """One line for all would be wrong for some."""
     uneven = replace(study(), rows=study().rows[:-1])

@@ -56,7 +56,7 @@ const PARTS = [
   ["output", "output"], ["summarizer", "summarizer"],
 ];
 
-/** The parts of the page that show one session. open(handle, tool, tokens) opens a hidden text. */
+/** The parts of the page that show one session. open(session, handle, tool, tokens) opens a hidden text. */
 export class Details {
   constructor(open) {
     this.open = open;
@@ -103,6 +103,11 @@ export class Details {
     this._summaries();
     this._held();
     this._events();
+  }
+
+  /** A row's key: handles and calls repeat in every session, and in a session whose earlier calls changed. */
+  _rowKey(...parts) {
+    return JSON.stringify([this.told.id, this.told.edition, ...parts]);
   }
 
   /** Whether the value that a part shows is another one than before. */
@@ -309,7 +314,7 @@ export class Details {
       ? `${plural(list.length, "result")}, the newest first, with what stands in each one’s place. Open one to read it word for word.`
       : "Nothing was hidden in this session so far.");
     const few = 12, shown = this.all ? list : list.slice(0, few);
-    keyed(byId("hidden"), shown, (each) => each.handle, (each) => this._gap(each), (node, each) => {
+    keyed(byId("hidden"), shown, (each) => this._rowKey(each.handle), (each) => this._gap(each), (node, each) => {
       say(node.querySelector(".how"), turn(each) <= covers ? "in the summary" : each.how);
     });
     const rest = byId("more-hidden");
@@ -318,6 +323,7 @@ export class Details {
   }
 
   _gap(each) {
+    const session = this.told.id;
     const item = make("li"), button = make("button", undefined, "open"), line = make("span", undefined, "line");
     button.type = "button";
     const tool = make("bdi", brief(each.tool) || "no tool named");
@@ -328,7 +334,7 @@ export class Details {
       const text = make("bdi", visible(each.text), "placeholder");
       button.append(text);
     }
-    button.addEventListener("click", () => this.open(each.handle, each.tool, each.tokens));
+    button.addEventListener("click", () => this.open(session, each.handle, each.tool, each.tokens));
     item.append(button);
     return item;
   }
@@ -345,7 +351,7 @@ export class Details {
     say(byId("summaries-said"), made.length
       ? `${plural(this.told.summaries, "summary", "summaries")} written, ${usd(spent)} for the summarizer${this.told.failed_summaries ? `; ${this.told.failed_summaries} not taken` : ""}.`
       : "No summary was written in this session so far.");
-    const key = (each) => `${each.place}/${each.failed ? "failed" : "made"}`;
+    const key = (each) => this._rowKey(each.place, each.failed || null);
     keyed(byId("summaries"), made.reverse(), key, (each) => (each.failed ? this._failed(each) : this._summary(each)));
   }
 
@@ -421,7 +427,7 @@ export class Details {
     say(byId("events-said"), found.length ? "" : "None: no guard hinted that the run should end, nothing was read again, and its head stayed as it was.");
     byId("events-said").hidden = found.length > 0;
     const list = found.reverse().slice(0, 200);
-    keyed(byId("events"), list, (each) => `${each.place}/${each.word}/${each.text}`, (each) => {
+    keyed(byId("events"), list, (each) => this._rowKey(each.place, each.word, each.text), (each) => {
       const item = make("li"), line = make("div", undefined, "line item");
       line.append(make("span", each.word, each.word.startsWith("stop") ? "warn" : "quiet"), make("bdi", visible(each.text)), make("span", `at call ${each.call.call}`, "when"));
       item.append(line);

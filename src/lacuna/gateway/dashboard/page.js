@@ -105,7 +105,7 @@ const listPath = () => `sessions?${new URLSearchParams({ search: byId("search").
 let chosen = "";
 let calls = [];
 let edition = "";
-const details = new Details((handle, tool, size) => read(handle, tool, size));
+const details = new Details((session, handle, tool, size) => read(session, handle, tool, size));
 const choose = (id) => {
   if (id === chosen) return;
   chosen = id;
@@ -183,8 +183,8 @@ const slice = async (start) => {
   if (!response.ok) throw new Error(value.error);
   return value;
 };
-const read = async (handle, tool, size) => {
-  reading = { id: chosen, handle, text: "", letters: 0 };
+const read = async (session, handle, tool, size) => {
+  reading = { id: session, handle, text: "", letters: 0 };
   const mine = reading;
   say(byId("reader-name"), `${handle} ${brief(tool)}`);
   say(byId("reader-said"), "");

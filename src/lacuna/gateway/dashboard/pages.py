@@ -81,6 +81,7 @@ def routes(
     asked = _Questions(Readings(store, guards, prices), shadow, busy, clock)
     return [
         Route("/", _page),
+        Route("/favicon.ico", _icon),
         Route("/lacuna/api/totals", _answered(asked.totals)),
         Route("/lacuna/api/sessions", _answered(asked.sessions)),
         Route("/lacuna/api/sessions/{name}", _answered(asked.session)),
@@ -171,6 +172,11 @@ def _tagged(request: Request, body: bytes, kind: str, status: int = 200) -> Resp
 
 def _page(request: Request) -> Response:
     return _tagged(request, _text("page.html"), "text/html; charset=utf-8")
+
+
+def _icon(request: Request) -> Response:
+    """Answer a browser that asks for an icon, as it does for every page without one: there is none."""
+    return Response(status_code=204, headers=HEADERS)
 
 
 def _file(request: Request) -> Response:

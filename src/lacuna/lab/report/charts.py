@@ -70,7 +70,7 @@ def cost(study: Study, ink: Ink) -> Spec:
         ],
         ink,
         x=_dollars("usd", "cost, USD"),
-        tooltip=["strategy", "cost", "× raw", "× hindsight", "saving"],
+        tooltip=["strategy", "cost", "× raw", "× hindsight", "saves"],
     )
 
 
@@ -79,7 +79,7 @@ def spent(study: Study, ink: Ink) -> Spec:
     values = [
         {
             "strategy": name,
-            "payee": payee,
+            "paid for": payee,
             "colour": ink.slots[PAYEES[payee]],
             "order": order,
             "usd": usd,
@@ -94,7 +94,8 @@ def spent(study: Study, ink: Ink) -> Spec:
         {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR}, color=_literal("colour"), order={"field": "order"}
     )
     x = _dollars("usd", "cost, USD") | {"stack": "zero"}
-    return _chart(values, [bar, *_captions(ink, first=True)], ink, x=x, tooltip=["strategy", "payee", "cost", "share"])
+    tooltip = ["strategy", "paid for", "cost", "share"]
+    return _chart(values, [bar, *_captions(ink, first=True)], ink, x=x, tooltip=tooltip)
 
 
 def parts(row: Row, prices: Prices) -> dict[str, float]:
@@ -251,7 +252,7 @@ def _bar(row: Row, name: str, colour: str) -> Spec:
         "cost": figures.usd(row.usd),
         "× raw": figures.times(row.to_raw),
         "× hindsight": figures.times(row.to_hindsight),
-        "saving": change.strip() or figures.NOTHING,
+        "saves": figures.NOTHING if is_raw(row.strategy) else figures.saving(row.to_raw),
     }
 
 

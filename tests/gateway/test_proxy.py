@@ -1,0 +1,62 @@
+"""What is not ours to decide on: a history that the provider holds is not in the request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.gateway.conversing import EAGER, PATHS, body, whole
+from tests.gateway.running import running, settings
+from tests.gateway.scripted import always, answer, scripted
+
+from lacuna.gateway.routes import Api
+
+JSON = "content-type: application/json"
+
+
+def sent(api: Api, field: dict[str, Any]) -> tuple[bytes, bytes, int]:
+    """(the client's bytes, the provider's, sessions kept) of a request with `field`."""
+    raw = json.dumps({**json.loads(body(api, 4)), **field}).encode()
+
+    async def ask() -> tuple[bytes, int]:
+        given = {"gateway_off": False, "strategy": EAGER}
+        async with (
+            scripted(always(answer(whole(api), "200 OK", JSON))) as upstream,
+            running(settings(upstream.url, **given)) as gateway,
+        ):
+            client = await gateway.connect()
+            got = await client.ask("POST", PATHS[api], raw, JSON)
+            client.close()
+            assert got.status == 200
+            return upstream.asked[0].body, len(gateway.worker.store.sessions())
+
+    came, sessions = asyncio.run(ask())
+    return raw, came, sessions
+
+
+@pytest.mark.parametrize(
+    ("api", "field"),
+    [
+        ("openai-responses", {"previous_response_id": "resp_1"}),
+        ("openai-responses", {"conversation": "conv_1"}),
+        ("openai-responses", {"conversation": {"id": "conv_1"}}),
+        ("anthropic", {"thread": {"type": "create"}}),
+        ("anthropic", {"thread": {"type": "continue", "previous_message_id": "msg_1"}}),
+    ],
+)
+def test_a_history_that_the_provider_holds_passes_as_it_came(api: Api, field: dict[str, Any]) -> None:
+    """Nothing is hidden, no recall tool enters, and no request of it becomes a session of its own."""
+    raw, came, sessions = sent(api, field)
+    assert came == raw
+    assert sessions == 0
+
+
+@pytest.mark.parametrize("field", [{"thread": None}, {"thread": False}, {"container": "container_1"}])
+def test_a_field_that_holds_no_history_changes_nothing(field: dict[str, Any]) -> None:
+    """A thread that is switched off, or a container of files: the whole history is in the request, and ours to see."""
+    raw, came, sessions = sent("anthropic", field)
+    assert came != raw
+    assert b"lacuna_recall" in came
+    assert sessions == 1
