@@ -176,3 +176,15 @@ def test_one_odd_item_does_not_hide_the_format() -> None:
     assert OpenAIResponses().sniff(odd)
     assert [item.line for item in found if isinstance(item, Problem)] == [3, 4]
     assert [item.tool_turns for item in found if isinstance(item, Trajectory)] == [1]
+
+
+def test_a_search_that_the_provider_runs_has_the_output_behind_it() -> None:
+    """Call and output share no id, so they are one pair by their order; tools that were found are never hidden."""
+    search = {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {"paths": ["a"]}}
+    found = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [{"name": "a"}]}
+    pairs = [{**item, "id": f"ts_{number}"} for number, item in enumerate([search, found, search, found])]
+    (run,), problems = read(lines(ASK, *pairs))
+    assert not problems
+    assert [[(seen.tool, seen.tags) for seen in turn.observations] for turn in run.turns] == [
+        [("tool_search", frozenset({"keep_output"}))]
+    ] * 2

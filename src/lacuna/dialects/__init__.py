@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lacuna.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, content
 from lacuna.trajectory.turn import Action
@@ -55,14 +55,19 @@ class Said:
     summary: str | None = None
 
 
+#: Tags of a result that no text can stand for, so that it is never hidden.
+KEPT: Final = frozenset(("keep_output",))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One answer to a call. error: None where the provider's JSON does not say."""
+    """One answer to a call. error: None where the provider's JSON does not say. tags: those of its observation."""
 
     action_id: str
     content: Content
     tool: str = ""
     error: bool | None = None
+    tags: frozenset[str] = frozenset()
 
 
 def text_in(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from lacuna.dialects import (
+    KEPT,
     Json,
     Result,
     Said,
@@ -119,10 +120,13 @@ def results(message: Json) -> list[Result]:
 
 def _result(block: Json) -> Result:
     error = block.get("is_error")
+    # A tool that a result refers to may be called from then on, and may not where the reference is hidden.
+    loads = any(part.get("type") == "tool_reference" for part in mappings_in(block.get("content")))
     return Result(
         action_id=text_in(block.get("tool_use_id")),
         content=content_of(block.get("content")),
         error=error if isinstance(error, bool) else None,
+        tags=KEPT if loads else frozenset(),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lacuna.dialects import (
+    KEPT,
     Json,
     Result,
     Said,
@@ -54,6 +55,10 @@ OUTPUTS = frozenset(
         "program_output",
     ]
 )
+#: Outputs that no text can stand for: a screenshot must be one, and tools that were loaded may be called from then on.
+_KEPT = frozenset(("computer_call_output", "tool_search_output"))
+#: A search for tools and what it found. Where the provider runs it, neither has a `call_id`.
+_SEARCHES = frozenset(("tool_search_call", "tool_search_output"))
 #: Items that say nothing to the model: settings, pointers and triggers.
 SILENT = frozenset(("item_reference", "compaction_trigger", "configuration_update"))
 #: Every item type that no other dialect knows (`message` is left out: many use the word).
@@ -75,8 +80,11 @@ def _is_own(item: Json) -> bool:
 
 
 def call_id(item: Json) -> str:
-    """The id that results refer to."""
-    return text_in(item.get("call_id")) or text_in(item.get("id"))
+    """Return the id that results refer to; "" for a search that the provider runs, whose output stands behind it."""
+    named = text_in(item.get("call_id"))
+    if named or text_in(item.get("type")) in _SEARCHES:
+        return named
+    return text_in(item.get("id"))
 
 
 def said(item: Json) -> Said:
@@ -161,7 +169,23 @@ _INLINE: Mapping[str, Callable[[Json], Result | None]] = {
 def result(item: Json) -> Result:
     """An output item."""
     found = next((item[name] for name in ("output", "result", "tools") if item.get(name) is not None), None)
-    return Result(action_id=call_id(item), content=_output(found), tool=text_in(item.get("name")), error=_failed(item))
+    return Result(
+        action_id=call_id(item),
+        content=_output(found),
+        tool=text_in(item.get("name")),
+        error=_failed(item),
+        tags=KEPT if text_in(item.get("type")) in _KEPT else frozenset(),
+    )
+
+
+def hidden(item: Json, text: str) -> dict[str, Any]:
+    """Return the output item `item` with `text` in place of what it says, in the shape of its type."""
+    kind = text_in(item.get("type"))
+    if kind == "shell_call_output":
+        outcomes = [run["outcome"] for run in mappings_in(item.get("output")) if "outcome" in run]
+        outcome = outcomes[-1] if outcomes else {"type": "exit", "exit_code": 0}
+        return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
+    return {**item, "result" if kind == "program_output" else "output": text}
 
 
 def _output(value: object) -> Content:

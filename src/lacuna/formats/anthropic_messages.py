@@ -69,7 +69,7 @@ def _message(assembler: Assembler, message: Any, line: int | None) -> None:
     elif role == "user":
         # Results belong to the turn of their calls; what else the message says is the user's.
         for result in anthropic.results(message):
-            assembler.result(result.action_id, result.content, error=result.error, line=line)
+            assembler.result(result.action_id, result.content, error=result.error, tags=result.tags, line=line)
         assembler.user(anthropic.remarks(message))
     elif role == "system":
         assembler.system(content_of(message.get("content")))

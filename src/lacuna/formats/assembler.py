@@ -5,8 +5,9 @@ Every reader feeds it in recorded order; what does not fit (a result without a c
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from lacuna.trajectory.content import Content
@@ -33,6 +34,8 @@ class Assembler:
         self._drafts: list[Draft] = []
         self._compactions: list[Compaction] = []
         self._calls: dict[str, Draft] = {}
+        #: Ids given to calls of the newest message that came without one, in order: results without an id answer them.
+        self._unnamed: deque[str] = deque()
 
     @property
     def turns(self) -> int:
@@ -79,18 +82,24 @@ class Assembler:
                 unique[action.id] = action
         draft = Draft(content, reasoning, tuple(unique.values()), usage, at, model)
         self._drafts.append(draft)
+        self._unnamed.clear()
         for key in unique:
             self._calls[key] = draft
 
     def amend(self, *, content: Content = (), reasoning: str = "", actions: Iterable[Action] = ()) -> None:
         """Add to the newest assistant message (formats that record one message in fragments)."""
         draft = self._drafts[-1]
-        fresh = tuple(action for action in actions if action.id not in {known.id for known in draft.actions})
+        named = [action if action.id else self._name_call(action) for action in actions]
+        fresh = tuple(action for action in named if action.id not in {known.id for known in draft.actions})
         draft.content += content
         draft.reasoning = "\n".join(filter(None, (draft.reasoning, reasoning)))
         draft.actions += fresh
         for action in fresh:
             self._calls[action.id] = draft
+
+    def _name_call(self, action: Action) -> Action:
+        self._unnamed.append(f"call_{self.turns}_{len(self._unnamed) + 1}")
+        return replace(action, id=self._unnamed[-1])
 
     def result(
         self,
@@ -103,6 +112,8 @@ class Assembler:
         line: int | None = None,
     ) -> None:
         """A result; it joins the turn of its call, wherever it comes. Without one it is reported and left out."""
+        if not action_id and self._unnamed:
+            action_id = self._unnamed.popleft()
         draft = self._calls.get(action_id)
         if draft is None:
             self.problem(f"result of call {action_id!r} has no such call before it; left out", line)

@@ -320,7 +320,7 @@ class _Run:
         verdicts = [result.error, outcome.get("isError"), outcome.get("is_error")]
         known = [verdict for verdict in verdicts if isinstance(verdict, bool)]
         error = any(known) if known else None
-        self.assembler.result(result.action_id, result.content, error=error, line=line.number)
+        self.assembler.result(result.action_id, result.content, error=error, tags=result.tags, line=line.number)
 
     def _summary(self, said: Content) -> None:
         """A summary of this run's own turns is kept with the compaction, one of an earlier file's is its head."""

@@ -260,7 +260,9 @@ class _Rollout:
         self._sent = moment(line.value.get("timestamp"))
         if kind in OUTPUTS:
             result = _outcome(item)
-            self.assembler.result(result.action_id, result.content, error=result.error, line=line.number)
+            self.assembler.result(
+                result.action_id, result.content, error=result.error, tags=result.tags, line=line.number
+            )
         elif kind in _COMPACTIONS:
             self.assembler.compaction()
         elif kind == "message":

@@ -155,7 +155,9 @@ class _Items:
         self._open = False
         result = openai_responses.result(item)
         action_id = self._ids.get(result.action_id, result.action_id)
-        self._assembler.result(action_id, result.content, tool=result.tool, error=result.error, line=line)
+        self._assembler.result(
+            action_id, result.content, tool=result.tool, error=result.error, tags=result.tags, line=line
+        )
 
     def _message(self, item: Json, line: int | None) -> None:
         self._open = False

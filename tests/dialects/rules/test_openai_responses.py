@@ -12,6 +12,8 @@ from lacuna.dialects.rules.violation import name_of
 
 ASKED = {"role": "user", "content": "List."}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}
+SEARCH = {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {}}
+FOUND = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": []}
 TOOL = {"type": "function", "name": "ls", "parameters": {}}
 
 
@@ -56,6 +58,7 @@ def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
 
 SOUND = {
     "a text": {"model": "gpt-5", "input": "List."},
+    "searches that the provider runs": request(ASKED, SEARCH, SEARCH, FOUND, FOUND, SAID),
     "a word between call and output": request(ASKED, call(), ASKED, output()),
     "parallel calls": request(ASKED, thought(), call("a"), call("b"), output("b"), output("a")),
     "reasoning twice": request(ASKED, thought("rs_1"), thought("rs_2"), call(), output()),

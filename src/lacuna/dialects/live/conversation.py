@@ -154,7 +154,13 @@ class Conversation:
             self._aside(piece)
             return
         live.draft.results.append(
-            Observation(action_id=id, tool=result.tool or action.name, content=result.content, error=result.error)
+            Observation(
+                action_id=id,
+                tool=result.tool or action.name,
+                content=result.content,
+                error=result.error,
+                tags=result.tags,
+            )
         )
         live.results.append(piece.spot)
 

@@ -13,7 +13,9 @@ from lacuna.dialects.live.pieces import Piece, Spot
 from lacuna.dialects.openai_responses import OUTPUTS
 
 #: Item types that are the client's though they are no message and no result.
-_CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_trigger", "configuration_update"))
+_CLIENTS = frozenset(
+    ("mcp_approval_response", "item_reference", "compaction_trigger", "configuration_update", "additional_tools")
+)
 
 
 class OpenAIResponses(Flat):
@@ -35,5 +37,7 @@ class OpenAIResponses(Flat):
         return words_of(message, spot)
 
     def hidden(self, part: Json, text: str) -> dict[str, Any]:
+        if text_in(part.get("type")) in OUTPUTS:
+            return openai_responses.hidden(part, text)
         # Of a text protocol, results are the user's messages.
-        return {**part, "output" if text_in(part.get("type")) in OUTPUTS else "content": text}
+        return {**part, "content": text}

@@ -47,18 +47,17 @@ def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
     """An output answers a call of its kind, once: "No tool call found for function call output with call_id …"."""
     if _continues(request):
         return
-    waiting: set[tuple[str, str]] = set()
+    waiting: Counter[tuple[str, str]] = Counter()
     for place, item in _items(request):
         kind, id = text_in(item.get("type")), call_id(item)
         if kind in CALLS:
-            waiting.add((_answer(kind), id))
+            waiting[_answer(kind), id] += 1
         elif kind in OUTPUTS:
-            if (kind, id) not in waiting:
-                reason = f"no call found for {kind} with call_id {id!r}"
-                yield Violation(
-                    rule="outputs-stand-behind-their-call", place=f"input.{place}", reason=reason, subject=id
-                )
-            waiting.discard((kind, id))
+            if waiting[kind, id]:
+                waiting[kind, id] -= 1
+                continue
+            reason = f"no call found for {kind} with call_id {id!r}"
+            yield Violation(rule="outputs-stand-behind-their-call", place=f"input.{place}", reason=reason, subject=id)
 
 
 def call_ids_are_unique(request: Json) -> Iterator[Violation]:
