@@ -15,20 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias, get_args
 
-from lacuna.errors import BudgetError, SpecError, SummaryError
+from lacuna.errors import BudgetError, SpecError, SummaryCause, SummaryError
 from lacuna.strategies.books import Books
 from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
 from lacuna.strategies.pressure import fits, relieve
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.strategy import Strategy
+from lacuna.strategies.summary_cost import SummaryCall
 from lacuna.summarizers.breaker import Breaker
 from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request, used
 from lacuna.summarizers.digest import digest
 from lacuna.summarizers.redacted import Redactor
-from lacuna.summarizers.written import Written
+from lacuna.summarizers.written import Written, parse_answer
+from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.events import (
     Amended,
     Answered,
@@ -67,6 +69,8 @@ Pass: TypeAlias = Generator[SummaryRequest, Answer, View]
 
 #: How the reason of a pass begins that was not to decide anything.
 HELD = "held"
+#: Characters of the reason why a summary came to nothing.
+_REASON: Final = 500
 
 
 def output_tokens(turn: Turn, sizer: Sizer) -> int:
@@ -368,25 +372,14 @@ class Session:
         """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
         if isinstance(answer, Later):
             return None, Bill(), Plan(reason="summary is being written")
-        covers = (answer.covers if isinstance(answer, Written) else 0) or plan.summarize
-        call = used(self.state, situation, covers, answer)
+        parsed = _parse(answer)
+        covers = (parsed.covers if isinstance(parsed, Written) else 0) or plan.summarize
+        call = used(self.state, situation, covers, parsed)
         cost = self._bill(call.input, call.cached, call.output, call.usd)
         try:
-            summary = accepted(self.state, self.policy, covers, answer, call, self.redaction)
-        except SummaryError as error:
-            retry, reason = self.breaker.failed(situation.call), self.redaction.text(str(error))
-            self._attempted(
-                Attempted(
-                    call=situation.call,
-                    cause=error.cause,
-                    reason=reason,
-                    input=call.input,
-                    cached=call.cached,
-                    output=call.output,
-                    usd=cost.usd,
-                    retry_at=retry,
-                )
-            )
+            summary = self._accept(plan, covers, parsed, call)
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be used is not asked for again at once
+            reason = self._reject(error, call, situation.call)
             return None, cost, Plan(reason=f"summary rejected: {reason}")
         self.breaker.succeeded()
         self.books.summarize(cost)
@@ -395,6 +388,36 @@ class Session:
             masks = self.policy.masks(key for key in self.policy.pending if key[0] > covers)
             plan = replace(plan, masks=masks, summarize=covers)
         return summary, cost, plan
+
+    def _accept(self, plan: Plan, covers: int, answer: Written | SummaryError, call: SummaryCall) -> Summary:
+        """The summary that `answer` is. Raises SummaryError if it may not stand for turns 1 ... `covers`."""
+        if isinstance(answer, SummaryError):
+            raise answer
+        if covers > plan.summarize:
+            wrong = f"it covers turns up to {covers}, of which it was not asked: up to {plan.summarize}"
+            raise SummaryError(wrong, cause="malformed")
+        return accepted(self.state, self.policy, covers, answer.text, call, self.redaction)
+
+    def _reject(self, error: Exception, used: SummaryCall, call: int) -> str:
+        """Record that the summary asked for at call `call` came to nothing; why, in a sentence."""
+        cause: SummaryCause = "other"
+        said = f"it could not be used: {type(error).__name__}: {error}"
+        if isinstance(error, SummaryError):
+            cause, said = error.cause if error.cause in get_args(SummaryCause) else cause, str(error)
+        reason = self.redaction.text(make_encodable(said[: 4 * _REASON]))[:_REASON]
+        self._attempted(
+            Attempted(
+                call=call,
+                cause=cause,
+                reason=reason,
+                input=used.input,
+                cached=used.cached,
+                output=used.output,
+                usd=self._bill(used.input, used.cached, used.output, used.usd).usd,
+                retry_at=self.breaker.failed(call),
+            )
+        )
+        return reason
 
     def _bill(self, input: int, cached: int, output: int, usd: float | None) -> Bill:
         bill = self.prices.bill(input, cached, output)
@@ -498,6 +521,14 @@ def _versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int,
             settled[index], reworded[index] = event, []
         newest[index] = event.turn
     return settled, {id for ids in reworded.values() for id in ids}
+
+
+def _parse(answer: str | Written | SummaryError) -> Written | SummaryError:
+    """`answer` as far as it has a meaning; an error where it has none."""
+    try:
+        return answer if isinstance(answer, SummaryError) else parse_answer(answer)
+    except SummaryError as error:
+        return error
 
 
 def drive(steps: Pass, summarizer: Summarizer) -> View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lacuna.strategies.extractors import BUILT_IN, Outcome
 from lacuna.strategies.lexicon import Lexicon
 from lacuna.strategies.placeholder import PUBLISHED, Placeholders
 from lacuna.trajectory.content import Content, Opaque, Text
@@ -55,11 +56,24 @@ def test_an_unknown_tool() -> None:
     assert Placeholders().write((1, 1), step(1), unknown, Lexicon()).startswith("[t1.1 result")
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=300), st.text(max_size=40), st.integers(0, 60))
+#: Any text, halves of surrogate pairs included.
+_ANY = st.characters(exclude_categories=())
+
+
+@given(st.text(_ANY, max_size=300), st.text(_ANY, max_size=40), st.integers(0, 60))
 def test_one_line(text: str, command: str, budget: int) -> None:
-    """Whatever an observation or its call holds, its placeholder is one line."""
+    """Whatever an observation or its call holds, its placeholder is one line, and can be encoded."""
     pair = (call(command=command), result(text))
     found = Placeholders(gist=budget).write((3, 1), turn(3, pair), pair[1], Lexicon())
     assert "\n" not in found
     assert "\r" not in found
     assert found.startswith("[t3.1 bash")
+    found.encode("utf-8")
+
+
+def test_half_an_emoji_in_an_odd_place() -> None:
+    """Of a tool's name, of an extractor's words, of a text of one's own: it would stand in every later request."""
+    odd = Observation(action_id="", tool="look\ud83d", content=(Text("words " * 50),), role="user")
+    table = BUILT_IN.register(lambda *_: Outcome(label="cut \ud83d", result="\udcff"))
+    for placeholders in (Placeholders(extractors=table), Placeholders(text="gone \ud83d")):
+        assert "\ufffd" in placeholders.write((1, 1), step(1), odd, Lexicon()).encode("utf-8").decode("utf-8")

@@ -16,6 +16,7 @@ from lacuna.strategies.masking import Masking
 from lacuna.strategies.pressure import clipped
 from lacuna.strategies.raw import Raw
 from lacuna.strategies.schedules import Fixed
+from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.events import Decided
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.turn import Turn
@@ -210,13 +211,14 @@ def test_an_error_leaves_no_candidates() -> None:
 
 @given(st.text(st.characters(exclude_categories=()), max_size=400), st.integers(30, 300))
 def test_clipped(text: str, tokens: int) -> None:
-    """A clip is within its size, or nothing but its handle; its ends are the text's."""
+    """A clip is within its size, or nothing but its handle; its ends are the text's, and it can be encoded."""
     result = clipped(text, tokens, "t3.2", SIZER)
     before, _, behind = result.partition("\n[t3.2: ")
     behind = behind.partition(" chars cut here to fit]\n")[2]
     assert SIZER.text(result) <= tokens or (before, behind) == ("", "")
-    assert text.startswith(before)
-    assert text.endswith(behind)
+    assert make_encodable(text).startswith(before)
+    assert make_encodable(text).endswith(behind)
+    result.encode("utf-8")
 
 
 # -- expected failures: see the reasons ------------------------------------------------------------------------------

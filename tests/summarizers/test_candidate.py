@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lacuna.strategies.spec import parse
 from lacuna.summarizers.factory import summarizer
 from lacuna.trajectory.content import content
 from lacuna.trajectory.events import Attempted
+from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.price_sets import SETS
 from lacuna.trajectory.turn import Head, Message
 
@@ -103,3 +105,62 @@ def test_what_no_model_answered_is_not_billed() -> None:
 def test_a_summary_error_says_why() -> None:
     """Raised without a cause it has one all the same."""
     assert SummaryError("no").cause == "other"
+
+
+@pytest.mark.parametrize("odd", ["\ud83d", "\udcff\ud800", "\x00", "\x1b[2J", "\x9b31m"], ids=ascii)
+def test_a_summary_can_be_sent_in_every_later_request(odd: str) -> None:
+    """Half of an emoji, NUL or a terminal sequence in it does not stay for ever; the words do."""
+    found = session()
+    drive(found.prepare(), lambda _: f"{GOOD} {odd} And more.")
+    assert GOOD in summary_of(found)
+    view = found.newest.view if found.newest else None
+    assert view is not None
+    block = next(segment.text for segment in view.segments if segment.kind == "summary")
+    assert block.encode("utf-8")
+    assert odd not in block
+
+
+def test_what_a_summary_quotes_can_be_sent_too() -> None:
+    """A protected result, and the user's old words, stand in the block; half of an emoji in them is replaced."""
+    kept = parse('summarization(every=3, tail=1, schedule=every-turn, rules=rule(args="*first*", keep=true))')
+    found = Session(replace(kept, keep_user_tokens=0), SETS["uncached"])
+    found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
+    said = (Message(role="user", content=content("Hurry \ud83d")),)
+    for index in range(1, 5):
+        command = "pytest -k first" if index == 1 else "pytest"
+        added = turn(index, "I test it.", command=command, result="ok \ud83d\n" * (30 if index == 1 else 600))
+        found.add(replace(added, interjections=said))
+    drive(found.prepare(), lambda _: GOOD)
+    assert found.state.summary is not None
+    assert "ok \ufffd" in found.state.summary.block
+    assert "Hurry \ufffd" in found.state.summary.block
+    found.state.summary.block.encode("utf-8")
+
+
+def test_a_secret_in_parts_is_redacted() -> None:
+    """What is taken out between its parts does not bring it together behind the redaction's back."""
+    found = session()
+    drive(found.prepare(), lambda _: f"{GOOD} The key is {KEY[:6]}\x00{KEY[6:]}.")
+    assert KEY not in summary_of(found)
+    assert GOOD in summary_of(found)
+
+
+def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass goes on without it, and asking backs off: whatever happened, the call is paid."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    found, asked = session(), []
+
+    def write(request: SummaryRequest) -> str:
+        asked.append(request)
+        return GOOD
+
+    monkeypatch.setattr("lacuna.summarizers.candidate.check", broken)
+    for index in range(5, 25):
+        drive(found.prepare(), write)
+        found.add(turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
+    assert len(asked) == 3
+    assert [event.cause for event in found.events if isinstance(event, Attempted)] == ["other"] * 3
+    assert found.books.summarizer.input > 0

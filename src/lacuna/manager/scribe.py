@@ -17,7 +17,7 @@ from lacuna.engine import Answer, Later
 from lacuna.errors import SummaryError
 from lacuna.manager.options import SummaryWriter
 from lacuna.summarizers.factory import ModelFree
-from lacuna.summarizers.written import Written
+from lacuna.summarizers.written import Written, parse_answer
 from lacuna.trajectory.plan import SummaryRequest
 
 
@@ -101,7 +101,7 @@ class Scribe:
         except SummaryError as error:
             return error
         self.spent += written.seconds
-        return replace(written, covers=job.request.turns[-1].index)
+        return replace(written, covers=written.covers or job.request.turns[-1].index)
 
     def _given_up(self) -> SummaryError:
         self._job = None
@@ -113,11 +113,11 @@ class Scribe:
             found = self.writer(request)
             if inspect.isawaitable(found):
                 found = asyncio.run(cast("Coroutine[Any, Any, str | Written]", found))
+            return _timed(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise
         except Exception as error:
-            raise SummaryError(f"the summarizer failed: {type(error).__name__}: {error}") from error
-        return _told(found, time.perf_counter() - started)
+            raise _failure(error) from error
 
     async def _awaited(self, request: SummaryRequest) -> Written:
         started = time.perf_counter()
@@ -125,11 +125,18 @@ class Scribe:
             return await asyncio.wrap_future(self._begun(request))
         try:
             found = await cast("Awaitable[str | Written]", self.writer(request))
+            return _timed(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise
-        except Exception as error:
-            raise SummaryError(f"the summarizer failed: {type(error).__name__}: {error}") from error
-        return _told(found, time.perf_counter() - started)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled the pass: the summarizer gave up by itself.
+            raise _failure(error) from error
+        except (Exception, SystemExit) as error:
+            # Out of a task SystemExit would end the event loop.
+            raise _failure(error) from error
 
     def _late(self) -> SummaryError:
         return SummaryError(f"no summary within {self.seconds:g} s", cause="timeout")
@@ -144,16 +151,19 @@ class Scribe:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(context.run(self._written, request))
-                except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+                except SummaryError as error:
                     future.set_exception(error)
+                except BaseException as error:  # noqa: BLE001 - nobody else's exception is raised in this thread
+                    future.set_exception(_failure(error))
 
         threading.Thread(target=write, name="lacuna-summary", daemon=True).start()
         return future
 
 
-def _told(found: object, seconds: float) -> Written:
-    if isinstance(found, str):
-        return Written(text=found, seconds=seconds)
-    if isinstance(found, Written):
-        return found if found.seconds else replace(found, seconds=seconds)
-    raise SummaryError(f"the summarizer answered with a {type(found).__name__}; give str or Written", cause="malformed")
+def _timed(written: Written, seconds: float) -> Written:
+    return written if written.seconds else replace(written, seconds=seconds)
+
+
+def _failure(error: BaseException) -> SummaryError:
+    """What a summarizer raised, as the summary that there is not: SystemExit must not end the agent."""
+    return SummaryError(f"the summarizer failed: {type(error).__name__}: {error}")

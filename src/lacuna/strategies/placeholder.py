@@ -8,6 +8,7 @@ from lacuna.strategies.extractors import BUILT_IN, Extractors
 from lacuna.strategies.gist import gist
 from lacuna.strategies.lexicon import Lexicon
 from lacuna.trajectory.content import Text
+from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.plan import Key, handle
 from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.tokens import counter
@@ -45,7 +46,7 @@ class Placeholders:
     def write(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
         """The placeholder of `observation`, of `turn`, as of the log behind `lexicon`."""
         # What is hidden may be forgotten, what stands for it stays: a secret must not be what it is known by.
-        return self.redaction.text(self._written(key, turn, observation, lexicon))
+        return make_encodable(self.redaction.text(self._written(key, turn, observation, lexicon)))
 
     def _written(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
         if self.text:

@@ -8,6 +8,7 @@ from lacuna.errors import BudgetError
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.policy import Policy
 from lacuna.strategies.situation import Situation
+from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.plan import Clip, Key, Plan, handle
 from lacuna.trajectory.state import State
 from lacuna.trajectory.tokens import Sizer
@@ -154,6 +155,7 @@ def clipped(text: str, tokens: int, named: str, sizer: Sizer) -> str:
 
     Only what was cut where not even that fits. named: the handle of the whole, "" where none is to be named.
     """
+    text = make_encodable(text)
     share = min(len(text) // 2, max(0, len(text) * tokens // max(1, sizer.count(text)) // 2))
     name = f"{named}: " if named else ""
     while True:

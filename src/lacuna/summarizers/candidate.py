@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lacuna.errors import SummaryError
+from lacuna.errors import Billed, SummaryError
 from lacuna.strategies.policy import Policy
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.summary_cost import SummaryCall, summary_call
 from lacuna.summarizers.checks import check
-from lacuna.summarizers.written import Written
+from lacuna.summarizers.written import Written, has_sound_usage
 from lacuna.trajectory.content import Opaque
+from lacuna.trajectory.encodable import make_encodable, remove_controls
 from lacuna.trajectory.plan import Summary, SummaryRequest, handle
 from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.spoken import spoken
@@ -50,20 +51,24 @@ def billed(state: State, situation: Situation, covers: int, output: int) -> Summ
     )
 
 
-def used(state: State, situation: Situation, covers: int, answer: str | Written | SummaryError) -> SummaryCall:
+def used(state: State, situation: Situation, covers: int, answer: Written | SummaryError) -> SummaryCall:
     """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
-    told = answer.billed if isinstance(answer, SummaryError) else answer
-    if isinstance(answer, SummaryError) and answer.billed and not answer.billed.input and answer.cause != "timeout":
+    told = _sound(answer.billed) if isinstance(answer, SummaryError) else answer
+    if isinstance(answer, SummaryError) and told and not told.input and answer.cause != "timeout":
         # Its writer counts, and was never answered: nothing is billed for that. What timed out may be.
         return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
-    if told is None or isinstance(told, str) or not told.input:
-        text = answer.text if isinstance(answer, Written) else answer
-        call = billed(state, situation, covers, _size(state, text) if isinstance(text, str) else 0)
+    if told is None or not told.input:
+        call = billed(state, situation, covers, _size(state, answer.text) if isinstance(answer, Written) else 0)
         # A summary that says it was written without a model cost nothing.
         return MODEL_FREE if isinstance(answer, Written) and answer.route == MODEL_FREE.route else call
     usd = told.usd if told.usd is not None else situation.prices.bill(told.input, told.cached, told.output).usd
     route = answer.route if isinstance(answer, Written) else "fresh"
     return SummaryCall(route=route, input=told.input, cached=told.cached, output=told.output, usd=usd)
+
+
+def _sound(billed: Billed | None) -> Billed | None:
+    """What a failed summary says it used; None where it says nothing, or figures that are none."""
+    return billed if billed is not None and has_sound_usage(billed) else None
 
 
 def _size(state: State, text: str) -> int:
@@ -74,17 +79,18 @@ def accepted(
     state: State,
     policy: Policy,
     covers: int,
-    answer: str | Written | SummaryError,
+    answer: str,
     call: SummaryCall,
     redaction: Redaction = DEFAULT,
 ) -> Summary:
-    """`answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them."""
-    if isinstance(answer, SummaryError):
-        raise answer
-    answer = answer.text if isinstance(answer, Written) else answer
+    """`answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them.
+
+    It stands in every later request: what no request can carry is replaced, and control characters are taken out.
+    """
     if len(answer) > LARGEST:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
-    answer = redaction.text(answer)
+    # A secret must not come together by what is taken out between its parts.
+    answer = redaction.text(remove_controls(make_encodable(answer)))
     if not answer.strip():
         raise SummaryError("it is empty", cause="empty")
     if covers <= state.covered:
@@ -96,7 +102,7 @@ def accepted(
     kept = kept_interjections(covered, sizes, options.keep_user_tokens)
     beyond = [message for turn in covered if turn.index not in set(kept) for message in turn.interjections]
     older = older_words(beyond, options.summary_max_tokens, sizer)
-    text = block(answer, covers, _quotes(state, policy, covers), older)
+    text = make_encodable(block(answer, covers, _quotes(state, policy, covers), older))
     said = sum(sizes[index - 1] for index in kept)
     if sizer.text(text) + said >= _standing(state, covers):
         raise SummaryError("it is not shorter than what it replaces", cause="too-long")

@@ -1,0 +1,130 @@
+"""Whatever a summarizer answers or raises, in whichever driver, the agent goes on, and asking backs off."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lacuna.errors import SummaryError
+from lacuna.manager import ContextManager, ContextView
+from lacuna.summarizers.written import Written
+from lacuna.trajectory.plan import SummaryRequest
+
+from .agents import history
+
+FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+TEXT = "Eight files were read; f3.py has line 117: value 114309."
+CALLS = 30
+
+#: What a summarizer answers, or raises; and the cause that is told.
+ANSWERS: dict[str, tuple[Any, str]] = {
+    "no text": (Written(text=None), "malformed"),  # type: ignore[arg-type]
+    "less than no tokens": (Written(text=TEXT, input=-5), "malformed"),
+    "tokens in words": (Written(text=TEXT, input="5"), "malformed"),  # type: ignore[arg-type]
+    "costs that are no number": (Written(text=TEXT, input=5, usd=math.nan), "malformed"),
+    "earned money": (Written(text=TEXT, input=5, usd=-1.0), "malformed"),
+    "turns that are not there": (Written(text=TEXT, covers=500), "malformed"),
+    "nothing": (None, "malformed"),
+    "an exit": (SystemExit(3), "other"),
+    "an interrupt": (KeyboardInterrupt(), "other"),
+    "a cancelled call": (asyncio.CancelledError(), "other"),
+    "a bill that is none": (
+        SummaryError("no", cause="server", billed=Written(text="", input=5, usd=math.nan)),
+        "server",
+    ),
+    "a cause that is none": (SummaryError("no", cause=["mine"]), "other"),  # type: ignore[arg-type]
+}
+
+
+class Asked:
+    """A summarizer that counts how often it is asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.times = answer, 0
+
+    def __call__(self, request: SummaryRequest) -> Any:
+        self.times += 1
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def run(summarizer: Any, **options: Any) -> list[ContextView]:
+    """An agent's calls, in this thread."""
+    views = []
+    with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
+        for steps in range(CALLS):
+            views.append(context.prepare(history("openai", steps)))
+            join_writers()
+    return views
+
+
+def run_async(summarizer: Any, **options: Any) -> list[ContextView]:
+    """The same beside an event loop."""
+
+    async def agent() -> list[ContextView]:
+        async with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
+            views = []
+            for steps in range(CALLS):
+                views.append(await context.prepare_async(history("openai", steps)))
+                await asyncio.to_thread(join_writers)
+        return views
+
+    return asyncio.run(agent())
+
+
+def run_coroutine(asked: Asked) -> list[ContextView]:
+    """Beside an event loop, with a summarizer that is a coroutine function."""
+
+    async def write(request: SummaryRequest) -> Any:
+        return asked(request)
+
+    return run_async(write)
+
+
+def join_writers() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "lacuna-summary":
+            thread.join(10)
+
+
+DRIVERS: dict[str, Callable[[Asked], list[ContextView]]] = {
+    "sync": run,
+    "async": run_async,
+    "coroutine": run_coroutine,
+    "background": lambda asked: run(asked, background=True),
+    "async background": lambda asked: run_async(asked, background=True),
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+@pytest.mark.parametrize(("answer", "cause"), ANSWERS.values(), ids=ANSWERS)
+def test_a_bad_answer_is_told_and_backs_off(answer: Any, cause: str, driver: Any) -> None:
+    """Every request goes out as its pass decided, masking goes on, no figure is spoilt, and few asks are paid."""
+    if isinstance(answer, KeyboardInterrupt) and driver is run_coroutine:
+        pytest.skip("on the event loop itself an interrupt is the user's")
+    asked = Asked(answer)
+    views = driver(asked)
+    faults = [fault for view in views for fault in view.diagnostics.faults]
+    told = views[-1].diagnostics
+    # A background summary is asked for one call before it is known to have failed.
+    assert asked.times - len(faults) in (0, 1)
+    assert 0 < len(faults) <= 3
+    assert {(fault.kind, fault.cause) for fault in faults} == {("summarizer", cause)}
+    assert told.savings.masked > 20
+    assert 0 < told.costs.ours < 10
+    assert 0 < told.costs.summarizer < 10
+
+
+def test_a_summary_for_fewer_turns_than_asked_is_taken() -> None:
+    """`covers` says so, and what is behind is masked."""
+    views = run(lambda request: Written(text=TEXT, covers=request.turns[-1].index - 1, input=900, output=20))
+    first = next(view for view in views if view.diagnostics.summarized)
+    assert first.diagnostics.summarized is not None
+    assert first.diagnostics.summarized.last == first.diagnostics.turns - 3
+    assert not [view for view in views[:10] if view.diagnostics.faults]
