@@ -108,6 +108,15 @@ def test_json(tmp_path: Path) -> None:
     assert told["runs"][0]["usd_recorded"] is True
 
 
+def test_json_on_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--json -` prints JSON and nothing else there, and makes no file of that name."""
+    monkeypatch.chdir(tmp_path)
+    result = run(session(tmp_path / "a.jsonl", *BILLS), "--json", "-")
+    assert json.loads(result.stdout)["format"] == "lacuna.calibrate/1"
+    assert "billed" in result.stderr
+    assert not Path("-").exists()
+
+
 def test_detail(tmp_path: Path) -> None:
     """--detail prints the token bill of each run beside that of all."""
     paths = [session(tmp_path / f"{name}.jsonl", *BILLS) for name in "ab"]
@@ -142,3 +151,10 @@ def test_json_that_cannot_be_written(tmp_path: Path) -> None:
     error = run(session(tmp_path / "a.jsonl", *BILLS), "--json", tmp_path / "no" / "out.json").exception
     assert isinstance(error, LacunaError)
     assert "out.json: there is no folder" in str(error)
+
+
+def test_a_full_disk_costs_not_the_table(tmp_path: Path) -> None:
+    """What was worked out is shown, and the error names the file."""
+    result = run(session(tmp_path / "a.jsonl", *BILLS), "--json", "/dev/full")
+    assert "/dev/full: cannot be written (No space left on device)" in str(result.exception)
+    assert "26,000" in result.output

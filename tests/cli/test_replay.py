@@ -212,6 +212,47 @@ def test_nothing_replayed_is_an_error() -> None:
     assert "does not fit masking(budget=5000)" in result.stderr
 
 
+def test_with_nothing_finished_nothing_is_written(tmp_path: Path) -> None:
+    """A good report stays, no empty one comes, and what was recorded is not told of no run."""
+    good, new = tmp_path / "good.json", tmp_path / "new.html"
+    assert _lacuna("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
+    before = good.read_bytes()
+    result = _lacuna("replay", SWE_AGENT, "-s", "masking(budget=5000)", "--json", good, "--html", new)
+    assert result.returncode == 2
+    assert "Nothing is written" in result.stderr
+    assert "Recorded as" not in result.stderr
+    assert good.read_bytes() == before
+    assert os.listdir(tmp_path) == ["good.json"]
+
+
+def test_a_recording_without_a_run_leaves_nothing(tmp_path: Path) -> None:
+    """A file that cannot be read leaves no empty report beside it."""
+    (tmp_path / "notes.txt").write_text("hello")
+    assert _lacuna("replay", tmp_path / "notes.txt", "--json", tmp_path / "out.json").returncode == 2
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_file_that_cannot_be_written_costs_neither_table_nor_the_other_files(tmp_path: Path) -> None:
+    """The work is shown, the other report is there, and the error names the file."""
+    page = tmp_path / "out.html"
+    result = _lacuna("replay", SWE_AGENT, "-s", "masking", "--json", "/dev/full", "--html", page)
+    assert result.returncode == 2
+    assert "lacuna: /dev/full: cannot be written (No space left on device)" in result.stderr
+    assert f"wrote {page}" in " ".join(result.stderr.split())
+    assert "How to read this" in result.stdout
+    assert page.read_bytes().startswith(b"<!doctype html>")
+
+
+def test_a_name_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
+    """A file's name may hold bytes that are no UTF-8."""
+    run = os.fsencode(tmp_path) + b"/run-\xff.traj.gz"
+    Path(os.fsdecode(run)).write_bytes(SWE_AGENT.read_bytes())
+    out = tmp_path / "out.json"
+    result = _lacuna("replay", tmp_path, "-s", "raw", "--json", out)
+    assert result.returncode == 0, result.stderr
+    assert "run-" in json.loads(out.read_text("utf-8"))["runs"][0]["file"]
+
+
 def test_says_what_was_recorded() -> None:
     """The table is priced as asked; what the recordings were is said beside it."""
     result = _lacuna("replay", RUNS / "pi-session.jsonl.gz", "-s", "raw")

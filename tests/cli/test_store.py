@@ -262,6 +262,16 @@ def test_an_export_is_whole_or_not_there(url: str) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["lacuna.db", "run.jsonl"]
 
 
+def test_an_export_of_nothing_leaves_the_old_one(url: str) -> None:
+    """A store without sessions replaces no export by an empty file."""
+    printed("export", "--all", "--out", "all.jsonl")
+    before = Path("all.jsonl").read_bytes()
+    open_store("sqlite:///empty.db").close()
+    said = failed(StoreError, "export", "--all", "--out", "all.jsonl", "--store", "sqlite:///empty.db")
+    assert "no session" in said
+    assert Path("all.jsonl").read_bytes() == before
+
+
 def test_other_peoples_files_are_left_alone(url: str) -> None:
     """A file that is none of our exports is not overwritten; a missing folder is said."""
     Path("notes.txt").write_text("mine", "utf-8")

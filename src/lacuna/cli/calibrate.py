@@ -11,9 +11,8 @@ import typer
 from rich.console import Console
 
 from lacuna.cli.options import Paths, Tokens
-from lacuna.cli.outputs import check
+from lacuna.cli.outputs import check_outputs, encode_report, write_report
 from lacuna.cli.reader_bugs import exit_on_reader_bug
-from lacuna.errors import LacunaError
 from lacuna.formats.registry import read
 from lacuna.lab.calibrate import Calibration, Study
 from lacuna.lab.calibrate import calibrate as calibrated
@@ -25,7 +24,10 @@ from lacuna.trajectory.trajectory import Problem
 def calibrate(
     paths: Paths,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything as JSON (lacuna.calibrate/1).", show_default=False)
+        Path | None,
+        typer.Option(
+            "--json", help="Write everything as JSON (lacuna.calibrate/1); - for standard output.", show_default=False
+        ),
     ] = None,
     detail: Annotated[bool, typer.Option("--detail", help="Print the token bill of every run.")] = False,
     tokens: Tokens = "o200k",
@@ -34,11 +36,15 @@ def calibrate(
 
     For recordings that hold the provider's own usage. Prices are those of the recorded model on the day of the run.
     """
-    check({"json": json_file}, paths)
+    check_outputs({"json": json_file}, paths)
     study = examine(paths, tokens)
+    failure = None
     if json_file is not None:
-        _write(json_file, study)
-    print_study(study, Console(), detail=detail)
+        text = json.dumps(study.json(), indent=1, ensure_ascii=False) + "\n"
+        failure = write_report(json_file, encode_report(text))
+    print_study(study, Console(stderr=str(json_file) == "-"), detail=detail)
+    if failure is not None:
+        raise failure
     exit_on_reader_bug(study.problems)
 
 
@@ -57,10 +63,3 @@ def examine(paths: Sequence[Path], tokens: str = "o200k") -> Study:
             else:
                 silent.append((found.file, found.id))
     return Study(counter=tokens, runs=tuple(runs), silent=tuple(silent), problems=tuple(problems))
-
-
-def _write(path: Path, study: Study) -> None:
-    try:
-        path.write_text(json.dumps(study.json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise LacunaError(f"{path}: cannot be written ({error.strerror})") from error

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lacuna.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, prices_of
-from lacuna.cli.outputs import check
+from lacuna.cli.outputs import check_outputs, encode_report, write_report
 from lacuna.cli.reader_bugs import exit_on_reader_bug
-from lacuna.errors import FormatError, SpecError
+from lacuna.errors import FormatError, OutputError, SpecError
 from lacuna.lab.dialect import known
 from lacuna.lab.report import html, png, terminal
 from lacuna.lab.report.vega import renderer
@@ -62,16 +63,23 @@ def replay(
     )
     if html_file or png_file:
         renderer()  # before the work: what comes behind it must not be lost for want of an extra
-    check({"json": json_file, "html": html_file, "png": png_file}, paths)
+    files = {"json": json_file, "html": html_file, "png": png_file}
+    check_outputs(files, paths)
     windows = dict(map(_window, recorded_window or []))
     errors = Console(stderr=True)
     with errors.status("reading"):
         loaded = with_windows(load(paths), windows)
     found = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
+    asked = {kind: path for kind, path in files.items() if path is not None}
     # The files first: a reader that closes our output must not cost them.
-    _write(found, json_file, html_file, png_file, errors)
-    terminal.show(found, errors if str(json_file) == "-" else Console())
-    _tell_recorded(loaded, settings, errors)
+    failure = _write_files(found, asked, errors) if found.rows else None
+    terminal.show(found, errors if "-" in map(str, asked.values()) else Console())
+    if found.rows:
+        _tell_recorded(loaded, settings, errors)
+    elif asked:
+        errors.print("Nothing is written, since no run is finished.")
+    if failure is not None:
+        raise failure
     if not found.finished:
         raise typer.Exit(130)
     exit_on_reader_bug(found.problems)
@@ -126,17 +134,22 @@ def _tell(done: int, every: int) -> None:
         print(f"replayed {done} of {every}", file=sys.stderr, flush=True)
 
 
-def _write(found: Study, json_file: Path | None, html_file: Path | None, png_file: Path | None, log: Console) -> None:
-    if json_file is not None:
+def _write_files(found: Study, files: Mapping[str, Path], log: Console) -> OutputError | None:
+    """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
+    failure = None
+    for kind, path in files.items():
+        refusal = write_report(path, _content(found, kind))
+        if refusal is None and str(path) != "-":
+            log.print(f"wrote {path}", markup=False, highlight=False)
+        failure = failure or refusal
+    return failure
+
+
+def _content(found: Study, kind: str) -> bytes:
+    if kind == "png":
+        return png.draw_picture(found)
+    if kind == "html":
+        text = html.page(found)
+    else:
         text = json.dumps(found.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        if str(json_file) == "-":
-            sys.stdout.write(text)
-        else:
-            json_file.write_text(text, "utf-8")
-    if html_file is not None:
-        html_file.write_text(html.page(found), "utf-8")
-    if png_file is not None:
-        png.save(found, png_file)
-    for file in (json_file, html_file, png_file):
-        if file is not None and str(file) != "-":
-            log.print(f"wrote {file}", markup=False, highlight=False)
+    return encode_report(text)

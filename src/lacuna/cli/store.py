@@ -166,6 +166,8 @@ def export(
     opened = _opened(url)
     try:
         chosen = [opened.info(session)] if session is not None else list(reversed(opened.sessions()))
+        if not chosen:
+            raise StoreError("there is no session in the store; nothing is written")
         write_lines(out, _lines(opened, chosen, log=log, redaction=redaction))
     finally:
         opened.close()

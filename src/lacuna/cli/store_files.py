@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lacuna.cli.outputs import check
+from lacuna.cli.outputs import check_outputs, replace_file
 from lacuna.formats.lacuna_export import export
 from lacuna.formats.stored_session import stored_session
 from lacuna.stores.log_file import log_lines
@@ -37,15 +35,5 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         for line in lines:
             sys.stdout.write(line + "\n")
         return
-    check({"out": path})
-    # In the same folder, so that taking its place is one step; mkstemp makes it 0600.
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.writelines(line + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    check_outputs({"out": path})
+    replace_file(path, (f"{line}\n".encode("ascii") for line in lines), private=True)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from lacuna.cli.options import Model, Price, PriceSet, Tokens, prices_of
+from lacuna.cli.outputs import replace_file
 from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.cli.view_screen import Screen
 from lacuna.cli.view_text import printable
@@ -154,12 +155,7 @@ def _write(out: Path | None, objects: Any) -> None:
             typer.echo(as_json(each))
         return
     _refuse_foreign(out)
-    try:
-        with out.open("w", encoding="utf-8") as stream:
-            for each in objects:
-                stream.write(f"{as_json(each)}\n")
-    except OSError as error:
-        raise LacunaError(f"{out}: cannot be written ({error.strerror})") from error
+    replace_file(out, (f"{as_json(each)}\n".encode() for each in objects))
 
 
 def _refuse_foreign(out: Path) -> None:

@@ -133,6 +133,8 @@ def test_empty_and_unfinished() -> None:
     text = shown(empty())
     assert "No run was replayed." in text
     assert "no known format" in text
+    assert "How to read this" not in text
+    assert "Interrupted before the first run was finished." in shown(replace(empty(), finished=False))
     assert "Interrupted: 2 runs finished" in shown(replace(study(), finished=False))
 
 

@@ -2,7 +2,7 @@
 
     terminal.show(study, console)     needs rich (extra `lab`)
     html.page(study)                  needs vl-convert (extra `report`)
-    png.save(study, path)             needs vl-convert (extra `report`)
+    png.draw_picture(study)           needs vl-convert (extra `report`)
 
 figures.py says how numbers look, names.py what things are called, palette.py which colour is whose, wording.py what is
 said in sentences, charts.py what is drawn; page.html, page.css and page.js are the page around it.

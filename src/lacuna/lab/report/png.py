@@ -1,9 +1,8 @@
-"""The first picture of a study, as a file: cost per strategy against raw and hindsight."""
+"""The first picture of a study: cost per strategy against raw and hindsight."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from lacuna.lab.report import charts, wording
 from lacuna.lab.report.palette import PAPER
@@ -15,8 +14,9 @@ SCALE = 2.0
 WIDTH = 760
 
 
-def save(study: Study, path: Path) -> None:
-    """Write the picture to `path`. Raises MissingExtra without vl-convert."""
+def draw_picture(study: Study) -> bytes:
+    """Return the picture as a PNG file's bytes. Raises MissingExtra without vl-convert."""
     vega = renderer()
     spec = charts.standalone(charts.cost(study, PAPER), PAPER, WIDTH, wording.headline(study), wording.scope(study))
-    path.write_bytes(vega.vegalite_to_png(json.dumps(spec), scale=SCALE))
+    picture: bytes = vega.vegalite_to_png(json.dumps(spec), scale=SCALE)
+    return picture

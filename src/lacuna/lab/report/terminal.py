@@ -38,12 +38,14 @@ def show(study: Study, console: Console) -> None:
     missing = wording.interruption(study)
     if missing:
         console.print(Text(missing, style="yellow"))
-    if study.rows:
-        console.print(table(study, console.width))
-        _hint(study, console)
-        _no_hindsight(study, console)
-        _legend(study, console)
-        _worst_runs(study, console)
+    if not study.rows:
+        _problems(study, console)
+        return
+    console.print(table(study, console.width))
+    _hint(study, console)
+    _no_hindsight(study, console)
+    _legend(study, console)
+    _worst_runs(study, console)
     _trust(study, console)
     _problems(study, console)
     _heading(console, "How to read this")

@@ -73,6 +73,8 @@ def interruption(study: Study) -> str | None:
     if study.finished:
         return None
     runs = {(row.file, row.trajectory) for row in study.rows}
+    if not runs:
+        return "Interrupted before the first run was finished."
     done = f"Interrupted: {figures.plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
     return (
