@@ -165,6 +165,27 @@ def test_stripped_answers() -> None:
     ]
 
 
+def test_events_of_the_resolver() -> None:
+    """The resolver's events name no source: messages that wait for nothing are the user's; fields of an action are its
+    arguments; an exit code tells errors; a record is named after its issue."""
+    found, problems = split(Document("output.jsonl", (DATA / "resolver.jsonl").read_bytes()))
+    assert problems == []
+    assert list(found) == ["someone/viewer#5", "someone/viewer#1"]
+    run = found["someone/viewer#5"]
+    assert [message.text for message in run.head.messages] == ["Please fix the issue."]
+    assert [[action.name for action in turn.actions] for turn in run.turns] == [
+        ["run"],
+        ["run_ipython"],
+        [],
+        ["run"],
+        [],
+    ]
+    assert [turn.text for turn in run.turns][::2] == ["I create the file.", "Shall I go on?", "The file is there."]
+    assert [message.text for message in run.turns[2].interjections] == ["Please continue."]
+    assert [o.error for turn in run.turns for o in turn.observations] == [False, None, True]
+    assert run.turns[0].actions[0].decoded["command"] == "touch LICENSE"
+
+
 def test_a_broken_record_costs_itself_alone() -> None:
     """A broken line, and one without events, are Problems with their lines; the other records are read."""
     good = json.dumps({"instance_id": "good", "history": history()})

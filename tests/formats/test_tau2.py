@@ -111,6 +111,17 @@ def test_several_results_in_one_message() -> None:
     assert [o.text for o in run.turns[0].observations] == ["1", "2"]
 
 
+def test_a_submission_without_its_environment() -> None:
+    """A submission to the leaderboard may leave out the environment; domain and model stand beside the simulations."""
+    said = simulation({"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"})
+    value = {"domain": "airline", "agent": "a", "model": "m", "total_tasks": 1, "simulations": [said]}
+    document = Document("x.json", json.dumps(value).encode())
+    assert Tau2().sniff(document)
+    (run,), problems = read(document)
+    assert (run.id, run.model, problems) == ("airline task 13 trial 0", "m", [])
+    assert not Tau2().sniff(Document("x.json", b'{"simulations": [{"name": "weather"}]}'))
+
+
 def test_broken_simulations_are_problems_and_the_rest_is_read() -> None:
     """A simulation without messages, a message that is none: a Problem each, with the simulation's number."""
     runs, problems = read(

@@ -27,14 +27,12 @@ from lacuna.formats.assembler import Assembler
 from lacuna.formats.document import Document, Found
 from lacuna.formats.lines import json_value, peek_value
 from lacuna.formats.moments import moment
-from lacuna.formats.zip_members import ZipMembers
+from lacuna.formats.zip_members import INSPECT_HEADERS, ZIP, ZipMembers, is_inspect_log
 from lacuna.trajectory.content import Part, content
 from lacuna.trajectory.trajectory import Problem
 from lacuna.trajectory.turn import Action
 from lacuna.trajectory.usage import Usage
 
-_ZIP = b"PK\x03\x04"
-_HEADERS = ("header.json", "_journal/start.json")
 _ATTACHMENT = "attachment://"
 
 
@@ -42,13 +40,13 @@ class InspectAi:
     name = "inspect-ai"
 
     def sniff(self, document: Document) -> bool:
-        if document.data.startswith(_ZIP):
+        if document.data.startswith(ZIP):
             return _is_log(document)
         value = peek_value(document, '"eval"', '"samples"')
         return isinstance(value, dict) and isinstance(value.get("eval"), dict) and "samples" in value
 
     def read(self, document: Document) -> Iterator[Found]:
-        if document.data.startswith(_ZIP):
+        if document.data.startswith(ZIP):
             members = ZipMembers(document.path, document.data)
             model, samples = _model_of_zip(members, document), _samples_of_zip(members, document)
         else:
@@ -75,10 +73,9 @@ class _Sample:
 
 def _is_log(document: Document) -> bool:
     try:
-        names = ZipMembers(document.path, document.data).names
+        return is_inspect_log(ZipMembers(document.path, document.data))
     except FormatError:
         return False
-    return any(name in _HEADERS for name in names)
 
 
 def _model(log: Json) -> str:
@@ -87,7 +84,7 @@ def _model(log: Json) -> str:
 
 def _model_of_zip(members: ZipMembers, document: Document) -> str:
     """The model of the log; a log that was cut off has no header yet, but its start."""
-    found = [name for name in _HEADERS if name in members.names]
+    found = [name for name in INSPECT_HEADERS if name in members.names]
     return _model(mapping_in(_json(members, document, found[0]))) if found else ""
 
 

@@ -37,10 +37,10 @@ class OpenHandsEvents:
     def read(self, document: Document) -> Iterator[Found]:
         """The one conversation of the folder."""
         run = V1Run(Assembler(document.path, observations="tools"))
-        state = mapping_in(_member(run.assembler, document, "base_state.json", required=False))
+        state = mapping_in(read_member(run.assembler, document, "base_state.json", required=False))
         run.bills = bills(_metrics(state))
         for number, name in enumerate(sorted(filter(_is_event, document.members)), start=1):
-            run.take(_member(run.assembler, document, name), number)
+            run.take(read_member(run.assembler, document, name), number)
         model = text_in(mapping_in(mapping_in(state.get("agent")).get("llm")).get("model"))
         id = text_in(state.get("id")) or run_name(document.path)
         trajectory = run.assembler.finish(id, format=self.name, model=model)
@@ -189,8 +189,8 @@ def _is_event(name: str) -> bool:
     return name.rsplit("/", 1)[-1].startswith("event-")
 
 
-def _member(assembler: Assembler, document: Document, name: str, *, required: bool = True) -> Any:
-    """The JSON of one file of the folder; None, and a problem, if it is broken."""
+def read_member(assembler: Assembler, document: Document, name: str, *, required: bool = True) -> Any:
+    """Return the JSON of one file of a folder; None, and report a problem, if it is broken."""
     if name not in document.members and not required:
         return None
     try:

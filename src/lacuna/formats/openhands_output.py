@@ -1,6 +1,7 @@
 """OpenHands in JSON: `output.jsonl` of its evaluations, exported histories, bare lists of events.
 
-V0 wrote a flat list of events, and before that pairs of action and observation; V1 events stand in lists too.
+V0 wrote a flat list of events, and before that pairs of action and observation; V1 events stand in lists too. The
+resolver's `output.jsonl` holds an issue a line, its events without a frame.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lacuna.dialects import Json, mapping_in, mappings_in, text_in
+from lacuna.dialects import Json, count_in, mapping_in, mappings_in, text_in
 from lacuna.errors import FormatError
 from lacuna.formats.assembler import Assembler
 from lacuna.formats.document import Document, Found
 from lacuna.formats.lines import Line, json_lines, json_value, peek, peek_value
 from lacuna.formats.openhands_events import KINDS, V1Run, bills
-from lacuna.formats.openhands_v0 import V0Run, is_event, prompt_tokens
+from lacuna.formats.openhands_v0 import V0Run, is_event, is_flat_event, prompt_tokens
 from lacuna.formats.source import run_name
 from lacuna.trajectory.trajectory import Problem
 
@@ -62,7 +63,7 @@ def _read(document: Document, record: Json, line: int | None) -> Iterator[Found]
     history = _history(record)
     if not _is_history(history):
         raise FormatError(f"{document.path}: no OpenHands events in it: neither a list of them nor one in `history`")
-    name = text_in(record.get("instance_id")) or (f"line {line}" if line else run_name(document.path))
+    name = _name(record) or (f"line {line}" if line else run_name(document.path))
     assembler = Assembler(document.path, observations="tools")
     _feed(assembler, [event for item in history for event in (item if isinstance(item, list) else [item])], record)
     trajectory = assembler.finish(name, format=OpenHandsOutput.name)
@@ -71,6 +72,13 @@ def _read(document: Document, record: Json, line: int | None) -> Iterator[Found]
         yield trajectory
     else:
         yield Problem(file=document.path, line=line, reason=f"{name}: no assistant message in it")
+
+
+def _name(record: Json) -> str:
+    """The task of a benchmark, or the issue that the resolver worked on: `owner/repo#5`; "" if neither is named."""
+    issue = mapping_in(record.get("issue"))
+    owner, repo, number = text_in(issue.get("owner")), text_in(issue.get("repo")), count_in(issue.get("number"))
+    return text_in(record.get("instance_id")) or (f"{owner}/{repo}#{number}" if repo and number else "")
 
 
 def _feed(assembler: Assembler, events: list[Any], record: Json) -> None:
@@ -103,4 +111,5 @@ def _is_ours(item: Any) -> bool:
     if isinstance(item, list):
         return any(map(is_event, item))
     # `source` sets V0 events apart from SWE-agent's steps, which act and observe in one object.
-    return text_in(mapping_in(item).get("kind")) in KINDS or (is_event(item) and "source" in item)
+    is_v0 = is_event(item) and ("source" in item or is_flat_event(item))
+    return is_v0 or text_in(mapping_in(item).get("kind")) in KINDS

@@ -2,6 +2,7 @@
 
 Each event is an `action` or an `observation`. `tool_call_metadata` holds the provider's whole answer and is repeated
 for every call of it and every result; before function calling there was none, and then the event itself is the call.
+The resolver of 2024 wrote events flat: their arguments stand in the event itself, and nothing names their source.
 """
 
 from __future__ import annotations
@@ -26,11 +27,22 @@ _SILENT_ACTIONS = frozenset(
 _SILENT_OBSERVATIONS = frozenset(("null", "agent_state_changed", "condense"))
 #: Actions that only speak: no observation follows, and no call is made where none carries them.
 _SPOKEN = frozenset(("message", "finish", "reject"))
+#: By these a flat event is recognised, which has no other mark.
+_FLAT_ACTIONS = frozenset(
+    ("message", "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "delegate", "finish")
+)
+#: Fields of an event that are no arguments of its action.
+_FRAME = frozenset(("action", "id", "timestamp", "source", "cause", "message", "tool_call_metadata"))
 
 
 def is_event(value: Any) -> bool:
     """Whether a JSON value is a V0 event."""
     return isinstance(value, dict) and any(isinstance(value.get(name), str) for name in ("action", "observation"))
+
+
+def is_flat_event(value: Any) -> bool:
+    """Whether a JSON value is a V0 action without a frame, as the resolver wrote it."""
+    return is_event(value) and "observation" not in value and value["action"] in _FLAT_ACTIONS
 
 
 def prompt_tokens(events: Iterable[Any]) -> PromptTokens:
@@ -67,8 +79,8 @@ class V0Run:
     def _action(self, event: Json, number: int) -> None:
         kind = event["action"]
         if kind in _HEADS:
-            _HEADS[kind](self.assembler, mapping_in(event.get("args")))
-        elif event.get("source") == "user":
+            _HEADS[kind](self.assembler, _arguments(event))
+        elif _is_user(event):
             self._user(event)
         elif kind not in _SILENT_ACTIONS:
             self._agent(event, number)
@@ -146,14 +158,30 @@ def _spoken(event: Json, number: int) -> Said:
         return spoken
     if call and any(action.id == call for action in spoken.actions):
         return spoken
-    arguments = {key: value for key, value in mapping_in(event.get("args")).items() if key != "thought"}
+    arguments = {key: value for key, value in _arguments(event).items() if key != "thought"}
     own = Action(id=call or f"event {number}", name=name or event["action"], arguments=arguments_in(arguments))
     return Said(content=spoken.content, reasoning=spoken.reasoning, actions=(*spoken.actions, own))
 
 
+def _arguments(event: Json) -> Json:
+    """The arguments of an action; those of a flat event stand in the event itself."""
+    if "args" in event:
+        return mapping_in(event["args"])
+    return {key: value for key, value in event.items() if key not in _FRAME}
+
+
+def _is_user(event: Json) -> bool:
+    """Whether the user acts here. Without a source a message is the user's unless it waits for the user's answer."""
+    if "source" in event:
+        return text_in(event["source"]) == "user"
+    return event["action"] == "message" and not _arguments(event).get("wait_for_response") and not _call_id(event)
+
+
 def _said_by(event: Json) -> str:
-    arguments = mapping_in(event.get("args"))
-    texts = (arguments.get("content"), arguments.get("thought"), arguments.get("final_thought"))
+    arguments = _arguments(event)
+    thought = arguments.get("thought")
+    thought = thought if isinstance(thought, str) else mapping_in(thought).get("text")  # an object in late versions
+    texts = (arguments.get("content"), thought, arguments.get("final_thought"))
     return next(filter(None, map(text_in, texts)), "")
 
 
@@ -167,8 +195,11 @@ def _recalled(extras: Json) -> str:
 def _failed(event: Json) -> bool | None:
     if event["observation"] == "error":
         return True
-    success = event.get("success")
-    return not success if isinstance(success, bool) else None
+    success, exit_code = event.get("success"), event.get("exit_code")
+    if isinstance(success, bool):
+        return not success
+    # Of flat events; -1 stands for a command that still runs.
+    return exit_code > 0 if isinstance(exit_code, int) and not isinstance(exit_code, bool) else None
 
 
 def _metadata_of_call(event: Json) -> Json:

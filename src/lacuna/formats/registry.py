@@ -23,6 +23,7 @@ from lacuna.formats.openai_chat import OpenAIChat
 from lacuna.formats.openai_responses import OpenAIResponses
 from lacuna.formats.openhands_events import OpenHandsEvents
 from lacuna.formats.openhands_output import OpenHandsOutput
+from lacuna.formats.openhands_session import OpenHandsSession
 from lacuna.formats.pi_session import PiSession
 from lacuna.formats.source import documents, is_candidate
 from lacuna.formats.swe_agent import SweAgent
@@ -33,6 +34,7 @@ from lacuna.trajectory.trajectory import Problem, Trajectory
 READERS: tuple[Reader, ...] = (
     LacunaExport(),
     OpenHandsEvents(),
+    OpenHandsSession(),
     InspectAi(),
     MiniSweAgent(),
     SweAgent(),
@@ -59,16 +61,19 @@ _log = logging.getLogger(__name__)
 def read(path: Path) -> Iterator[Found]:
     """Every run at or below `path`, and every Problem met on the way; ids are unique within a file.
 
-    A file in a folder or archive that is no recording is passed over, or is a Problem if it is called like one.
+    A file in a folder or archive that is no recording is passed over, or is a Problem if it is called like one. So is
+    each file of a folder that is laid out like a recording, but is in no known format.
     Raises FormatError where `path` is a file in no known format, or holds no run at all.
     """
-    runs, reasons = 0, list[str]()
+    runs, reasons, is_whole = 0, list[str](), False
     for document in documents(path):
-        for found in _read_one(document, named=_is_named(document, path)):
+        is_named = _is_named(document, path)
+        is_whole = is_whole or is_named
+        for found in _read_one(document, named=is_named):
             runs += isinstance(found, Trajectory)
             reasons += [str(found)] if isinstance(found, Problem) else []
             yield found
-    if not runs and not path.is_file():
+    if not runs and (path.is_dir() or not is_whole):
         raise FormatError(_no_run(path, reasons))
 
 
@@ -104,6 +109,10 @@ def _read_one(document: Document | Problem, *, named: bool) -> Iterator[Found]:
         return
     reader, bugs = _choose_reader(document)
     yield from bugs
+    if reader is None and document.members:
+        for name, data in document.members.items():
+            yield from _read_one(Document(path=f"{document.path.rstrip('/')}/{name}", data=data), named=False)
+        return
     if reader is None:
         yield from _unknown(document, named=named and not bugs)
         return

@@ -1,7 +1,7 @@
-"""Where recordings lie: a file, a gzip, a tar or a folder becomes a stream of documents.
+"""Where recordings lie: a file, a gzip, a tar, a zip or a folder becomes a stream of documents.
 
-Archives are read as streams: nothing is ever written to disk, no link inside a tar is followed, and a member's name is
-only ever a label. A folder of OpenHands events (`events/event-*.json`, state files beside) is one document.
+Nothing is ever written to disk, no link inside an archive is followed, and a member's name is only ever a label. Files
+that are one recording together (`formats.folders`) are one document, in a folder and in an archive alike.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import IO, TypeAlias
 
 from lacuna.errors import FormatError
 from lacuna.formats.document import Document
+from lacuna.formats.folders import group_files
+from lacuna.formats.zip_members import ZIP, ZipMembers, is_inspect_log
 from lacuna.trajectory.trajectory import Problem
 
 #: Bytes of one file, decompressed, above which it is skipped: a run is a few MB, a whole benchmark some hundred.
@@ -29,10 +31,10 @@ SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".eval")
 _CHUNK = 2**20
 _GZIP = b"\x1f\x8b"
 _TAR_NAMES = (".tar", ".tgz", ".tar.gz")
-#: First bytes of JSON (a byte order mark included) and of a zip, which an Inspect log is.
+#: What macOS adds to a zip: resource forks, no files of the user.
+_MAC = "__MACOSX/"
+#: First bytes of JSON (a byte order mark included) and of a zip.
 _STARTS = (b"{", b"[", b"\xef\xbb\xbf", b"PK")
-_EVENT = re.compile(r"((?:.*?/)??)(?:events/)?event-\d[^/]*\.json")
-_STATE = re.compile(r"((?:.*/)?)(?:base_state|meta)\.json")
 _BROKEN = (EOFError, OSError, tarfile.TarError, zlib.error)
 
 _Bytes: TypeAlias = io.BufferedReader | gzip.GzipFile
@@ -77,7 +79,7 @@ def _folder(root: Path) -> Iterator[Document | Problem]:
         for name in files
     )
     yield from problems
-    groups = _groups(names)
+    groups = group_files(names)
     for base in sorted(set(groups.values())):
         yield from _event_folder(root, base, [name for name in names if groups.get(name) == base])
     for name in names:
@@ -94,16 +96,6 @@ def _event_folder(root: Path, base: str, names: list[str]) -> Iterator[Document 
             else:
                 members[name.removeprefix(base)] = piece.data
     yield Document(path=str(root / base), members=members)
-
-
-def _groups(names: list[str]) -> dict[str, str]:
-    """Which files belong to a folder of events: name -> the folder that holds `events/`."""
-    groups = {name: found[1] for name in names if (found := _EVENT.fullmatch(name))}
-    bases = set(groups.values())
-    for name in names:
-        if (found := _STATE.fullmatch(name)) and found[1] in bases:
-            groups[name] = found[1]
-    return groups
 
 
 def _worth_reading(path: Path) -> bool:
@@ -126,8 +118,9 @@ def _file(path: Path, label: str) -> Iterator[Document | Problem]:
         with path.open("rb") as raw, _plain(raw) as file:
             if _is_tar(label, _peek(file)):
                 yield from _tar(path, label)
-            else:
-                yield from _whole(file, label)
+                return
+            for piece in _whole(file, label):
+                yield from _opened(piece)
     except _BROKEN as error:
         yield Problem(file=label, line=None, reason=f"cannot be read ({error})")
 
@@ -172,7 +165,7 @@ def _whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
 def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
     """The files of a tar, in two passes: the first only counts each folder of events, so that the second can hand one
     out as soon as it is whole and need not hold them all."""
-    groups = _groups([name for name, _ in _members(path, [])])
+    groups = group_files([name for name, _ in _members(path, [])])
     missing, gathered = Counter(groups.values()), dict[str, dict[str, bytes]]()
     problems: list[Problem] = []
     for name, stream in _members(path, problems):
@@ -189,6 +182,48 @@ def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
     for base in sorted(gathered):
         yield _event_document(label, base, gathered[base])
     yield from problems
+
+
+def _opened(piece: Document | Problem) -> Iterator[Document | Problem]:
+    """The files of `piece` where it is a zip, unless that zip is itself a recording; else `piece`."""
+    if isinstance(piece, Problem) or not piece.data.startswith(ZIP):
+        yield piece
+        return
+    try:
+        members = ZipMembers(piece.path, piece.data)
+    except FormatError as error:
+        yield Problem(file=piece.path, line=None, reason=str(error).removeprefix(f"{piece.path}: "))
+        return
+    yield from [piece] if is_inspect_log(members) else _zip(members, piece.path)
+
+
+def _zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
+    """The files of a zip: its folders that are one recording, then the others, each in sorted order."""
+    names = sorted(name for name in members.names if not name.endswith("/") and not name.startswith(_MAC))
+    groups = group_files(names)
+    for base in sorted(set(groups.values())):
+        gathered: dict[str, bytes] = {}
+        for name in (name for name in names if groups.get(name) == base):
+            for piece in _zip_member(members, label, name, wanted=True):
+                if isinstance(piece, Document):
+                    gathered[name.removeprefix(base)] = piece.data
+                else:
+                    yield piece
+        yield _event_document(label, base, gathered)
+    for name in names:
+        if name not in groups:
+            yield from _zip_member(members, label, name, wanted=False)
+
+
+def _zip_member(members: ZipMembers, label: str, name: str, *, wanted: bool) -> Iterator[Document | Problem]:
+    """One file of a zip, as a document."""
+    path = f"{label}!{name}"
+    try:
+        stream = io.BytesIO(members.read(name))
+    except FormatError as error:
+        yield Problem(file=path, line=None, reason=str(error).removeprefix(f"{path}: "))
+        return
+    yield from _member(stream, path, wanted=wanted)
 
 
 def _event_document(label: str, base: str, members: dict[str, bytes]) -> Document:

@@ -34,31 +34,39 @@ class Tau2:
     name = "tau2-bench"
 
     def sniff(self, document: Document) -> bool:
-        value = peek_value(document, '"simulations"', '"environment_info"')
-        return isinstance(value, dict) and isinstance(value.get("simulations"), list)
+        """Whether there are simulations with messages; submissions to the leaderboard leave out what they share."""
+        simulations = mapping_in(peek_value(document, '"simulations"')).get("simulations")
+        return isinstance(simulations, list) and (
+            b'"environment_info"' in document.data or any(map(_is_simulation, mappings_in(simulations)))
+        )
 
     def read(self, document: Document) -> Iterator[Found]:
         value = mapping_in(json_value(document))
         simulations = value.get("simulations")
         if not isinstance(simulations, list):
             raise FormatError(f"{document.path}: no list of `simulations`; is it a tau2-bench results file?")
-        setting = _Setting(document.path, mapping_in(value.get("info")), self.name)
+        setting = _Setting(document.path, value, self.name)
         for number, simulation in enumerate(simulations, start=1):
             yield from setting.runs(simulation, number)
 
 
-class _Setting:
-    """What all simulations of a file share: domain, policy, tools, model."""
+def _is_simulation(value: Json) -> bool:
+    return "task_id" in value and isinstance(value.get("messages"), list)
 
-    def __init__(self, file: str, info: Json, format: str) -> None:
+
+class _Setting:
+    """What all simulations of a file share: domain, policy, tools, model. Submissions name domain and model alone."""
+
+    def __init__(self, file: str, results: Json, format: str) -> None:
+        info = mapping_in(results.get("info"))
         environment = mapping_in(info.get("environment_info"))
         tools = environment.get("tool_defs")
         self._file = file
         self._format = format
-        self._domain = text_in(environment.get("domain_name"))
+        self._domain = text_in(environment.get("domain_name")) or text_in(results.get("domain"))
         self._policy = content_of(environment.get("policy"))
         self._tools = mappings_in(list(tools.values()) if isinstance(tools, dict) else tools)
-        self._model = text_in(mapping_in(info.get("agent_info")).get("llm"))
+        self._model = text_in(mapping_in(info.get("agent_info")).get("llm")) or text_in(results.get("model"))
         self._ids: set[str] = set()
 
     def runs(self, simulation: Any, number: int) -> Iterator[Found]:

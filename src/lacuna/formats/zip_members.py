@@ -17,7 +17,11 @@ from lacuna.errors import FormatError
 
 #: Bytes of one member, unpacked, above which it is refused: a few kB can unpack to many GB.
 LIMIT = 512 * 2**20
+#: How a zip begins.
+ZIP = b"PK\x03\x04"
 _ZSTD = 93
+#: Members of which every Inspect log has one: a log that was cut off has no header yet, but its start.
+INSPECT_HEADERS = ("header.json", "_journal/start.json")
 #: Of a local file header: its length, and where the lengths of name and extra field stand in it.
 _HEADER, _LENGTHS = 30, struct.Struct("<26xHH")
 
@@ -73,3 +77,8 @@ class ZipMembers:
             raise FormatError(f"{self._path}!{info.filename}: broken member (no header)")
         start = info.header_offset + _HEADER + sum(_LENGTHS.unpack(header))
         return self._data[start : start + info.compress_size]
+
+
+def is_inspect_log(members: ZipMembers) -> bool:
+    """Whether a zip is an Inspect AI log, which is one recording, and no archive of recordings."""
+    return any(name in INSPECT_HEADERS for name in members.names)
