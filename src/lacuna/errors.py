@@ -13,6 +13,7 @@ LacunaError
 │   └── CorruptError   stored bytes that are not what was written; names the place
 ├── UnknownHandle      no such session, or nothing under that handle in it
 ├── DialectError       messages in no shape that Lacuna knows, or in another one than was named
+├── CallbackError      a function of the caller's failed; the pass went on without it
 ├── SettingError       an unknown or senseless setting; names where it stands
 └── MissingExtra       an optional dependency is needed; names the extra to install
 """
@@ -123,6 +124,10 @@ class UnknownHandle(LacunaError):  # noqa: N818 - reads as what it is at the cal
 
 class DialectError(LacunaError):
     """Messages in no shape that Lacuna knows, or in another one than was named."""
+
+
+class CallbackError(LacunaError):
+    """A function of the caller's (an extractor, `pin`) that failed; its exception is the cause."""
 
 
 class SettingError(LacunaError):

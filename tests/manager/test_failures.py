@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,17 +208,51 @@ def test_a_bug_of_ours_lets_the_request_through(monkeypatch: pytest.MonkeyPatch)
     assert view.diagnostics.turns == 6
 
 
-def test_an_extractor_of_the_user_s_that_fails() -> None:
-    """What it raises is a fault, and not the agent's."""
+def failing_at(text: str) -> Callable[..., Any]:
+    """A function of the user's that fails for what holds `text`, and has nothing to say of anything else."""
 
-    def broken(*_: object) -> Any:
-        raise KeyError("mine")
+    def broken(*given: Any) -> Any:
+        if any(text in str(each) for each in given):
+            raise KeyError("mine sk-ant-" + 40 * "a")
 
-    context = manager(extractors={"bash": broken})
-    for steps in range(5):
+    return broken
+
+
+#: The third result; its message, and what is read of it.
+THIRD = "3\\nline 0: value 0"
+CALLBACKS: dict[str, dict[str, Any]] = {
+    "an extractor": {"extractors": {"bash": failing_at(THIRD)}},
+    "an extractor, always": {"extractors": {"*": failing_at("line 0")}},
+    "pin": {"pin": failing_at(THIRD)},
+    "pin, always": {"pin": failing_at("role")},
+}
+
+
+@pytest.mark.parametrize("options", CALLBACKS.values(), ids=CALLBACKS)
+def test_a_function_of_the_user_s_that_fails_ends_nothing(options: dict[str, Any]) -> None:
+    """What it raises is told, without secrets; everything is hidden as without it, and stays hidden."""
+    budget = {"token_budget": 6_000, "reserved_for_response": 100}
+    context, plain = manager(store="memory:", **budget, **options), manager(store="memory:", **budget)
+    hidden: set[str] = set()
+    faults = []
+    for steps in range(30):
         view = context.prepare(history("openai", steps))
-    assert view.messages == history("openai", 4)
-    assert kinds(view) == {"engine"}
+        assert json.dumps(view.messages) == json.dumps(plain.prepare(history("openai", steps)).messages)
+        shown = {message["content"] for message in view.messages if "hidden" in str(message.get("content"))}
+        assert hidden <= shown or view.diagnostics.summarized
+        hidden = shown
+        faults += view.diagnostics.faults
+    assert {(fault.kind, fault.cause) for fault in faults} == {("callback", "KeyError")}
+    assert "failed: KeyError: 'mine [redacted: " in faults[0].what
+    assert len(faults) <= 30
+
+
+def test_an_extractor_that_answers_with_something_else() -> None:
+    """It counts as one that failed; the observation is described by the others."""
+    context = manager(extractors={"bash": lambda *_: "words"})
+    views = [context.prepare(history("openai", steps)) for steps in range(5)]
+    assert [view.diagnostics.savings.masked for view in views] == [0, 0, 0, 1, 2]
+    assert {(fault.kind, fault.cause) for fault in views[-1].diagnostics.faults} == {("callback", "TypeError")}
 
 
 def test_a_listener_that_fails_stops_nobody() -> None:

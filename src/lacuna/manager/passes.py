@@ -9,7 +9,7 @@ before a view that shows it leaves. Where the store fails, the view is what was 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -17,7 +17,7 @@ from lacuna.dialects.bound_thinking import thinks
 from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Session
-from lacuna.errors import ConflictError, LacunaError, StoreError, UnknownHandle
+from lacuna.errors import CallbackError, ConflictError, LacunaError, StoreError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
 from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
@@ -66,6 +66,12 @@ class Passes:
         self.strategy = options.tuned()
         self.sizer = Sizer(counter(options.tokens))
         self.prices = options.priced()
+        #: Why extractors of the user's failed, until the pass tells it. A list of its own: the table is a key in a
+        #: cache, which must not keep the session in memory.
+        self._failures: list[CallbackError] = []
+        # Without any it stays the built-in one, by which the digest finds what placeholders looked up.
+        table = options.table
+        self.extractors = replace(table, report=self._failures.append) if options.extractors else table
         self.notes = (said,) if (said := options.unpriced()) else ()
         self.branch: Branch | None = None
         #: The branch of messages that are read again in another dialect.
@@ -97,7 +103,7 @@ class Passes:
         opened = next((event for event in events if isinstance(event, Opened)), None)
         # Whether placeholders name handles was fixed when the session began.
         strategy = self.strategy if opened is None else replace(self.strategy, handles=opened.handles)
-        session = Session(strategy, self.prices, self.sizer, self.options.table, self.options.redaction)
+        session = Session(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
         session.take_up(events)
         return session
 
@@ -289,8 +295,19 @@ class Passes:
         return "tools" if settled else self.options.observations
 
     def _read(self, branch: Branch, first: int, given: Given) -> None:
-        absorb(branch, first, given.system, given.tools, self.options.pin)
+        absorb(branch, first, given.system, given.tools, self._is_pinned if self.options.pin else None)
         branch.catch_up()
+
+    def _is_pinned(self, message: Mapping[str, Any]) -> bool:
+        """Whether the caller pins `message`; where its function fails, the message is treated as without one."""
+        assert self.options.pin is not None
+        try:
+            return bool(self.options.pin(message))
+        except Exception as error:  # noqa: BLE001 - the caller's function must not stop the caller's agent
+            failure = CallbackError(f"pin failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self.fault("callback", failure)
+            return False
 
     # -- what is hidden ------------------------------------------------------------------------------------------
 
@@ -340,6 +357,8 @@ class Passes:
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
         if (exceeded := branch.session.exceeded) is not None:
             self.fault("budget", exceeded)
+        while self._failures:
+            self.fault("callback", self._failures.pop(0))
         return view
 
     # -- the log -------------------------------------------------------------------------------------------------
@@ -449,14 +468,22 @@ class Passes:
         return self._held(branch, error, model, now)
 
     def fault(self, kind: FaultKind, error: Exception) -> None:
-        """Something failed and was passed over."""
-        self.faults.append(self.told_of(kind, error))
+        """Something failed and was passed over; in one pass the same is told once."""
+        if (fault := self._fault(kind, error)) not in self.faults:
+            self.faults.append(self._logged(fault))
 
     def told_of(self, kind: FaultKind, error: Exception) -> Fault:
         """What failed, logged; without secrets."""
+        return self._logged(self._fault(kind, error))
+
+    def _fault(self, kind: FaultKind, error: Exception) -> Fault:
         what = self.options.redaction.text(str(error))
-        _log.warning("session %s: %s: %s", self.session, kind, what)
-        return Fault(kind=kind, cause=type(error).__name__, what=what[:500])
+        cause = error.__cause__ if isinstance(error, CallbackError) and error.__cause__ else error
+        return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
+
+    def _logged(self, fault: Fault) -> Fault:
+        _log.warning("session %s: %s: %s", self.session, fault.kind, fault.what)
+        return fault
 
     def _enriched(self, request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:
         """With the live prefix, where extending it is the cheaper route and there is one."""

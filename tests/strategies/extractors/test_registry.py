@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from lacuna.errors import CallbackError
 from lacuna.strategies.extractors import BUILT_IN, Extractors, Outcome
+from lacuna.strategies.extractors.outcome import Extractor
 from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.turn import Action, Observation, Turn
 
@@ -58,10 +62,29 @@ def test_registering_changes_nothing_that_exists() -> None:
         BUILT_IN.registrations = ()  # type: ignore[misc]
 
 
-def test_a_users_exception_comes_through() -> None:
-    """A user's own error is not swallowed."""
-    with pytest.raises(LookupError, match="mistake"):
-        outcome_of("x", "{}", "ok", extractors=BUILT_IN.register(_broken))
+def _text(action: Action | None, observation: Observation, text: str) -> Any:
+    return "words"
+
+
+@pytest.mark.parametrize(
+    ("extractor", "told"),
+    [
+        (_broken, "the extractor for 'x*' failed: LookupError: a user's mistake"),
+        (_text, "the extractor for 'x*' failed: TypeError: it gave a str; give an Outcome or None"),
+    ],
+)
+def test_one_that_fails_is_reported_and_the_next_is_asked(extractor: Extractor, told: str) -> None:
+    """What happened is described all the same, and who registered it learns why not by them."""
+    errors: list[CallbackError] = []
+    own = replace(BUILT_IN.register(extractor, tools=("x*",)), report=errors.append)
+    assert outcome_of("x", "{}", "ok", extractors=own).result == "ok"
+    assert [str(error) for error in errors] == [told]
+
+
+def test_one_that_fails_is_logged_where_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not swallowed."""
+    outcome_of("x", "{}", "logged", extractors=BUILT_IN.register(_broken))
+    assert "LookupError: a user's mistake" in caplog.text
 
 
 def test_an_empty_table_still_answers() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
+from lacuna.errors import CallbackError
 from lacuna.strategies.extractors import edits, files, git, json_data, search, shell, test_runs, web
 from lacuna.strategies.extractors.arguments import named, tool_of
 from lacuna.strategies.extractors.command import SHELLS
 from lacuna.strategies.extractors.generic import generic
 from lacuna.strategies.extractors.outcome import Extractor, Outcome
 from lacuna.trajectory.turn import Action, Observation, Turn
+
+_log: Final = logging.getLogger("lacuna.strategies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +31,28 @@ class Registration:
         return named(tool, self.tools)
 
 
+def log_failure(error: CallbackError) -> None:
+    """Log that an extractor failed."""
+    _log.warning("%s", error)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Extractors:
     """An ordered table; the first extractor that answers wins, the generic one stands behind all.
 
+    report: called with the error of an extractor that fails; the others are asked then, as if it had no answer.
     Equal to itself alone: an extractor may be anything that can be called, also what has no hash.
     """
 
     registrations: tuple[Registration, ...] = ()
+    report: Callable[[CallbackError], None] = log_failure
 
     def register(self, extractor: Extractor, *, tools: Sequence[str] = ("*",)) -> Extractors:
         """The same table with `extractor` in front, asked about tools whose name fits one of the globs `tools`."""
-        return Extractors((Registration(extractor, tuple(tools)), *self.registrations))
+        return replace(self, registrations=(Registration(extractor, tuple(tools)), *self.registrations))
 
     def outcome(self, turn: Turn, observation: Observation) -> Outcome:
-        """What happened in `observation` of `turn`.
-
-        The built-in extractors never raise; what a user's own raises comes through.
-        """
+        """What happened in `observation` of `turn`. Never raises: see `report`."""
         return _asked(self, turn.action_of(observation), observation, turn.text)
 
 
@@ -53,10 +62,26 @@ def _asked(table: Extractors, action: Action | None, observation: Observation, s
     tool = tool_of(action, observation)
     for registration in table.registrations:
         if registration.serves(tool):
-            found = registration.extractor(action, observation, said)
+            try:
+                found = _outcome(registration, action, observation, said)
+            except CallbackError as error:
+                table.report(error)
+                continue
             if found is not None:
                 return found
     return generic(action, observation, said)
+
+
+def _outcome(registration: Registration, action: Action | None, observation: Observation, said: str) -> Outcome | None:
+    """What one extractor says. Raises CallbackError for all that it may raise, and for an answer that is none."""
+    try:
+        found = registration.extractor(action, observation, said)
+        if found is not None and not isinstance(found, Outcome):
+            raise TypeError(f"it gave a {type(found).__name__}; give an Outcome or None")
+    except Exception as error:
+        tools = ", ".join(map(repr, registration.tools))
+        raise CallbackError(f"the extractor for {tools} failed: {type(error).__name__}: {error}") from error
+    return found
 
 
 #: Most special first. What a command does decides before what its output looks like.
