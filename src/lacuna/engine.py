@@ -200,7 +200,7 @@ class Session:
         self._record(event)
         match event:
             case Answered() if self.newest is not None and self._is_of(self.newest, event):
-                self._anchor(self.newest, event.usage.prompt)
+                self._anchor(self.newest, event.usage.sent_prompt)
             case Opened():
                 self.shadow = event.shadow
             case Learned():
@@ -217,7 +217,7 @@ class Session:
     def _is_of(self, newest: Pending, event: Answered) -> bool:
         """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
         have made meanwhile, and it was answered, so its window was not exceeded."""
-        prompt, window = event.usage.prompt, self.prices.window
+        prompt, window = event.usage.sent_prompt, self.prices.window
         return event.call == newest.decided.call and prompt > 0 and (window is None or prompt <= window)
 
     def as_billed(self, tokens: int) -> int:

@@ -6,6 +6,10 @@ import pytest
 
 from lacuna.dialects import anthropic
 from lacuna.trajectory.content import IMAGE_TOKENS, Opaque, Text
+from lacuna.trajectory.price_lookup import for_model
+from lacuna.trajectory.usage_cost import usage_cost
+
+from .recorded_usage import ADVISED, COMPACTED, bill, tier
 
 
 def test_thinking_is_reasoning_only() -> None:
@@ -69,6 +73,45 @@ def test_input_tokens_exclude_the_cache() -> None:
     assert (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.prompt) == (1, 2, 3, 4, 6)
 
 
+def test_an_hour_and_five_minutes_are_told_apart() -> None:
+    """What was written for an hour is part of all that was written, and costs more."""
+    counts = {"input_tokens": 1, "cache_creation_input_tokens": 500, "cache_creation": tier(200, 300)}
+    usage = anthropic.usage(counts)
+    assert usage is not None
+    assert (usage.cache_write, usage.cache_write_1h, usage.prompt) == (500, 300, 501)
+
+
+def test_the_bill_of_a_compaction_is_all_of_it() -> None:
+    """The counts at the top leave out what the compaction read and wrote; the client sent the prompt that it read."""
+    usage = anthropic.usage(COMPACTED)
+    assert usage is not None
+    assert (usage.input, usage.cache_read, usage.cache_write, usage.output) == (329, 0, 55_096, 136)
+    assert usage.sent_prompt == 55_196
+    # 55,096 tokens written and 100 plain ones by the compaction, 229 by the answer, at claude-sonnet-4-6's prices.
+    paid = (55_096 * 3.75 + 329 * 3 + 136 * 15) / 1e6
+    assert usage_cost(usage, for_model("claude-sonnet-4-6")) == pytest.approx(paid)
+
+
+def test_an_advisor_is_billed_at_its_own_prices() -> None:
+    """Another model's part is in the sum, and priced as that model."""
+    usage = anthropic.usage(ADVISED)
+    assert usage is not None
+    assert (usage.input, usage.output, usage.sent_prompt) == (1_128 + 2_564 + 1_354, 155 + 99 + 11, 1_128)
+    paid = (2_482 * 3 + 166 * 15 + 2_564 * 10 + 99 * 50) / 1e6
+    assert usage_cost(usage, for_model("claude-sonnet-4-6")) == pytest.approx(paid)
+
+
+def test_a_list_of_one_bill_is_the_bill() -> None:
+    """One iteration says what the counts at the top say; a list that is cut makes nothing smaller."""
+    top = {"input_tokens": 40, "output_tokens": 9, "cache_read_input_tokens": 3}
+    alone = anthropic.usage({**top, "iterations": [bill("message", 40, 9, read=3)]})
+    assert alone == anthropic.usage(top)
+    assert alone is not None
+    assert alone.sent_prompt == 43
+    cut = anthropic.usage({**top, "iterations": [bill("message", 11, 2)]})
+    assert cut == anthropic.usage(top)
+
+
 @pytest.mark.parametrize("junk", [None, 5, True, "x", [1, None, [2]], {"a": 1}, [{"type": ["x"], "text": 5}]])
 def test_junk_is_read_without_an_error(junk: object) -> None:
     """A field of a wrong type never raises."""
@@ -79,4 +122,5 @@ def test_junk_is_read_without_an_error(junk: object) -> None:
         anthropic.results(message)
         anthropic.remarks(message)
     anthropic.said({"content": junk})
-    anthropic.usage({"input_tokens": junk})
+    anthropic.usage({"input_tokens": junk, "iterations": junk, "cache_creation": junk})
+    anthropic.usage({"input_tokens": 1, "iterations": [{"input_tokens": junk, "model": junk}, junk]})

@@ -77,6 +77,33 @@ def test_deepseek_names_its_cache_otherwise() -> None:
     assert (usage.input, usage.cache_read) == (36, 64)
 
 
+def test_output_has_all_that_is_billed_as_output() -> None:
+    """Reasoning, audio and predicted tokens, rejected ones too, are part of the completion tokens; xAI adds reasoning
+    to the total alone."""
+    details = {
+        "reasoning_tokens": 30,
+        "audio_tokens": 5,
+        "accepted_prediction_tokens": 8,
+        "rejected_prediction_tokens": 4,
+    }
+    counts = {"prompt_tokens": 100, "completion_tokens": 50, "completion_tokens_details": details}
+    within = openai_chat.usage({**counts, "total_tokens": 150})
+    beside = openai_chat.usage({**counts, "total_tokens": 180})
+    assert within is not None
+    assert beside is not None
+    assert (within.output, beside.output) == (50, 80)
+
+
+def test_litellm_names_the_hour() -> None:
+    """Through LiteLLM the lives of cache entries stand among the details of the prompt."""
+    tiers = {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}
+    details = {"cached_tokens": 60, "cache_creation_token_details": tiers}
+    counts = {"prompt_tokens": 100, "prompt_tokens_details": details, "cache_creation_input_tokens": 30}
+    usage = openai_chat.usage(counts)
+    assert usage is not None
+    assert (usage.input, usage.cache_write, usage.cache_write_1h) == (10, 30, 20)
+
+
 @pytest.mark.parametrize("value", [None, 5, "x", [], {}, {"prompt_tokens_details": 3}])
 def test_no_usage_is_none(value: object) -> None:
     """What is no usage object is no usage."""

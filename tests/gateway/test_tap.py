@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.dialects.recorded_usage import STREAMED, tier
 
 from lacuna.dialects.native import Cleared
 from lacuna.dialects.signals import CacheMiss, Overflow, Transformation
@@ -47,6 +48,16 @@ TOLD = Told(
 )
 STOPS: dict[Api, str] = {"openai": "tool_calls", "openai-responses": "completed", "anthropic": "tool_use"}
 IDS: dict[Api, str] = {"openai": "chatcmpl-7", "openai-responses": "resp_7", "anthropic": "msg_7"}
+
+
+def _events(*usages: dict[str, Any]) -> list[dict[str, Any]]:
+    """A stream of Messages that reports `usages`: in front, and with its last words."""
+    start, last = usages
+    return [
+        {"type": "message_start", "message": {"id": "msg_7", "model": "m-1", "usage": start}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": last},
+        {"type": "message_stop"},
+    ]
 
 
 def _stream(api: Api, events: Iterable[dict[str, Any]], *, spaced: bool = False) -> list[bytes]:
@@ -419,3 +430,17 @@ def test_listening_is_cheap(api: Api) -> None:
         return time.perf_counter() - began
 
     assert min(seconds() for _ in range(10)) < 0.004
+
+
+def test_a_stream_says_the_whole_bill() -> None:
+    """What a compaction read stands in front and in the list of bills, and no longer in the counts of the end."""
+    heard = _hear("anthropic", _stream("anthropic", _events(*STREAMED)))
+    assert heard.usage == Usage(input=281, cache_read=55_096, output=91, first_prompt=55_196)
+
+
+def test_a_stream_says_how_long_its_entries_live() -> None:
+    """Lives stand in front alone; the counts of the end keep them."""
+    start = {"input_tokens": 3, "cache_creation_input_tokens": 90, "cache_creation": tier(hour=90), "output_tokens": 1}
+    last = {"cache_creation_input_tokens": 90, "input_tokens": 3, "output_tokens": 20}
+    heard = _hear("anthropic", _stream("anthropic", _events(start, last)))
+    assert heard.usage == Usage(input=3, cache_write=90, cache_write_1h=90, output=20)

@@ -40,6 +40,10 @@ EVENTS: list[Event] = [
     Called(call=1, at=2.5, model="m", tokens=4),
     Called(call=1, at=2.5, model="m", tokens=4, unmarked=True),
     Answered(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
+    Answered(
+        call=1,
+        usage=Usage(cache_write=3, cache_write_1h=2, first_prompt=1, others=(("claude-fable-5", Usage(input=9)),)),
+    ),
     Recalled(call=4, key=(1, 2), tokens=9, by="user"),
     Learned(call=4, window=200_000),
     Learned(call=2, window=8_000, tokens=9_000),

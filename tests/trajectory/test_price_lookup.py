@@ -67,7 +67,8 @@ def test_spellings(name: str) -> None:
 def test_bedrock_region_costs_more(name: str) -> None:
     """A region-bound Bedrock profile costs 10 % more than the list price, and the source says where that is from."""
     prices = for_model(name, TODAY)
-    assert prices.tiers == ((0, Rates(input=5.5, output=27.5, cache_write=6.875, cache_read=0.55)),)
+    rates = Rates(input=5.5, output=27.5, cache_write=6.875, cache_read=0.55, cache_write_1h=11.0)
+    assert prices.tiers == ((0, rates),)
     assert "docs.aws.amazon.com" in prices.source
 
 
@@ -134,7 +135,7 @@ def test_without_genai_prices() -> None:
 def test_from_genai_prices() -> None:
     """A model beyond our table comes from genai-prices, with our cache rules of its vendor and its own name."""
     prices = for_model("claude-3-opus-20240229", TODAY)
-    assert prices.tiers == ((0, Rates(input=15, output=75, cache_write=18.75, cache_read=1.5)),)
+    assert prices.tiers == ((0, Rates(input=15, output=75, cache_write=18.75, cache_read=1.5, cache_write_1h=30)),)
     assert prices.cache == PROVIDERS["anthropic"].cache
     assert prices.window == 200_000
     assert prices.source.startswith("genai-prices ")

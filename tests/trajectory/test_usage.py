@@ -25,6 +25,21 @@ def test_a_total_below_its_parts() -> None:
     assert Usage.inclusive(prompt=5, cache_read=9, output=1).input == 0
 
 
+def test_an_hour_is_part_of_what_was_written() -> None:
+    """More cannot be kept for an hour than was written at all."""
+    with pytest.raises(ValueError, match="cache_write_1h"):
+        Usage(cache_write=5, cache_write_1h=6)
+    assert Usage.inclusive(prompt=9, cache_write=5, cache_write_1h=6, output=0).cache_write_1h == 5
+
+
+def test_a_sum_is_of_all_that_is_billed() -> None:
+    """Tiers and the parts of other models add up as well; no single prompt was sent for both."""
+    one = Usage(input=1, cache_write=9, cache_write_1h=4, first_prompt=3, others=(("m", Usage(input=1)),))
+    both = one + one
+    assert (both.prompt, both.cache_write_1h, both.first_prompt, len(both.others)) == (20, 8, 0, 2)
+    assert (one.sent_prompt, both.sent_prompt) == (3, 20)
+
+
 @pytest.mark.parametrize("name", ["input", "cache_read", "cache_write", "output"])
 def test_negative_counts(name: str) -> None:
     """A negative count is refused by name."""

@@ -102,13 +102,7 @@ class Report:
     @property
     def usage(self) -> Usage:
         """Everything the provider reported, added up."""
-        told = [step.usage for step in self.steps if step.usage is not None]
-        return Usage(
-            input=sum(each.input for each in told),
-            cache_read=sum(each.cache_read for each in told),
-            cache_write=sum(each.cache_write for each in told),
-            output=sum(each.output for each in told),
-        )
+        return sum((step.usage for step in self.steps if step.usage is not None), Usage())
 
     @property
     def tokens_saved(self) -> int:

@@ -137,13 +137,41 @@ def remarks(message: Json) -> Content:
 
 
 def usage(value: object) -> Usage | None:
-    """A `usage` object; None if there is none. `input_tokens` exclude cache reads and writes."""
+    """Return the whole bill of a `usage` object; None if there is none. `input_tokens` exclude cache reads and writes.
+
+    Where the provider asked models several times for one request, `iterations` lists each bill. The counts at the top
+    leave out server-side compaction and advisors, so the sum over the list is what is paid.
+    """
     counts = mapping_in(value)
     if "input_tokens" not in counts:
         return None
+    own = _counted(counts)
+    iterations = mappings_in(counts.get("iterations"))
+    if not iterations:
+        return own
+    bills = [_counted(each) for each in iterations]
+    whole = sum(bills, Usage())
+    models = [(text_in(each.get("model")), bill) for each, bill in zip(iterations, bills, strict=True)]
+    return Usage(
+        # A list that is cut short must not make the bill smaller than the counts at the top.
+        input=max(own.input, whole.input),
+        cache_read=max(own.cache_read, whole.cache_read),
+        cache_write=max(own.cache_write, whole.cache_write),
+        output=max(own.output, whole.output),
+        cache_write_1h=max(own.cache_write_1h, whole.cache_write_1h),
+        first_prompt=bills[0].prompt if len(bills) > 1 else 0,
+        others=tuple((model, bill) for model, bill in models if model),
+    )
+
+
+def _counted(counts: Json) -> Usage:
+    """One bill; `cache_creation` says how long what was written lives."""
+    tiers = mapping_in(counts.get("cache_creation"))
+    hour, minutes = (count_in(tiers.get(f"ephemeral_{life}_input_tokens")) for life in ("1h", "5m"))
     return Usage(
         input=count_in(counts.get("input_tokens")),
         cache_read=count_in(counts.get("cache_read_input_tokens")),
-        cache_write=count_in(counts.get("cache_creation_input_tokens")),
+        cache_write=max(count_in(counts.get("cache_creation_input_tokens")), hour + minutes),
         output=count_in(counts.get("output_tokens")),
+        cache_write_1h=hour,
     )

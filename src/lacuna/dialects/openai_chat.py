@@ -81,7 +81,9 @@ def result(message: Json) -> Result:
 def usage(value: object, *, usd: float | None = None) -> Usage | None:
     """A `usage` object; None if there is none. `prompt_tokens` include cache reads and writes.
 
-    Cache reads also stand under DeepSeek's `prompt_cache_hit_tokens`, and LiteLLM adds Anthropic's two names.
+    Cache reads also stand under DeepSeek's `prompt_cache_hit_tokens`, and LiteLLM adds Anthropic's names. Completion
+    tokens include reasoning, audio and predicted tokens, also rejected ones; where `total_tokens` says that reasoning
+    comes on top of them (xAI), it is added.
     """
     counts = mapping_in(value)
     if "prompt_tokens" not in counts:
@@ -89,10 +91,20 @@ def usage(value: object, *, usd: float | None = None) -> Usage | None:
     details = mapping_in(counts.get("prompt_tokens_details"))
     read = (details.get("cached_tokens"), counts.get("prompt_cache_hit_tokens"), counts.get("cache_read_input_tokens"))
     written = (details.get("cache_write_tokens"), counts.get("cache_creation_input_tokens"))
+    tiers = mapping_in(details.get("cache_creation_token_details")) or mapping_in(counts.get("cache_creation"))
     return Usage.inclusive(
         prompt=count_in(counts.get("prompt_tokens")),
-        output=count_in(counts.get("completion_tokens")),
+        output=_output(counts),
         cache_read=max(map(count_in, read)),
         cache_write=max(map(count_in, written)),
         usd=number_in(counts.get("cost")) if usd is None else usd,
+        cache_write_1h=count_in(tiers.get("ephemeral_1h_input_tokens")),
     )
+
+
+def _output(counts: Json) -> int:
+    """Completion tokens, with the reasoning where the total has it beside them."""
+    completion = count_in(counts.get("completion_tokens"))
+    reasoning = count_in(mapping_in(counts.get("completion_tokens_details")).get("reasoning_tokens"))
+    beside = count_in(counts.get("total_tokens")) == count_in(counts.get("prompt_tokens")) + completion + reasoning
+    return completion + reasoning if beside else completion

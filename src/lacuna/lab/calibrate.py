@@ -22,6 +22,7 @@ from lacuna.trajectory.prices import CacheRules, Prices
 from lacuna.trajectory.tokens import Sizer
 from lacuna.trajectory.trajectory import Problem, Trajectory
 from lacuna.trajectory.usage import Usage
+from lacuna.trajectory.usage_cost import usage_cost
 from lacuna.trajectory.view import View
 
 FORMAT: Final = "lacuna.calibrate/1"
@@ -86,9 +87,7 @@ class Billing:
         """What recorded token counts cost, in USD: as recorded, else at the list price."""
         if usage.usd is not None or self.prices is None:
             return usage.usd
-        rates = self.prices.rates(usage.prompt)
-        prompt = usage.input * rates.input + usage.cache_write * rates.write + usage.cache_read * rates.read
-        return (prompt + usage.output * rates.output) / 1e6
+        return usage_cost(usage, self.prices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,15 +251,7 @@ def read_share(usage: Usage) -> float:
 
 def total(usages: Iterable[Usage]) -> Usage:
     """The sum; USD only where every part has it."""
-    listed = list(usages)
-    costs = [usage.usd for usage in listed]
-    return Usage(
-        input=sum(usage.input for usage in listed),
-        cache_read=sum(usage.cache_read for usage in listed),
-        cache_write=sum(usage.cache_write for usage in listed),
-        output=sum(usage.output for usage in listed),
-        usd=None if None in costs else sum(cost for cost in costs if cost is not None),
-    )
+    return sum(usages, Usage(usd=0.0))
 
 
 def figures(run: Calibration) -> dict[str, Any]:

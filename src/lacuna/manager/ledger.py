@@ -9,7 +9,7 @@ from typing import Final
 
 from lacuna.trajectory.events import Answered, Attempted, Called, Decided, Event, Learned, Recalled
 from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.usage import Usage
+from lacuna.trajectory.usage_cost import usage_cost
 
 #: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
 LATE: Final = 64
@@ -117,7 +117,7 @@ class Ledger:
 
     def _answered(self, event: Answered) -> None:
         call = self._calls.get(event.call) or _Call(self.prices)
-        usd = event.usage.usd if event.usage.usd is not None else _bill(event.usage, call.prices)
+        usd = usage_cost(event.usage, call.prices)
         # What is reported again is the same request's.
         self.billed = (self.billed or 0.0) + usd - (call.usd or 0.0)
         self.due += usd - (call.prompt if call.usd is None else call.usd)
@@ -129,10 +129,3 @@ class Ledger:
         if call is not None and call.usd is None:
             self.due -= call.prompt
             call.prompt = 0.0
-
-
-def _bill(usage: Usage, prices: Prices) -> float:
-    rates = prices.rates(usage.prompt)
-    written = usage.cache_write * (rates.cache_write or rates.input)
-    read = usage.cache_read * (rates.cache_read or rates.input)
-    return (usage.input * rates.input + written + read + usage.output * rates.output) / 1e6

@@ -46,11 +46,7 @@ class Tally:
 
 def cost(prices: Prices | None, usage: Usage) -> float | None:
     """USD of a call by what its provider reported; None where no price is known."""
-    if prices is None:
-        return None
-    rates = prices.rates(usage.prompt)
-    fresh, written, read = usage.input * rates.input, usage.cache_write * rates.write, usage.cache_read * rates.read
-    return (fresh + written + read + usage.output * rates.output) / 1e6
+    return None if prices is None else prices.usage_usd(usage)
 
 
 def _sent(question: Question, count: Callable[[str], int]) -> int:

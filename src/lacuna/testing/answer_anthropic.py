@@ -92,8 +92,8 @@ def usage_json(usage: Usage) -> Json:
         "cache_creation_input_tokens": usage.cache_write,
         "cache_read_input_tokens": usage.cache_read,
         "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.cache_write,
-            "ephemeral_1h_input_tokens": 0,
+            "ephemeral_5m_input_tokens": usage.cache_write - usage.cache_write_1h,
+            "ephemeral_1h_input_tokens": usage.cache_write_1h,
         },
         "output_tokens": usage.output,
     }

@@ -88,7 +88,16 @@ def observation_out(observation: Observation) -> dict[str, Any]:
 
 def usage_out(usage: Usage) -> dict[str, Any]:
     counts = {"input": usage.input, "cache_read": usage.cache_read, "cache_write": usage.cache_write}
-    return {**counts, "output": usage.output, **stated(usd=usage.usd)}
+    return {
+        **counts,
+        "output": usage.output,
+        **stated(usd=usage.usd),
+        **given(
+            cache_write_1h=usage.cache_write_1h,
+            first_prompt=usage.first_prompt,
+            others=[{"model": model, "usage": usage_out(part)} for model, part in usage.others],
+        ),
+    }
 
 
 # --- in ----------------------------------------------------------------------------------------------------------
@@ -169,7 +178,14 @@ def usage_in(value: Mapping[str, Any]) -> Usage | None:
         cache_write=whole(counts, "cache_write"),
         output=whole(counts, "output"),
         usd=optional(counts, "usd", number),
+        cache_write_1h=whole(counts, "cache_write_1h"),
+        first_prompt=whole(counts, "first_prompt"),
+        others=tuple(_other_in(part) for part in mappings(counts, "others")),
     )
+
+
+def _other_in(value: Mapping[str, Any]) -> tuple[str, Usage]:
+    return text(value, "model"), usage_in(value) or Usage()
 
 
 # --- fields: absent is the default, anything of another type is a ValueError that names the field ------------------

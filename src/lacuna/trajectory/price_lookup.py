@@ -235,10 +235,14 @@ def _converted(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
     prices = (price.input_mtok, price.output_mtok, price.cache_write_mtok, price.cache_read_mtok)
     starts = sorted({0} | {tier.start for value in prices for tier in getattr(value, "tiers", ())})
     tiers = tuple((start, _rates(price, start)) for start in starts)
+    cache = _cache(provider.id, info.id, tiers)
+    if cache.kind == "breakpoints":
+        # It lists the price of five-minute entries alone; Anthropic writes those of an hour at 2 x input.
+        tiers = tuple((start, replace(rates, cache_write_1h=2 * rates.input)) for start, rates in tiers)
     return Prices(
         name=info.id,
         tiers=tiers,
-        cache=_cache(provider.id, info.id, tiers),
+        cache=cache,
         window=info.context_window,
         source=f"genai-prices {_version()}: {provider.id}/{info.id}",
         dated=on.isoformat(),

@@ -69,7 +69,6 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
         "anthropic": Provider(
             hosts=frozenset({"anthropic", "azure_ai", "bedrock", "bedrock_converse", "openrouter", "vertex_ai"}),
             cache=CacheRules(kind="breakpoints", ttl=300, minimum=1024),
-            doubt="the price of a one-hour entry (2 x input) is not modelled",
         ),
         "openai": Provider(
             hosts=frozenset({"azure", "azure_ai", "bedrock", "bedrock_converse", "openai", "openrouter"}),
@@ -176,6 +175,8 @@ class Row:
             output=round(output, 9),
             cache_write=None if self.write is None else round(self.write * input, 9),
             cache_read=None if self.read is None else round(self.read * input, 9),
+            # Entries that live an hour are Anthropic's; every one of its models writes them at 2 x input.
+            cache_write_1h=round(2 * input, 9) if self.provider == "anthropic" and self.write is not None else None,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lacuna.errors import PriceError
+from lacuna.trajectory.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,7 @@ class Rates:
     """USD per million tokens.
 
     cache_write: None where the provider has no write price: what is not read from cache is plain input.
+    cache_write_1h: of entries that live an hour; None where they cost what others do.
     cache_read:  None where there is no cache, or reading it costs as much as sending.
     """
 
@@ -21,9 +23,10 @@ class Rates:
     output: float
     cache_write: float | None = None
     cache_read: float | None = None
+    cache_write_1h: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "cache_write", "cache_read"):
+        for name in ("input", "output", "cache_write", "cache_read", "cache_write_1h"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise PriceError(f"{name} price {value!r} is no price; give USD per million tokens, 0 or more")
@@ -36,12 +39,17 @@ class Rates:
     def write(self) -> float:
         return self.input if self.cache_write is None else self.cache_write
 
+    @property
+    def write_1h(self) -> float:
+        return self.write if self.cache_write_1h is None else self.cache_write_1h
+
     def scaled(self, factor: float) -> Rates:
         return Rates(
             input=self.input * factor,
             output=self.output * factor,
             cache_write=None if self.cache_write is None else self.cache_write * factor,
             cache_read=None if self.cache_read is None else self.cache_read * factor,
+            cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
         )
 
 
@@ -154,6 +162,14 @@ class Prices:
             return Bill(input=prompt - cached, cache_read=cached, output=output, usd=usd)
         return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd)
 
+    def usage_usd(self, usage: Usage) -> float:
+        """Return what reported tokens cost at this list, in USD, whichever model they are billed to."""
+        rates = self.rates(usage.sent_prompt)
+        written = usage.cache_write - usage.cache_write_1h
+        prompt = usage.input * rates.input + usage.cache_read * rates.read
+        writes = written * rates.write + usage.cache_write_1h * rates.write_1h
+        return (prompt + writes + usage.output * rates.output) / 1e6
+
     def passes_by(self, *, marked: bool) -> bool:
         """Whether a prompt is no matter of the cache, which wants breakpoints. marked: whether it has any."""
         return self.cache.kind == "breakpoints" and not marked
@@ -181,12 +197,16 @@ class Prices:
 def multiples(
     name: str, *, input: float, write: float | None, read: float | None, cache: CacheRules, source: str, dated: str
 ) -> Prices:
-    """A one-tier price list whose cache prices are multiples of `input`; output costs 5 x input."""
+    """A one-tier price list whose cache prices are multiples of `input`; output costs 5 x input.
+
+    Where breakpoints make the entries (Anthropic), those that live an hour cost 2 x input.
+    """
     rates = Rates(
         input=input,
         output=5 * input,
         cache_write=None if write is None else write * input,
         cache_read=None if read is None else read * input,
+        cache_write_1h=2 * input if cache.kind == "breakpoints" else None,
     )
     return Prices(name=name, tiers=((0, rates),), cache=cache, source=source, dated=dated)
 

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts of one call; the four prompt-side and output counts never overlap.
+    """Everything one request is billed for, in tokens; `input`, `cache_read`, `cache_write` and `output` never overlap.
 
     input:       prompt tokens billed at the plain input price (neither read from nor written to a cache).
     cache_read:  prompt tokens read from the provider's cache.
     cache_write: prompt tokens written to it at a write price; 0 where the provider has none.
+    cache_write_1h: of `cache_write`, tokens whose entries live an hour (Anthropic); they cost more.
     output:      completion tokens, reasoning included.
     usd:         the cost the recording states, in USD, if it states one.
+    first_prompt: tokens of the prompt as the client sent it, where the provider asked models several times for one
+                 request (server-side compaction, an advisor) and the counts above are the sum; 0 where there was one.
+    others:      the parts of the counts above that other models are billed for: (model, usage).
 
     Providers differ: OpenAI's `prompt_tokens` include cache reads and writes, Anthropic's `input_tokens` exclude both.
     Use `inclusive` or the plain constructor accordingly.
@@ -24,31 +28,57 @@ class Usage:
     cache_write: int = 0
     output: int = 0
     usd: float | None = None
+    cache_write_1h: int = 0
+    first_prompt: int = 0
+    others: tuple[tuple[str, Usage], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("input", "cache_read", "cache_write", "output"):
+        for name in ("input", "cache_read", "cache_write", "output", "cache_write_1h", "first_prompt"):
             if getattr(self, name) < 0:
                 raise ValueError(f"usage: {name} is negative ({getattr(self, name)})")
+        if self.cache_write_1h > self.cache_write:
+            raise ValueError(f"usage: cache_write_1h ({self.cache_write_1h}) is more than {self.cache_write} written")
 
     @property
     def prompt(self) -> int:
         """All prompt tokens of the call."""
         return self.input + self.cache_read + self.cache_write
 
+    @property
+    def sent_prompt(self) -> int:
+        """Tokens of the prompt as the client sent it."""
+        return self.first_prompt or self.prompt
+
     def __add__(self, other: Usage) -> Usage:
-        """Of both calls; `usd` where both state one."""
+        """Of both calls; `usd` where both state one. No single prompt was sent for the sum."""
         return Usage(
             input=self.input + other.input,
             cache_read=self.cache_read + other.cache_read,
             cache_write=self.cache_write + other.cache_write,
             output=self.output + other.output,
             usd=None if self.usd is None or other.usd is None else self.usd + other.usd,
+            cache_write_1h=self.cache_write_1h + other.cache_write_1h,
+            others=(*self.others, *other.others),
         )
 
     @classmethod
     def inclusive(
-        cls, *, prompt: int, output: int, cache_read: int = 0, cache_write: int = 0, usd: float | None = None
+        cls,
+        *,
+        prompt: int,
+        output: int,
+        cache_read: int = 0,
+        cache_write: int = 0,
+        usd: float | None = None,
+        cache_write_1h: int = 0,
     ) -> Usage:
         """From counts whose prompt total already includes cache reads and writes (OpenAI, LiteLLM, ATIF, Codex)."""
         plain = max(0, prompt - cache_read - cache_write)
-        return cls(input=plain, cache_read=cache_read, cache_write=cache_write, output=output, usd=usd)
+        return cls(
+            input=plain,
+            cache_read=cache_read,
+            cache_write=cache_write,
+            output=output,
+            usd=usd,
+            cache_write_1h=min(cache_write_1h, cache_write),
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from lacuna.manager.session_log import Account, by_caching
 from lacuna.trajectory.prices import Bill, Prices
 from lacuna.trajectory.usage import Usage
+from lacuna.trajectory.usage_cost import usage_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class Figures:
         sums = {
             each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self) if _adds(each.name)
         }
-        return Figures(**sums, usage=_both(self.usage, other.usage), billed=_sum(self.billed, other.billed))
+        return Figures(**sums, usage=self.usage + other.usage, billed=_sum(self.billed, other.billed))
 
     @property
     def saved(self) -> float:
@@ -99,8 +100,8 @@ def figures(account: Account, after: int = 0) -> Figures:
         summaries=end.summaries - before.summaries,
         failures=sum(len(each.failed) for each in passes),
         reported=len(reported),
-        usage=_total(usage for usage, _ in reported),
-        billed=sum(billed(usage, prices) for usage, prices in reported) if reported else None,
+        usage=sum((usage for usage, _ in reported), Usage()),
+        billed=sum(usage_cost(usage, prices) for usage, prices in reported) if reported else None,
     )
 
 
@@ -112,15 +113,6 @@ def shared(account: Account) -> int:
     return next(
         (place for place, each in enumerate(account.passes) if each.at is None or each.at >= begun), len(account.passes)
     )
-
-
-def billed(usage: Usage, prices: Prices) -> float:
-    """What a reported call cost: as the provider said, else its tokens at the list's rates; USD."""
-    if usage.usd is not None:
-        return usage.usd
-    rates = prices.rates(usage.prompt)
-    prompt = usage.input * rates.input + usage.cache_write * rates.write + usage.cache_read * rates.read
-    return (prompt + usage.output * rates.output) / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,20 +153,6 @@ def _prompts(bills: Sequence[Bill], prices: Prices) -> Parts:
             cache_read=bill.cache_read * rates.read / 1e6,
         )
     return parts
-
-
-def _total(usages: Iterable[Usage]) -> Usage:
-    total = Usage()
-    for usage in usages:
-        total = _both(total, usage)
-    return total
-
-
-def _both(one: Usage, other: Usage) -> Usage:
-    counts = {
-        name: getattr(one, name) + getattr(other, name) for name in ("input", "cache_read", "cache_write", "output")
-    }
-    return Usage(**counts)
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from lacuna.errors import UnknownHandle
-from lacuna.gateway.dashboard.figures import Figures, billed, figures, shared
+from lacuna.gateway.dashboard.figures import Figures, figures, shared
 from lacuna.gateway.dashboard.readings import Row
 from lacuna.manager.session_json import account_json, pass_json
 from lacuna.manager.session_log import Account, Pass
@@ -17,6 +17,7 @@ from lacuna.stores.store import SessionInfo
 from lacuna.telemetry.diagnostics import Hidden
 from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.turn import Observation
+from lacuna.trajectory.usage_cost import usage_cost
 
 #: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
 LIVE: Final = 300.0
@@ -114,7 +115,7 @@ def call_json(made: Pass) -> dict[str, Any]:
     return {
         **pass_json(made),
         "raw_bill": asdict(made.raw),
-        "billed_usd": billed(usage, made.prices) if usage else None,
+        "billed_usd": usage_cost(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
         "covered": [_brief(each) for each in made.covered],
