@@ -38,6 +38,7 @@ class Capabilities:
     automatic:     prefixes are cached without being marked, or where the request asks for it as a whole.
     choice_splits: another `tool_choice` loses the cache of the messages.
     temperature:   a `temperature` of one's own is taken.
+    audio:         a message may hold audio; True where it is not known.
     thinking:      whether it thinks; what it thinks behind is what `bound` is about.
     trust, source: of the row as a whole; the weakest of its facts.
     """
@@ -52,6 +53,7 @@ class Capabilities:
     automatic: bool = True
     choice_splits: bool = False
     temperature: bool = True
+    audio: bool = True
     thinking: Thinking = "no"
     trust: Trust = "M"
     source: str = ""
@@ -89,13 +91,19 @@ def _claude(
 
 
 def _openai(
-    model: str, *, marked: bool = False, temperature: bool = False, thinking: Thinking = "default"
+    model: str,
+    *,
+    marked: bool = False,
+    temperature: bool = False,
+    audio: bool = False,
+    thinking: Thinking = "default",
 ) -> Capabilities:
     return Capabilities(
         model=model,
         mark="prompt_cache_breakpoint" if marked else "",
         breakpoints=4 if marked else 0,
         temperature=temperature,
+        audio=audio,
         thinking=thinking,
         source=_OPENAI,
     )
@@ -150,9 +158,10 @@ TABLE: Final[Sequence[Capabilities]] = (
     *(_openai(name) for name in ("gpt-5-5", "gpt-5-4", "gpt-5-3", "gpt-5-2", "gpt-5-1", "gpt-5")),
     _openai("gpt-5-chat", temperature=True, thinking="no"),
     *(_openai(name, temperature=True, thinking="no") for name in ("gpt-4-1", "gpt-4o", "gpt-4")),
+    *(_openai(name, temperature=True, audio=True, thinking="no") for name in ("gpt-4o-audio", "gpt-4o-mini-audio")),
     *(_openai(name) for name in ("o1", "o3", "o4")),
     # Whatever else OpenAI makes caches by itself; nothing more is asked of it.
-    _openai("gpt"),
+    _openai("gpt", audio=True),
     _other("gemini", "ai.google.dev/gemini-api/docs/caching"),
     _other("deepseek", "api-docs.deepseek.com/guides/kv_cache"),
     # Explicit marks exist beside the automatic cache and exclude it; the automatic one is left in force.

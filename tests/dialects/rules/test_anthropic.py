@@ -45,7 +45,6 @@ TOOL = {"name": "ls", "input_schema": {"type": "object"}}
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "there-are-messages": (request(), "messages"),
     "roles-are-known": (request(ASKED, {"role": "tool", "content": "a.py"}, ASKED), "messages.1.role"),
-    "the-user-begins": (request(assistant(text("Hello.")), ASKED), "messages.0"),
     "messages-have-content": (request(ASKED, assistant(), ASKED), "messages.1"),
     "texts-are-not-blank": (request(user(text("List."), text(" \n"))), "messages.0.content.1"),
     "the-answer-does-not-begin-with-space-at-its-end": (
@@ -59,8 +58,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "results-stand-first": (request(ASKED, assistant(call()), user(text("Here:"), result())), "messages.2.content.1"),
     "call-ids-are-unique": (
-        request(ASKED, assistant(call()), user(result()), assistant(call()), user(result())),
-        "messages.3.content.0",
+        request(ASKED, assistant(call(), call()), user(result())),
+        "messages.1.content.1",
     ),
     "calls-are-well-formed": (
         request(ASKED, assistant(call("a.b")), user(result("a.b"))),
@@ -109,6 +108,10 @@ def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
 
 SOUND = {
     "a string": request({"role": "user", "content": "List."}),
+    "the assistant first": request(assistant(text("Hello.")), ASKED),
+    "an id used again in another turn": request(
+        ASKED, assistant(call()), user(result()), assistant(call()), user(result())
+    ),
     "results in two messages": request(ASKED, assistant(call("a"), call("b")), user(result("b")), user(result("a"))),
     "words behind results": request(ASKED, assistant(call()), user(result(), text("Thanks."))),
     "words behind calls": request(ASKED, assistant(call(), text("Wait.")), user(result())),

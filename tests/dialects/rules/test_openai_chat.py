@@ -11,6 +11,7 @@ from lacuna.dialects.rules.openai_chat import RULES
 from lacuna.dialects.rules.violation import name_of
 
 ASKED = {"role": "user", "content": "List."}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}}
 TOOL = {"type": "function", "function": {"name": "ls", "parameters": {}}}
 
 
@@ -35,6 +36,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "calls-are-answered": (request(ASKED, calls("a", "b"), result("a"), ASKED), "messages.1.tool_calls.1"),
     "results-stand-behind-their-call": (request(ASKED, calls("a"), result(), ASKED, result()), "messages.4"),
     "call-ids-are-unique": (request(ASKED, calls("a", "a"), result()), "messages.1.tool_calls.1.id"),
+    "audio-needs-a-model-that-takes-it": (request(ASKED, {"role": "user", "content": [AUDIO]}), "messages.1.content.0"),
     "tools-are-named-once": (request(ASKED, tools=[TOOL, TOOL]), "tools"),
 }
 
@@ -54,6 +56,10 @@ def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
 SOUND = {
     "results in any order": request(ASKED, calls("a", "b"), result("b"), result("a")),
     "an id used again in another turn": request(ASKED, calls("a"), result(), calls("a"), result()),
+    **{
+        f"audio for {model}": request({"role": "user", "content": [AUDIO]}, model=model)
+        for model in ("gpt-4o-audio-preview", "gpt-4o-mini-audio-preview", "gpt-audio-1.5", "qwen3-omni", "")
+    },
     "empty words": request(ASKED, {"role": "assistant", "content": ""}),
     "a refusal": request(ASKED, {"role": "assistant", "content": None, "refusal": "No."}),
     "a legacy call": request(

@@ -87,16 +87,6 @@ def roles_are_known(request: Request) -> Iterator[Violation]:
             yield Violation(rule="roles-are-known", place=f"messages.{place}.role", reason=reason, subject=str(role))
 
 
-def the_user_begins(request: Request) -> Iterator[Violation]:
-    """A conversation starts with the user; only a signed compaction block may stand in front, since it stands for what
-    was there."""
-    for saying in request.sayings[:1]:
-        if saying.role == "assistant" and not any(_kind(block) == "compaction" for _, block in saying.blocks):
-            yield Violation(
-                rule="the-user-begins", place="messages.0", reason='the first message must use the "user" role'
-            )
-
-
 def messages_have_content(request: Request) -> Iterator[Violation]:
     """The service says: "all messages must have non-empty content except for the optional final assistant message"."""
     messages = request.messages
@@ -182,9 +172,10 @@ def results_stand_first(request: Request) -> Iterator[Violation]:
 
 
 def call_ids_are_unique(request: Request) -> Iterator[Violation]:
-    """The service says: "`tool_use` ids must be unique", in the whole request."""
-    seen: set[str] = set()
+    """The service says: "`tool_use` ids must be unique": those of one message, which one message answers. An id that
+    was answered may be used again."""
     for saying in request.sayings:
+        seen: set[str] = set()
         for place, id in _calls(saying):
             if id in seen:
                 yield Violation(
@@ -326,7 +317,6 @@ def breakpoints_stand_where_they_may(request: Request) -> Iterator[Violation]:
 RULES: Final[Sequence[Rule]] = (
     there_are_messages,
     roles_are_known,
-    the_user_begins,
     messages_have_content,
     texts_are_not_blank,
     the_answer_does_not_begin_with_space_at_its_end,

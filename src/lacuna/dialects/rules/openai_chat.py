@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lacuna.dialects import Json, mapping_in, text_in
+from lacuna.dialects.capabilities import of
 from lacuna.dialects.rules.violation import Rule, Violation, listed
 
 ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
@@ -96,6 +97,20 @@ def content_is_there(request: Json) -> Iterator[Violation]:
             yield Violation(rule="content-is-there", place=f"messages.{place}.content", reason=reason)
 
 
+def audio_needs_a_model_that_takes_it(request: Json) -> Iterator[Violation]:
+    """Most of OpenAI's models read: "Content blocks are expected to be either text or image_url type"."""
+    if of(text_in(request.get("model"))).audio:
+        return
+    for place, message in listed(request.get("messages")):
+        for position, part in listed(message.get("content")):
+            if part.get("type") == "input_audio":
+                yield Violation(
+                    rule="audio-needs-a-model-that-takes-it",
+                    place=f"messages.{place}.content.{position}",
+                    reason=f"{request.get('model')} takes no audio",
+                )
+
+
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
     """A call says which tool by its name alone."""
     names = Counter(_name(tool) for _, tool in listed(request.get("tools")))
@@ -114,6 +129,7 @@ RULES: Final[Sequence[Rule]] = (
     calls_are_answered,
     results_stand_behind_their_call,
     call_ids_are_unique,
+    audio_needs_a_model_that_takes_it,
     tools_are_named_once,
 )
 

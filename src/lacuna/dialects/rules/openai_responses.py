@@ -6,6 +6,7 @@ is not in the request, so what only the whole of it could break is not held agai
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -16,8 +17,8 @@ from lacuna.dialects.rules.violation import Rule, Violation, listed
 
 #: Calls that the client runs, so that their outcome must come from it.
 OURS: Final = frozenset(("function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call"))
-#: Call type -> the type that answers it, where that is not the type + "_output".
-_ANSWERS: Final = {"tool_search_call": "tool_search_output", "program": "program_output"}
+#: A file as a data URL of sound or moving pictures.
+_RECORDING: Final = re.compile(r"data:(?:audio|video)/")
 
 
 def there_is_input(request: Json) -> Iterator[Violation]:
@@ -34,7 +35,7 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
     for place, item in _items(request):
         kind, id = text_in(item.get("type")), call_id(item)
         if kind in OURS:
-            waiting[_answer(kind), id] = f"input.{place}"
+            waiting[f"{kind}_output", id] = f"input.{place}"
         elif kind in OUTPUTS:
             waiting.pop((kind, id), None)
     for (_, id), where in waiting.items():
@@ -44,17 +45,18 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
 
 
 def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
-    """An output answers a call of its kind, once: "No tool call found for function call output with call_id …"."""
+    """An output answers a call, once: "No tool call found for function call output with call_id …". Those of
+    a search that the service ran have no id, and stand in pairs."""
     if _continues(request):
         return
-    waiting: Counter[tuple[str, str]] = Counter()
+    waiting: Counter[str] = Counter()
     for place, item in _items(request):
         kind, id = text_in(item.get("type")), call_id(item)
         if kind in CALLS:
-            waiting[_answer(kind), id] += 1
+            waiting[id] += 1
         elif kind in OUTPUTS:
-            if waiting[kind, id]:
-                waiting[kind, id] -= 1
+            if waiting[id]:
+                waiting[id] -= 1
                 continue
             reason = f"no call found for {kind} with call_id {id!r}"
             yield Violation(rule="outputs-stand-behind-their-call", place=f"input.{place}", reason=reason, subject=id)
@@ -88,13 +90,14 @@ def item_ids_are_unique(request: Json) -> Iterator[Violation]:
 
 def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
     """Reasoning belongs to what the model said or did next: "Item 'rs_…' of type 'reasoning' was provided without its
-    required following item"."""
+    required following item". Reasoning that the service stores it knows by its id, and a message behind it too."""
+    stored = request.get("store") is not False
     thought: tuple[int, Json] | None = None
     for place, item in [*_items(request), (-1, {"role": "user"})]:
         if item.get("type") == "reasoning":
             thought = (place, item)
             continue
-        if thought is not None and not _is_models(item):
+        if thought is not None and not _follows(item, thought[1], stored=stored):
             where, reasoning = thought
             yield Violation(
                 rule="reasoning-leads-to-something",
@@ -103,6 +106,21 @@ def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
                 subject=text_in(reasoning.get("id")),
             )
         thought = None
+
+
+def files_are_no_recordings(request: Json) -> Iterator[Violation]:
+    """A file is something to read: "Expected a base64-encoded data URL with a valid file MIME type […], but got
+    unsupported MIME type 'audio/mpeg'"."""
+    for place, item in _items(request):
+        for name in ("content", "output"):
+            for position, part in listed(item.get(name)):
+                data = text_in(part.get("file_data")) if part.get("type") == "input_file" else ""
+                if _RECORDING.match(data):
+                    yield Violation(
+                        rule="files-are-no-recordings",
+                        place=f"input.{place}.{name}.{position}.file_data",
+                        reason=f"unsupported MIME type {data[5:].partition(';')[0]!r}",
+                    )
 
 
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
@@ -122,16 +140,13 @@ RULES: Final[Sequence[Rule]] = (
     call_ids_are_unique,
     item_ids_are_unique,
     reasoning_leads_to_something,
+    files_are_no_recordings,
     tools_are_named_once,
 )
 
 
 def _items(request: Json) -> list[tuple[int, dict[str, Any]]]:
     return listed(request.get("input"))
-
-
-def _answer(kind: str) -> str:
-    return _ANSWERS.get(kind, f"{kind}_output")
 
 
 def _continues(request: Json) -> bool:
@@ -141,6 +156,14 @@ def _continues(request: Json) -> bool:
     return any(
         item.get("type") in ("item_reference", "compaction", "compaction_summary") for _, item in _items(request)
     )
+
+
+def _follows(item: Json, reasoning: Json, *, stored: bool) -> bool:
+    """Whether `item` may stand behind `reasoning`. stored: whether the service stores the items of this request."""
+    if not _is_models(item):
+        return False
+    is_message = (text_in(item.get("type")) or "message") == "message"
+    return not (stored and is_message and reasoning.get("id") and not item.get("id"))
 
 
 def _is_models(item: Json) -> bool:
