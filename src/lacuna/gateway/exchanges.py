@@ -113,7 +113,9 @@ class Exchanges:
             # Other reasoning leads to it than when it was recorded.
             while ahead and not self._says(ahead[-1].json):
                 ahead.pop()
-        return (*ahead, *others, own if self.dialect.runs else _with_ids_of(own.json, last))
+        # An item says one thing, while a message holds what was said and calls.
+        is_item = self.dialect.runs and not self.dialect.in_blocks
+        return (*ahead, *others, own if is_item else _with_ids_of(own.json, last))
 
     def _says(self, message: dict[str, Any]) -> bool:
         return bool(digest(self.dialect.pieces(message, 0), inside=True))

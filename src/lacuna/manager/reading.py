@@ -48,7 +48,7 @@ def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | 
     history.headed = (list(history.conversation.head), seen(system), seen(tools))
     apart = history.dialect.system(plain(system)) if system is not None else []
     messages = [
-        replace(message, pinned=_is_pinned(history, (spot,), pin))
+        _pinned_message(message, history, spot, pin)
         for message, spot in zip(history.conversation.head, history.conversation.head_spots, strict=True)
     ]
     state = branch.session.state
@@ -87,7 +87,7 @@ def newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None
 
 def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
     observations = tuple(
-        replace(each, pinned=_is_pinned(history, (spot,), pin))
+        replace(each, pinned=each.pinned or _is_pinned(history, (spot,), pin))
         for each, spot in zip(turn.observations, sources.observations, strict=True)
     )
     interjections = tuple(_pinned_message(each, history, spot, pin) for each, spot in _with(turn, sources))
@@ -103,8 +103,8 @@ def _with(turn: Turn, sources: Sources) -> list[tuple[Message, Spot]]:
     return list(zip(turn.interjections, sources.interjections, strict=True))
 
 
-def _pinned_message(message: Message, history: History, spot: Spot, pin: Pin) -> Message:
-    return replace(message, pinned=_is_pinned(history, (spot,), pin))
+def _pinned_message(message: Message, history: History, spot: Spot, pin: Pin | None) -> Message:
+    return replace(message, pinned=message.pinned or _is_pinned(history, (spot,), pin))
 
 
 def _is_pinned(history: History, spots: Sequence[Spot], pin: Pin | None) -> bool:

@@ -6,14 +6,18 @@ from typing import Any
 
 from lacuna.dialects import Json, anthropic, content_of, mapping_in, text_in
 from lacuna.dialects.live.pieces import Piece, Spot
+from lacuna.trajectory.content import Content, Opaque
 from lacuna.trajectory.turn import Message
+
+#: Blocks of a system message that change which tools there are.
+_TOOLS = ("tool_addition", "tool_removal")
 
 
 class Anthropic:
     """The Messages API."""
 
     name = "anthropic"
-    runs = False
+    runs = True
     in_blocks = True
 
     def pieces(self, message: Json, place: int) -> list[Piece]:
@@ -21,7 +25,8 @@ class Anthropic:
         if role == "assistant":
             return [Piece(kind="assistant", spot=Spot(place), said=anthropic.said(message))]
         if role in ("system", "developer"):
-            return [Piece(kind="system", spot=Spot(place), words=content_of(message.get("content")), role="system")]
+            words = content_of(message.get("content"))
+            return [Piece(kind="system", spot=Spot(place), words=words, role="system", pinned=_sets_tools(words))]
         blocks = self.blocks(message)
         if blocks is None:
             return [Piece(kind="user", spot=Spot(place), words=content_of(message.get("content")))]
@@ -57,3 +62,7 @@ def _user(blocks: list[Any], place: int) -> list[Piece]:
         words = anthropic.remarks({"content": [blocks[index] for index in rest]})
         pieces.append(Piece(kind="user", spot=Spot(place, tuple(rest)), words=words))
     return pieces
+
+
+def _sets_tools(words: Content) -> bool:
+    return any(isinstance(part, Opaque) and part.kind in _TOOLS for part in words)

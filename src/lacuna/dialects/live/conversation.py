@@ -169,7 +169,7 @@ class Conversation:
         self._put(Message(role="user", content=piece.result.content), piece.spot)
 
     def _message(self, piece: Piece) -> None:
-        self._put(Message(role=piece.role, content=piece.words), piece.spot)
+        self._put(Message(role=piece.role, content=piece.words, pinned=piece.pinned), piece.spot)
 
     def _put(self, message: Message, spot: Spot) -> None:
         if self._live:

@@ -13,9 +13,9 @@ from lacuna.dialects.live.pieces import Piece, Spot
 from lacuna.dialects.openai_responses import OUTPUTS
 
 #: Item types that are the client's though they are no message and no result.
-_CLIENTS = frozenset(
-    ("mcp_approval_response", "item_reference", "compaction_trigger", "configuration_update", "additional_tools")
-)
+_CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_trigger"))
+#: Those that set what holds from there on.
+_SETTINGS = frozenset(("additional_tools", "configuration_update"))
 
 
 class OpenAIResponses(Flat):
@@ -29,6 +29,9 @@ class OpenAIResponses(Flat):
         role, spot = text_in(message.get("role")), Spot(place)
         if kind in OUTPUTS:
             return [Piece(kind="result", spot=spot, result=openai_responses.result(message))]
+        if kind in _SETTINGS or (kind != "message" and role in ("system", "developer")):
+            words = openai_responses.said(message).content
+            return [Piece(kind="system", spot=spot, words=words, role="developer", pinned=True)]
         if kind in _CLIENTS:
             return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content)]
         if kind != "message" or role == "assistant":

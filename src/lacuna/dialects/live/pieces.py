@@ -32,6 +32,7 @@ class Piece:
 
     words:  of a user or system piece. role: its role. said: of an assistant piece. result: of a result.
     silent: whether no history is known by it: an item of reasoning, which some clients send back and some leave out.
+    pinned: whether a summary must leave it: it sets what tools there are from there on.
     """
 
     kind: Kind
@@ -41,13 +42,14 @@ class Piece:
     said: Said | None = None
     result: Result | None = None
     silent: bool = False
+    pinned: bool = False
 
 
 class LiveDialect(Protocol):
     """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds."""
 
     name: str
-    #: Whether consecutive messages of the assistant are one turn (Responses: items).
+    #: Whether consecutive messages of the assistant are one turn: the API takes them for one message, or they are items.
     runs: bool
     #: Whether content comes in blocks, and roles take turns.
     in_blocks: bool
