@@ -30,10 +30,6 @@ def result(id: str, said: str) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": id, "content": said}
 
 
-def search(kind: str, **fields: Any) -> dict[str, Any]:
-    return {"type": kind, "call_id": None, "execution": "server", "status": "completed", **fields}
-
-
 def test_assistant_messages_in_a_row_are_one_turn_at_anthropic() -> None:
     """The service takes them for one message, so the results behind them answer the calls of all of them."""
     answers = {"role": "user", "content": [result("a", "rules"), result("b", "tool")]}
@@ -42,30 +38,19 @@ def test_assistant_messages_in_a_row_are_one_turn_at_anthropic() -> None:
     assert [observation.text for observation in turn.observations] == ["rules", "tool"]
 
 
-def test_a_search_that_the_service_ran_is_part_of_what_the_model_said() -> None:
-    """Call and outcome have no `call_id`; both stay whole, and what follows belongs to the same turn."""
-    asked = search("tool_search_call", id="tsc_1", arguments={"queries": ["policy"]})
-    found = search("tool_search_output", id="tso_1", tools=[TOOL])
-    call = {"type": "function_call", "call_id": "c", "name": "policy", "arguments": "{}"}
-    output = {"type": "function_call_output", "call_id": "c", "output": "30 days"}
-    (turn,) = turns_of("openai-responses", [ASKED, asked, found, call, output])
-    assert [action.id for action in turn.actions] == ["c"]
-    assert [observation.text for observation in turn.observations] == ["30 days"]
-    assert [part.data for part in turn.content if part.kind] == [asked, found]
-
-
-def test_a_search_that_the_client_ran_is_a_call_with_its_result() -> None:
-    """The client's outcome answers by `call_id`, like any other tool's."""
-    asked = {**search("tool_search_call", arguments={"queries": ["policy"]}), "call_id": "s", "execution": "client"}
-    found = {**search("tool_search_output", tools=[TOOL]), "call_id": "s", "execution": "client"}
-    (turn,) = turns_of("openai-responses", [ASKED, asked, found])
-    assert [(each.action_id, each.tool) for each in turn.observations] == [("s", "tool_search")]
-
-
 def test_an_item_of_the_developers_begins_no_turn() -> None:
     """Tools that are added later are a setting; nothing of that was said by the model."""
     call = {"type": "function_call", "call_id": "c", "name": "load", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "{}"}
     added = {"type": "additional_tools", "role": "developer", "tools": [TOOL]}
     (turn,) = turns_of("openai-responses", [ASKED, call, output, added])
-    assert [(message.role, len(message.content)) for message in turn.interjections] == [("developer", 1)]
+    assert [message.pinned for message in turn.interjections] == [True]
+
+
+def test_a_change_of_tools_between_turns_stays() -> None:
+    """A system message that adds a tool is pinned; one that only says something is not."""
+    answers = {"role": "user", "content": [result("a", "rules")]}
+    added = {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "b"}}]}
+    said = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    (turn,) = turns_of("anthropic", [ASKED, use("a"), answers, said, added])
+    assert [message.pinned for message in turn.interjections] == [False, True]

@@ -32,7 +32,9 @@ def thought(id: str = "rs_1") -> dict[str, Any]:
 BOTH = (output("a"), output("b"))
 
 
-def search(*, call_id: str | None, execution: str = "server", ids: tuple[str, str] | None = None) -> list[dict[str, Any]]:
+def search(
+    *, call_id: str | None, execution: str = "server", ids: tuple[str, str] | None = None
+) -> list[dict[str, Any]]:
     """A search for tools and what it found, as the service put them out."""
     shared = {"call_id": call_id, "execution": execution, "status": "completed"}
     asked = {"type": "tool_search_call", "arguments": {"queries": ["rate"]}, **shared}

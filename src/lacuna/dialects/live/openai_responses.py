@@ -29,11 +29,9 @@ class OpenAIResponses(Flat):
         role, spot = text_in(message.get("role")), Spot(place)
         if kind in OUTPUTS:
             return [Piece(kind="result", spot=spot, result=openai_responses.result(message))]
-        if kind in _SETTINGS or (kind != "message" and role in ("system", "developer")):
-            words = openai_responses.said(message).content
-            return [Piece(kind="system", spot=spot, words=words, role="developer", pinned=True)]
-        if kind in _CLIENTS:
-            return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content)]
+        is_setting = kind in _SETTINGS or (kind != "message" and role in ("system", "developer"))
+        if is_setting or kind in _CLIENTS:
+            return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content, pinned=is_setting)]
         if kind != "message" or role == "assistant":
             said = openai_responses.said(message)
             return [Piece(kind="assistant", spot=spot, said=said, silent=kind == "reasoning")]
