@@ -49,7 +49,7 @@ class LiveDialect(Protocol):
     """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds."""
 
     name: str
-    #: Whether consecutive messages of the assistant are one turn: the API takes them for one message, or they are items.
+    #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
     runs: bool
     #: Whether content comes in blocks, and roles take turns.
     in_blocks: bool
