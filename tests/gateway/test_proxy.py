@@ -60,3 +60,10 @@ def test_a_field_that_holds_no_history_changes_nothing(field: dict[str, Any]) ->
     assert came != raw
     assert b"lacuna_recall" in came
     assert sessions == 1
+
+
+def test_an_answer_that_is_fetched_later_passes_as_it_came() -> None:
+    """In background mode other requests fetch the answer, and pass through: a recall in it would reach the client."""
+    raw, came, sessions = sent("openai-responses", {"background": True})
+    assert came == raw
+    assert sessions == 0

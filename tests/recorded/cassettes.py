@@ -9,6 +9,7 @@ only, and of JSON everything but spaces and the order of keys is.
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,18 +92,19 @@ def find_cassettes() -> Path:
 
 @cache
 def load_exchanges(folder: Path) -> tuple[Exchange, ...]:
-    """Read every cassette below `folder`, in the order of their paths; parsed once in a process.
+    """Read every cassette below `folder` (`.yaml`, `.yaml.gz`), in the order of their paths; once in a process.
 
     Exchanges with other hosts are among them; their provider is None.
     """
-    return tuple(each for path in sorted(folder.rglob("*.yaml")) for each in read_cassette(path, folder))
+    paths = sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yaml.gz")])
+    return tuple(each for path in paths for each in read_cassette(path, folder))
 
 
 def read_cassette(path: Path, folder: Path) -> Iterator[Exchange]:
     """Read the exchanges of one file. Raises ValueError, which names the file and the place, where it is none."""
-    with path.open("rb") as file:
-        content = yaml.load(file, _LOADER)
-    name = path.relative_to(folder).as_posix()
+    raw = path.read_bytes()
+    content = yaml.load(gzip.decompress(raw) if path.suffix == ".gz" else raw, _LOADER)
+    name = path.relative_to(folder).as_posix().removesuffix(".gz")
     for index, interaction in enumerate(content["interactions"]):
         try:
             yield _exchange(name, index, interaction["request"], interaction["response"])

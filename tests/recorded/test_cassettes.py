@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
-from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
+from tests.recorded.cassettes import APIS, SAMPLE, Exchange, find_cassettes, load_exchanges
 
 CASSETTE = """\
 interactions:
@@ -88,7 +89,18 @@ def test_a_broken_interaction_is_named(tmp_path: Path) -> None:
         read_text(tmp_path, "interactions: [{request: {}, response: {}}]")
 
 
-def test_all_recordings_are_read() -> None:
-    """Every cassette at hand is read, and each exchange of a known host has a status."""
-    exchanges = load_exchanges(find_cassettes())
-    assert all(each.provider is None or 200 <= each.status < 600 for each in exchanges)
+def test_a_compressed_cassette_is_the_same(tmp_path: Path) -> None:
+    """Files of the sample may be compressed; the name of an exchange does not depend on it."""
+    plain = read_text(tmp_path, CASSETTE)
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "a.yaml.gz").write_bytes(gzip.compress(CASSETTE.encode()))
+    assert load_exchanges(tmp_path / "packed") == plain
+
+
+@pytest.mark.parametrize("folder", {SAMPLE, find_cassettes()}, ids=lambda folder: folder.parent.name)
+def test_all_recordings_are_read(folder: Path) -> None:
+    """Every cassette at hand is read: each API is there, whole and streamed, and so are requests that were refused."""
+    exchanges = [each for each in load_exchanges(folder) if each.provider]
+    kinds = {(each.api, each.is_stream) for each in exchanges if each.api}
+    assert kinds == {(api, stream) for api in set(APIS.values()) for stream in (False, True)}
+    assert {200, 400, 404} <= {each.status for each in exchanges}

@@ -40,6 +40,8 @@ SWITCH: Final = b"x-lacuna"
 #: Fields that name a history which the provider holds: what is not in the request cannot be hidden from it. Responses
 #: have the first two, Anthropic's threads the third (`{"type": "create"}`, then only what is new).
 _STATEFUL: Final = ("previous_response_id", "conversation", "thread")
+#: The client fetches the answer later, by requests that pass through: a recall in it would be answered by nobody.
+_BACKGROUND: Final = "background"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class Proxy:
             raw = decompressed(request.body, headers.get("content-encoding", ""), self.settings.max_read_bytes)
             before = self.sessions.before(namespace(headers), found.api, raw)
             body = RequestBody.parse(raw, found.api, before=before)
-            if any(body.field(name) for name in _STATEFUL) or body.field("n") not in (None, 1):
+            if any(body.field(name) for name in (*_STATEFUL, _BACKGROUND)) or body.field("n") not in (None, 1):
                 return None
             for name in FIELDS:
                 # What cannot be decoded is the provider's to refuse.

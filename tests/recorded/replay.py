@@ -1,0 +1,228 @@
+"""Send recorded exchanges through a gateway: a client repeats each request, a provider repeats its response.
+
+Gateway, provider and client live in one event loop and talk over loopback sockets. All exchanges go through one
+gateway with one API key, one after another, so that its sessions grow as a real gateway's do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle, zip_longest
+from typing import Any, Final
+
+from tests.gateway.running import Client, Got, running, settings
+from tests.gateway.scripted import Asked, chunk, scripted
+from tests.recorded.cassettes import Exchange, Headers
+from tests.recorded.edits import HIDING, explain_edits
+
+#: Sizes of the pieces in which a chunked response is written: events are cut anywhere.
+PIECES: Final = (1, 7, 64, 900, 3_000)
+#: Fields that describe one connection, or the body's length on it.
+OF_THE_CONNECTION: Final = ("connection", "keep-alive", "transfer-encoding", "content-length")
+#: Credentials, and the version that every request to Anthropic names: the recorder left them out.
+CREDENTIALS: Final = {
+    "openai": ("authorization: Bearer sk-recorded",),
+    "anthropic": ("x-api-key: sk-recorded", "anthropic-version: 2023-06-01"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """How the gateway serves.
+
+    given:      settings of the gateway.
+    compressed: whether the provider compresses responses, as real ones do; the recorder unpacked them.
+    hides:      whether results are hidden, so that requests may differ from the client's in that.
+    """
+
+    name: str
+    given: dict[str, Any]
+    compressed: bool = False
+    hides: bool = False
+
+
+MODES: Final = (
+    Mode(name="pass-through", given={"gateway_off": True}),
+    Mode(name="raw", given={"gateway_off": False, "strategy": "raw"}),
+    Mode(name="shadow", given={"gateway_off": False, "gateway_shadow": True}),
+    Mode(name="default", given={"gateway_off": False}),
+    Mode(name="default, gzip", given={"gateway_off": False}, compressed=True),
+    Mode(name="hiding", given={"gateway_off": False, "strategy": HIDING}, hides=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """One exchange as it went through.
+
+    requests: all that the provider got for it. got: what the client got. logged: what the gateway warned of.
+    """
+
+    exchange: Exchange
+    mode: Mode
+    requests: tuple[Asked, ...] = field(repr=False)
+    got: Got = field(repr=False)
+    logged: tuple[str, ...] = ()
+
+    @property
+    def is_upstream_equal(self) -> bool:
+        """Whether the provider got the client's very bytes, once."""
+        return [each.body for each in self.requests] == [self.exchange.request_body]
+
+    @property
+    def is_returned_equal(self) -> bool:
+        """Whether the client got the provider's very bytes."""
+        return self.got.whole and self.got.body == written_body(self.exchange, self.mode)
+
+    def differences(self) -> Iterator[str]:
+        """Say everything that is not as recorded, one sentence each."""
+        if len(self.requests) != 1:
+            yield f"the provider was asked {len(self.requests)} times"
+        for asked in self.requests:
+            yield from self._differences_in_request(asked)
+        yield from self._differences_in_response()
+        yield from (f"the gateway logged: {each}" for each in self.logged)
+
+    def _differences_in_request(self, asked: Asked) -> Iterator[str]:
+        line = f"{self.exchange.method} /{self.exchange.provider}{self.exchange.target} HTTP/1.1"
+        if asked.line != line:
+            yield f"the provider was asked for {asked.line!r}, recorded {line!r}"
+        if asked.body != self.exchange.request_body:
+            if self.mode.hides and self.exchange.api:
+                yield from explain_edits(self.exchange, asked.body)
+            else:
+                yield f"the request's body is {asked.body[:200]!r}"
+        left = ("host", *OF_THE_CONNECTION)
+        found = [f"{name.lower()}: {value}" for name, value in asked.headers if name.lower() not in left]
+        expected = request_fields(self.exchange)
+        for one, other in zip_longest(sorted(expected), sorted(found)):
+            if one != other and not self._asks_for_readable(one, other):
+                yield f"request header {other!r}, the client's {one!r}"
+
+    def _asks_for_readable(self, one: str | None, other: str | None) -> bool:
+        """Whether it is the one field that may differ: a gateway that reads responses asks for what it can read."""
+        if not self.exchange.api or self.mode.given["gateway_off"] or not one or not one.startswith("accept-encoding"):
+            return False
+        readable = ", ".join(each for each in one.partition(": ")[2].split(", ") if each != "br")
+        # Where recall is offered, a response may have to be rewritten.
+        allowed = (readable, "identity") if self.mode.hides else (readable,)
+        return other in {f"accept-encoding: {each}" for each in allowed}
+
+    def _differences_in_response(self) -> Iterator[str]:
+        exchange, got = self.exchange, self.got
+        if got.status != exchange.status:
+            yield f"status {got.status}, recorded {exchange.status}"
+        if not self.is_returned_equal:
+            yield f"the response's body has {len(got.body):,} other bytes: {got.body[:200]!r}"
+        own = {name for name in got.headers if name.startswith("x-lacuna-")}
+        if unexpected := own - {"x-lacuna-session"}:
+            yield f"headers of ours: {sorted(unexpected)}"
+        found = {name: value for name, value in got.headers.items() if name not in (*OF_THE_CONNECTION, *own)}
+        expected = dict(written_headers(exchange, self.mode))
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                yield f"response header {name}: {found.get(name)!r}, recorded {expected.get(name)!r}"
+
+
+def request_fields(exchange: Exchange) -> list[str]:
+    """The headers that the client sends: the recorded ones, and what the recorder left out."""
+    assert exchange.provider is not None
+    left = ("host", *OF_THE_CONNECTION)
+    recorded = [f"{name}: {value}" for name, value in exchange.request_headers if name not in left]
+    return [*recorded, *CREDENTIALS[exchange.provider]]
+
+
+def written_headers(exchange: Exchange, mode: Mode) -> Headers:
+    """The headers that the provider sends, but for those of the connection."""
+    kept = tuple(pair for pair in exchange.response_headers if pair[0] not in OF_THE_CONNECTION)
+    return (*kept, ("content-encoding", "gzip")) if mode.compressed else kept
+
+
+def written_body(exchange: Exchange, mode: Mode) -> bytes:
+    """The body that the provider sends."""
+    if not mode.compressed:
+        return exchange.response_body
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(exchange.response_body) + packer.flush()
+
+
+def replay_exchanges(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
+    """Send each exchange through one gateway, in order. Exchanges without a provider are left out."""
+    return asyncio.run(_replay([each for each in exchanges if each.provider is not None], mode))
+
+
+async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
+    playing: list[Exchange] = []
+
+    async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await _write_response(playing[-1], mode, writer)
+
+    replayed: list[Replayed] = []
+    async with scripted(respond) as upstream:
+        addresses = {f"gateway_upstream_{name}": f"{upstream.url}/{name}" for name in CREDENTIALS}
+        async with running(settings(**(addresses | mode.given))) as gateway:
+            client = await gateway.connect()
+            for exchange in exchanges:
+                playing.append(exchange)
+                upstream.asked.clear()
+                with _collect_warnings() as logged:
+                    got = await _ask(client, exchange)
+                asked = tuple(upstream.asked)
+                replayed.append(Replayed(exchange=exchange, mode=mode, requests=asked, got=got, logged=tuple(logged)))
+            client.close()
+    return replayed
+
+
+@contextmanager
+def _collect_warnings() -> Iterator[list[str]]:
+    """What the gateway logs in the meantime as a warning or worse."""
+    found: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("lacuna")
+    logger.addHandler(handler)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+
+
+async def _ask(client: Client, exchange: Exchange) -> Got:
+    fields = request_fields(exchange)
+    # A request without a body has no length either.
+    length = None if exchange.request_body else -1
+    client.send(exchange.method, exchange.target, exchange.request_body, *fields, length=length)
+    return await client.answer()
+
+
+async def _write_response(exchange: Exchange, mode: Mode, writer: asyncio.StreamWriter) -> None:
+    """Write a response as it was framed: in chunks, or with its length."""
+    body = written_body(exchange, mode)
+    is_chunked = ("transfer-encoding", "chunked") in exchange.response_headers
+    length = ("transfer-encoding", "chunked") if is_chunked else ("content-length", str(len(body)))
+    fields = [f"{name}: {value}" for name, value in (*written_headers(exchange, mode), length)]
+    head = [f"HTTP/1.1 {exchange.status} {exchange.reason}", *fields, "", ""]
+    writer.write("\r\n".join(head).encode())
+    if not is_chunked:
+        writer.write(body)
+        await writer.drain()
+        return
+    for piece in split_body(body):
+        writer.write(chunk(piece))
+        await writer.drain()
+    writer.write(chunk(b""))
+    await writer.drain()
+
+
+def split_body(body: bytes) -> Iterator[bytes]:
+    """Split a body as a stream is split on its way: anywhere."""
+    sizes, start = cycle(PIECES), 0
+    while start < len(body):
+        size = next(sizes)
+        yield body[start : start + size]
+        start += size
