@@ -112,3 +112,19 @@ def test_no_assistant_is_no_run() -> None:
     assembler = Assembler("f")
     assembler.user(content("hello?"))
     assert assembler.finish("run", format="test") is None
+
+
+def test_calls_without_a_model_have_that_of_their_neighbours() -> None:
+    """A request with its response names the model of the last call alone: all calls are that model's. Between two
+    models a call without a name is the earlier one's."""
+    assembler = Assembler("x")
+    for model in ("", "", "m"):
+        assembler.assistant(content("a"), model=model)
+    run = assembler.finish("r", format="f", model="asked-for")
+    assert run is not None
+    assert [turn.model for turn in run.turns] == ["m", "m", "m"]
+    for model in ("", "n"):
+        assembler.assistant(content("a"), model=model)
+    run = assembler.finish("r", format="f")
+    assert run is not None
+    assert [turn.model for turn in run.turns] == ["m", "m", "m", "m", "n"]

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from lacuna.formats.registry import read
+from lacuna.lab.hindsight import hindsight
+from lacuna.strategies.spec import parse
+from lacuna.trajectory.price_sets import named
+from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.trajectory import Trajectory
 
 
@@ -39,6 +43,22 @@ def test_requests_of_one_conversation_are_one_run(tmp_path: Path) -> None:
     (run,) = _runs(tmp_path, [_request(steps) for steps in range(6)])
     assert len(run.turns) == 6
     assert [turn.usage.prompt if turn.usage else None for turn in run.turns] == [100, 200, 300, 400, 500, 600]
+
+
+def test_one_request_is_one_model_s(tmp_path: Path) -> None:
+    """A request with its response states the model once; all its calls are that model's, so a yardstick exists."""
+    (run,) = _runs(tmp_path, [_request(5)])
+    assert {turn.model for turn in run.turns} == {"gpt-5"}
+    assert hindsight(run, parse("masking"), named("openai"), Sizer(counter("o200k"))) is not None
+
+
+def test_each_record_keeps_the_model_that_answered(tmp_path: Path) -> None:
+    """Where the model changed within a run, each call is of the model that its own record names."""
+    records = [_request(steps) for steps in range(4)]
+    for record in records[2:]:
+        record["response"]["model"] = "gpt-5-mini"
+    (run,) = _runs(tmp_path, records)
+    assert [turn.model for turn in run.turns] == ["gpt-5", "gpt-5", "gpt-5-mini", "gpt-5-mini"]
 
 
 def test_interleaved_conversations_are_kept_apart(tmp_path: Path) -> None:

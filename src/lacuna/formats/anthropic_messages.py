@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lacuna.dialects import Json, anthropic, content_of, count_in, mapping_in, mappings_in, number_in, text_in
+from lacuna.dialects import Json, Said, anthropic, content_of, count_in, mapping_in, mappings_in, number_in, text_in
 from lacuna.formats.assembler import Assembler
 from lacuna.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
 from lacuna.formats.document import Document, Found
+from lacuna.formats.fragments import Fragment, is_same_response
 from lacuna.formats.moments import moment
 from lacuna.trajectory.usage import Usage
 
@@ -16,6 +17,8 @@ LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda
 _ROLES = frozenset(("system", "user", "assistant"))
 #: Roles that other dialects have and this one does not: a sign of theirs, and no slip.
 _FOREIGN = frozenset(("tool", "function", "developer"))
+#: Why a response stopped that the client then asks the model to continue, with nothing added to it.
+_RESUMED = frozenset(("pause_turn", "max_tokens"))
 
 
 class AnthropicMessages:
@@ -52,8 +55,11 @@ def _feed(assembler: Assembler, conversation: Conversation) -> None:
     outer = conversation.outer
     assembler.tools(mappings_in(outer.get("tools")))
     assembler.system(content_of(outer.get("system")))
-    for line, message in (*conversation.messages, *_answers(outer, conversation.line)):
-        _message(assembler, message, line)
+    reader = _Messages(assembler)
+    for line, message in conversation.messages:
+        reader.feed(message, line)
+    for line, message in _answers(outer, conversation.line):
+        reader.feed(message, line, is_response=True)
 
 
 def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
@@ -62,34 +68,83 @@ def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     return [(line, response)] if response.get("role") == "assistant" else []
 
 
-def _message(assembler: Assembler, message: Any, line: int | None) -> None:
-    role = mapping_in(message).get("role")
-    if role == "assistant":
-        _assistant(assembler, message, line)
-    elif role == "user":
-        # Results belong to the turn of their calls; what else the message says is the user's.
-        for result in anthropic.results(message):
-            assembler.result(result.action_id, result.content, error=result.error, tags=result.tags, line=line)
-        assembler.user(anthropic.remarks(message))
-    elif role == "system":
-        assembler.system(content_of(message.get("content")))
-    else:
-        assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
+class _Messages:
+    """Feeds messages to an assembler; assistant messages that are fragments of one response become one turn."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+        self._newest: Fragment | None = None
+        self._holds_server_tools = False
+
+    def feed(self, message: Any, line: int | None, *, is_response: bool = False) -> None:
+        """The next message. is_response: it was recorded as the response to the request that holds those before."""
+        role = mapping_in(message).get("role")
+        if role == "assistant":
+            self._assistant(message, line, is_response=is_response)
+        elif role == "user":
+            # Results belong to the turn of their calls; what else the message says is the user's.
+            for result in anthropic.results(message):
+                self._assembler.result(result.action_id, result.content, error=result.error, line=line)
+            self._assembler.user(anthropic.remarks(message))
+        elif role == "system":
+            self._assembler.system(content_of(message.get("content")))
+        else:
+            self._assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
+
+    def _assistant(self, message: Json, line: int | None, *, is_response: bool) -> None:
+        said = anthropic.said(message)
+        fragment = _fragment(message)
+        if said == Said() and fragment == Fragment() and "stop_reason" not in message:
+            return  # the place of a block that the recorder left out: it tells of no call
+        earlier, self._newest = self._newest, fragment
+        # A request may end with the beginning of its own response, or with one that server tools have interrupted.
+        is_resumed = is_response and self._holds_server_tools
+        is_same = earlier is not None and is_same_response(earlier, fragment, is_adjacent=self._assembler.is_unanswered)
+        self._holds_server_tools = _holds_server_tools(message)
+        if is_same and not is_resumed:
+            self._newest = _joined(earlier, fragment)
+            self._assembler.amend(
+                content=said.content,
+                reasoning=said.reasoning,
+                actions=said.actions,
+                usage=fragment.usage,
+                model=fragment.model,
+            )
+            return
+        if said.summary is not None:
+            self._assembler.compaction(summary=said.summary)
+        self._assembler.assistant(
+            said.content,
+            reasoning=said.reasoning,
+            actions=said.actions,
+            usage=fragment.usage,
+            at=moment(message.get("ts")),
+            model=fragment.model,
+            line=line,
+        )
 
 
-def _assistant(assembler: Assembler, message: Json, line: int | None) -> None:
-    said = anthropic.said(message)
-    if said.summary is not None:
-        assembler.compaction(summary=said.summary)
-    assembler.assistant(
-        said.content,
-        reasoning=said.reasoning,
-        actions=said.actions,
-        usage=anthropic.usage(message.get("usage")) or _metrics(message.get("metrics")),
-        at=moment(message.get("ts")),
+def _fragment(message: Json) -> Fragment:
+    return Fragment(
+        id=text_in(message.get("id")),
         model=text_in(message.get("model")) or text_in(mapping_in(message.get("modelInfo")).get("id")),
-        line=line,
+        usage=anthropic.usage(message.get("usage")) or _metrics(message.get("metrics")),
+        is_final=text_in(message.get("stop_reason")) in _RESUMED,
     )
+
+
+def _joined(earlier: Fragment | None, later: Fragment) -> Fragment:
+    """What both together tell of their response."""
+    return Fragment(
+        id=later.id or (earlier.id if earlier else ""),
+        model=later.model or (earlier.model if earlier else ""),
+        usage=later.usage or (earlier.usage if earlier else None),
+        is_final=later.is_final,
+    )
+
+
+def _holds_server_tools(message: Json) -> bool:
+    return any(block.get("type") == "server_tool_use" for block in mappings_in(message.get("content")))
 
 
 def _metrics(value: object) -> Usage | None:

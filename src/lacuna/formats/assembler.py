@@ -6,7 +6,7 @@ Every reader feeds it in recorded order; what does not fit (a result without a c
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -41,6 +41,11 @@ class Assembler:
     def turns(self) -> int:
         """Turns begun so far."""
         return len(self._drafts)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the newest record is an assistant message: neither a result nor a message came after it."""
+        return bool(self._drafts) and not self._drafts[-1].results and not self._drafts[-1].users
 
     def problem(self, reason: str, line: int | None = None) -> None:
         """Report something unreadable; reading goes on."""
@@ -86,9 +91,22 @@ class Assembler:
         for key in unique:
             self._calls[key] = draft
 
-    def amend(self, *, content: Content = (), reasoning: str = "", actions: Iterable[Action] = ()) -> None:
-        """Add to the newest assistant message (formats that record one message in fragments)."""
+    def amend(
+        self,
+        *,
+        content: Content = (),
+        reasoning: str = "",
+        actions: Iterable[Action] = (),
+        usage: Usage | None = None,
+        model: str = "",
+    ) -> None:
+        """Add to the newest assistant message (formats that record one message in fragments).
+
+        usage: that of the whole message; the last one holds, since recorders know the output only at the end.
+        """
         draft = self._drafts[-1]
+        draft.usage = usage or draft.usage
+        draft.model = draft.model or model
         named = [action if action.id else self._name_call(action) for action in actions]
         fresh = tuple(action for action in named if action.id not in {known.id for known in draft.actions})
         draft.content += content
@@ -139,6 +157,7 @@ class Assembler:
             seen = bool(self._tools) or any(draft.results or draft.actions for draft in self._drafts)
             mode = decide(opening(self._drafts), has_tools=seen)
         models = Counter(draft.model for draft in self._drafts if draft.model)
+        _name_models(self._drafts)
         return Trajectory(
             id=id,
             file=self.file,
@@ -151,3 +170,15 @@ class Assembler:
             recorded_window=recorded_window,
             observations=mode,
         )
+
+
+def _name_models(drafts: Sequence[Draft]) -> None:
+    """Give each call without a model that of the call before it, or of the first that has one.
+
+    A request with its response names the model of its last call only. Left without a name, the earlier calls would
+    count as another model's, and the last would find no prompt cache.
+    """
+    model = next((draft.model for draft in drafts if draft.model), "")
+    for draft in drafts:
+        model = draft.model or model
+        draft.model = model

@@ -54,10 +54,11 @@ def _merge(runs: Sequence[Trajectory]) -> list[Trajectory | None]:
 
 
 def _taking(longer: Trajectory, shorter: Trajectory) -> Trajectory:
-    """`longer`, with usage, time and model of the call that `shorter` ends with where it has none itself."""
+    """`longer`, with usage and time of the call that `shorter` ends with where it has none itself, and its model: that
+    of an earlier call of `longer` may only be taken from a later one."""
     known = shorter.turns[-1]
     turn = longer.turns[known.index - 1]
-    told = replace(turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=turn.model or known.model)
+    told = replace(turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=known.model or turn.model)
     turns = (*longer.turns[: known.index - 1], told, *longer.turns[known.index :])
     return replace(longer, turns=turns)
 

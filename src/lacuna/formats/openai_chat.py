@@ -9,6 +9,7 @@ from typing import Any
 
 from lacuna.dialects import (
     Json,
+    Said,
     anthropic,
     content_of,
     mapping_in,
@@ -21,8 +22,8 @@ from lacuna.dialects import (
 from lacuna.formats.assembler import Assembler
 from lacuna.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
 from lacuna.formats.document import Document, Found
+from lacuna.formats.fragments import Fragment, is_same_response
 from lacuna.trajectory.turn import Action
-from lacuna.trajectory.usage import Usage
 
 LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
@@ -74,6 +75,7 @@ class _Messages:
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
         self._unnamed: deque[str] = deque()
+        self._newest: tuple[Said, Fragment] | None = None
 
     def feed(self, message: Any, line: int | None) -> None:
         role = mapping_in(message).get("role")
@@ -93,23 +95,51 @@ class _Messages:
     def _assistant(self, message: Json, line: int | None) -> None:
         said = openai_chat.said(message)
         response = mapping_in(message.get("response"))
+        fragment = _fragment(message, response)
+        is_same = self._continues_newest(said, fragment)
+        self._newest = (said, fragment)
+        if is_same:
+            turn = self._assembler.turns
+            self._assembler.amend(
+                content=said.content,
+                reasoning=said.reasoning,
+                actions=self._name_calls(said.actions, turn),
+                usage=fragment.usage,
+                model=fragment.model,
+            )
+            return
+        self._unnamed.clear()
         self._assembler.assistant(
             said.content,
             reasoning=said.reasoning,
-            actions=self._named(said.actions),
-            usage=_usage(message, response),
+            actions=self._name_calls(said.actions, self._assembler.turns + 1),
+            usage=fragment.usage,
             at=number_in(response.get("created")) or number_in(message.get("created")),
-            model=text_in(message.get("model")) or text_in(response.get("model")),
+            model=fragment.model,
             line=line,
         )
 
-    def _named(self, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-        self._unnamed.clear()
-        return tuple(action if action.id else self._name(action, at) for at, action in enumerate(actions, start=1))
+    def _continues_newest(self, said: Said, fragment: Fragment) -> bool:
+        """Whether a message belongs to the response that the newest one is of.
 
-    def _name(self, action: Action, at: int) -> Action:
-        self._unnamed.append(f"call_{self._assembler.turns + 1}_{at}")
-        return replace(action, id=self._unnamed[-1])
+        In this dialect one message holds text and calls, and agents exist that ask again with nothing added. So a text
+        after a text is a response of its own; calls after a text, and what follows unanswered calls, are not.
+        """
+        if self._newest is None:
+            return False
+        earlier, newest = self._newest
+        fits = not earlier.content or bool(earlier.actions) or (bool(said.actions) and not said.content)
+        return fits and is_same_response(newest, fragment, is_adjacent=self._assembler.is_unanswered)
+
+    def _name_calls(self, actions: tuple[Action, ...], turn: int) -> tuple[Action, ...]:
+        """Give calls that were recorded without ids a name each, unique in their turn."""
+        named = []
+        for action in actions:
+            if not action.id:
+                self._unnamed.append(f"call_{turn}_{len(self._unnamed) + 1}")
+                action = replace(action, id=self._unnamed[-1])
+            named.append(action)
+        return tuple(named)
 
     def _result(self, message: Json, line: int | None) -> None:
         result = openai_chat.result(message)
@@ -118,5 +148,10 @@ class _Messages:
         self._assembler.result(action_id, result.content, tool=result.tool, error=result.error, line=line)
 
 
-def _usage(message: Json, response: Json) -> Usage | None:
-    return openai_chat.usage(message.get("usage")) or openai_chat.usage(response.get("usage"))
+def _fragment(message: Json, response: Json) -> Fragment:
+    return Fragment(
+        id=text_in(response.get("id")),
+        model=text_in(message.get("model")) or text_in(response.get("model")),
+        speaker=text_in(message.get("name")),
+        usage=openai_chat.usage(message.get("usage")) or openai_chat.usage(response.get("usage")),
+    )
