@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 import time
 import traceback
 import uuid
@@ -32,6 +31,7 @@ from lacuna.errors import BudgetError, ConflictError, DialectError, LimitError, 
 from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
+from lacuna.manager.caller_lock import CallerLock
 from lacuna.manager.common_log import TRIES
 from lacuna.manager.drivers import Io, Steps, Where, finished, run, run_async
 from lacuna.manager.handles import Handles
@@ -66,7 +66,9 @@ _log: Final = logging.getLogger("lacuna.manager")
 
 
 class ContextManager:
-    """One session of one agent. For one caller at a time; see `Options` for the options.
+    """One session of one agent, for one caller at a time: others wait, whichever thread or event loop they are in.
+
+    See `Options` for the options.
 
     Raises SpecError, SettingError, PriceError for options without a meaning, StoreError where the store cannot be
     opened.
@@ -87,8 +89,7 @@ class ContextManager:
         self._passes = Passes(self.options, self._store, self._named)
         self._handles = Handles(self._store, self._passes)
         self._plain = PlainForm(self.options.dialect)
-        self._lock = threading.RLock()
-        self._turn = asyncio.Lock()
+        self._lock = CallerLock()
         self._closed = False
         #: The newest call that was prepared here.
         self._call = 0
@@ -173,7 +174,7 @@ class ContextManager:
 
     async def settle_async(self) -> Fault | None:
         """`settle`, with the store off the event loop; raises CancelledError alone."""
-        async with self._turn:
+        async with self._lock:
             return await run_async(self._settled(), self._scribe)
 
     # -- messages ------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ class ContextManager:
         admit: Admit | None = None,
     ) -> ContextView:
         """`prepare`, with store and summarizer off the event loop."""
-        async with self._turn:
+        async with self._lock:
             return await run_async(self._pass(_given(messages, tools, system, request), model, admit), self._scribe)
 
     def foregone(self, *, begun: bool, model: str = "") -> bool:
@@ -292,7 +293,7 @@ class ContextManager:
     async def heard_exchanges_async(self) -> list[Exchanged]:
         """`exchanges`, with those that other processes noted meanwhile where the log is shared (`family`). Raises
         ConflictError."""
-        async with self._turn:
+        async with self._lock:
             return await run_async(self._heard(), self._scribe)
 
     def recorded_exchanges(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> list[Exchanged]:
@@ -307,7 +308,7 @@ class ContextManager:
         self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
     ) -> list[Exchanged]:
         """`recorded_exchanges`, with the store off the event loop."""
-        async with self._turn:
+        async with self._lock:
             return await run_async(self._recorded(_given(messages, tools, system, None)), self._scribe)
 
     # -- turns by hand -------------------------------------------------------------------------------------------
@@ -351,7 +352,7 @@ class ContextManager:
 
     async def view_async(self, *, model: str = "") -> ContextView:
         """`view`, with store and summarizer off the event loop."""
-        async with self._turn:
+        async with self._lock:
             return await run_async(self._by_hand(model), self._scribe)
 
     # -- recall --------------------------------------------------------------------------------------------------
@@ -410,7 +411,7 @@ class ContextManager:
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """`handle_tool_call`, off the event loop; nothing else is done with the session before it has ended."""
-        async with self._turn:
+        async with self._lock:
             return await finished(partial(self.handle_tool_call, name, arguments))
 
     # -- a pass --------------------------------------------------------------------------------------------------
