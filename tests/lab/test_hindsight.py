@@ -1,12 +1,15 @@
 """The dynamic program against exhaustive search, on small random runs.
 
-The search is written anew and plainly: views are lists of (name, tokens), a common prefix is counted by hand.
+The search is written anew and plainly: it tries every act at every call; views are tuples of (name, tokens), a common
+prefix is counted by hand.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -46,8 +49,8 @@ def _turn(index: int, letters: list[int], at: float, said: bool) -> Turn:
 
 
 @st.composite
-def runs(draw: st.DrawFn, longest: int = 7) -> Trajectory:
-    """Up to seven turns, of up to two results each, tiny and large, with pauses around the cache's lifetime."""
+def runs(draw: st.DrawFn, longest: int = 12) -> Trajectory:
+    """Up to `longest` turns, of up to two results each, tiny and large, with pauses around the cache's lifetime."""
     count = draw(st.integers(1, longest))
     at, turns = 0.0, []
     for index in range(1, count + 1):
@@ -55,8 +58,10 @@ def runs(draw: st.DrawFn, longest: int = 7) -> Trajectory:
         letters = draw(st.lists(st.sampled_from([1, 40, 200, 900, 4000]), min_size=0, max_size=2))
         turns.append(_turn(index, letters, at, draw(st.booleans())))
     task = Message(role="user", content=content("task " * draw(st.sampled_from([5, 300]))))
+    # A recording without a head sends an empty prompt at its first call.
+    messages = draw(st.sampled_from([(task,), (task,), ()]))
     warm = draw(st.sampled_from([0, 30]))
-    return Trajectory(id="small", head=Head(messages=(task,), warm_tokens=warm), turns=tuple(turns))
+    return Trajectory(id="small", head=Head(messages=messages, warm_tokens=warm), turns=tuple(turns))
 
 
 _TIERS = (
@@ -77,11 +82,20 @@ price_lists = st.builds(
 )
 
 
-@dataclass(frozen=True)
-class _Act:
-    """What one call does: nothing, mask, or summarize (which masks as well)."""
+#: What the model was sent, piece by piece: a name that changes where the piece does, and tokens.
+View: TypeAlias = tuple[tuple[object, int], ...]
 
-    kind: str
+
+@dataclass(frozen=True)
+class _State:
+    """All that the cost of later calls depends on: what is masked, the last turn that a summary covers, the call that
+    made it, what the call before sent, and when."""
+
+    masked: frozenset[tuple[int, int]] = frozenset()
+    covers: int = 0
+    stamp: int = 0
+    before: View = ()
+    at: float | None = None
 
 
 def _seen(run: Trajectory, strategy: Strategy, prices: Prices) -> dict[tuple[int, int], Candidate]:
@@ -106,7 +120,7 @@ class _Plain:
         self.hide = _seen(run, strategy, prices)
         self.head = sum(SIZER.message(message) for message in run.head.messages)
 
-    def _view(self, call: int, masked: set[tuple[int, int]], covers: int, stamp: int) -> list[tuple[object, int]]:
+    def _view(self, call: int, masked: frozenset[tuple[int, int]], covers: int, stamp: int) -> View:
         view: list[tuple[object, int]] = [("head", self.head)]
         if covers:
             view.append((("summary", stamp), BLOCK_TOKENS + self.strategy.summary_max_tokens))
@@ -120,64 +134,59 @@ class _Plain:
             for message in turn.interjections:
                 # Behind a summary a kept message is a new segment: it stands elsewhere.
                 view.append((("said", turn.index, stamp if turn.index <= covers else 0), SIZER.message(message)))
-        return view
+        return tuple(view)
 
-    def cost(self, plan: tuple[str, ...]) -> float | None:
-        """USD of `plan`, one word a call; None if it does what is not allowed."""
-        masked: set[tuple[int, int]] = set()
-        covers = stamp = 0
-        before: list[tuple[object, int]] = []
-        last_at: float | None = None
-        total = 0.0
-        for call, (act, turn) in enumerate(zip(plan, self.run.turns, strict=True), start=1):
-            cold = last_at is None or turn.at is None or turn.at - last_at > self.prices.cache.ttl
-            cold = cold or self.prices.cache.kind == "none"
-            held = self._view(call, masked, covers, stamp)
-            eligible = {key for key, item in self.hide.items() if item.since <= call and key[0] > covers}
-            if act != "hold":
-                if act == "mask" and not eligible - masked:
-                    return None
-                fresh = masked | eligible
-                if act == "summarize":
-                    reach = self._due(call, covers)
-                    if not reach:
-                        return None
-                    slim = self._size(self._view(call, fresh, covers, stamp))
-                    total += self._written(held, before, masked, covers, reach, stamp, cold)
-                    covers, stamp = reach, call
-                    if self._size(self._view(call, fresh, covers, stamp)) >= slim:
-                        return None
-                masked = {key for key in fresh if key[0] > covers}
-            view = self._view(call, masked, covers, stamp)
-            total += self._prompt(view, before, cold)
-            size = self._size(view)
-            total += output_tokens(turn, SIZER) * self.prices.rates(size).output / 1e6
-            before, last_at = view, turn.at
-        return total
+    def act(self, state: _State, call: int, act: str) -> tuple[_State, float] | None:
+        """The state after `call`, and its cost in USD; None if the act is not allowed there."""
+        turn = self.run.turns[call - 1]
+        cold = state.at is None or turn.at is None or turn.at - state.at > self.prices.cache.ttl
+        cold = cold or self.prices.cache.kind == "none"
+        masked, covers, stamp, cost = state.masked, state.covers, state.stamp, 0.0
+        held = self._view(call, masked, covers, stamp)
+        eligible = {key for key, item in self.hide.items() if item.since <= call and key[0] > covers}
+        if act == "mask" and not eligible - masked:
+            return None
+        if act == "mask" or act == "summarize":
+            masked = masked | eligible
+        if act == "summarize":
+            reach = self._due(call, covers)
+            if not reach:
+                return None
+            slim = self._size(self._view(call, masked, covers, stamp))
+            cost += self._written(held, state.before, state.masked, covers, reach, stamp, cold)
+            covers, stamp = reach, call
+            if self._size(self._view(call, masked, covers, stamp)) >= slim:
+                return None
+        masked = frozenset(key for key in masked if key[0] > covers)
+        view = self._view(call, masked, covers, stamp)
+        size = self._size(view)
+        cost += self._prompt(view, state.before, cold)
+        cost += output_tokens(turn, SIZER) * self.prices.rates(size).output / 1e6
+        return _State(masked, covers, stamp, view, turn.at), cost
 
     def _due(self, call: int, covers: int) -> int:
         every, tail = self.strategy.summarize_at, self.strategy.tail  # type: ignore[attr-defined]
         return call - 1 - tail if call - 1 - covers >= every and call - 1 - tail > covers else 0
 
     @staticmethod
-    def _size(view: list[tuple[object, int]]) -> int:
+    def _size(view: View) -> int:
         return sum(size for _, size in view)
 
-    def _read(self, view: list[tuple[object, int]], before: list[tuple[object, int]], cold: bool) -> int:
+    def _read(self, view: View, before: View, cold: bool) -> int:
         warm = self.prices.cache.usable(min(self.run.head.warm_tokens, self._size(view)))
         if cold:
             return warm
         pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(view, before, strict=False))
         return max(warm, self.prices.cache.usable(sum(ours[1] for ours, _ in pairs)))
 
-    def _prompt(self, view: list[tuple[object, int]], before: list[tuple[object, int]], cold: bool) -> float:
+    def _prompt(self, view: View, before: View, cold: bool) -> float:
         return self.prices.prompt_usd(self._size(view), self._read(view, before, cold))
 
     def _written(
         self,
-        held: list[tuple[object, int]],
-        before: list[tuple[object, int]],
-        masked: set[tuple[int, int]],
+        held: View,
+        before: View,
+        masked: frozenset[tuple[int, int]],
         covers: int,
         reach: int,
         stamp: int,
@@ -197,8 +206,15 @@ class _Plain:
         return min(self.prices.bill(fresh, 0, limit).usd, self.prices.bill(extend, cached, limit).usd)
 
     def best(self, words: tuple[str, ...]) -> float:
-        plans = itertools.product(words, repeat=len(self.run.turns))
-        return min(cost for plan in plans if (cost := self.cost(plan)) is not None)
+        """The cost of the cheapest sequence of acts, in USD. Of several to the same state only the cheapest goes on."""
+        reached = {_State(): 0.0}
+        for call in range(1, len(self.run.turns) + 1):
+            following: dict[_State, float] = {}
+            for (state, cost), word in itertools.product(reached.items(), words):
+                if (found := self.act(state, call, word)) is not None:
+                    following[found[0]] = min(following.get(found[0], math.inf), cost + found[1])
+            reached = following
+        return min(reached.values())
 
 
 @given(run=runs(), prices=price_lists, window=st.integers(1, 3))
@@ -210,7 +226,7 @@ def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, windo
     assert best.usd == pytest.approx(_Plain(run, strategy, prices).best(("hold", "mask")), rel=1e-12)
 
 
-@given(run=runs(longest=6), prices=price_lists, window=st.integers(1, 3))
+@given(run=runs(longest=11), prices=price_lists, window=st.integers(1, 3))
 def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """With summaries too: every call holds, masks, or masks and summarizes where the trigger allows it."""
     strategy = parse(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0)")
@@ -223,7 +239,7 @@ def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window
 SPECS = ("masking(window={}, gist=0)", "supersede(gist=0)", "pipeline(supersede, masking(window={}), gist=0)")
 
 
-@given(run=runs(), prices=price_lists, window=st.integers(1, 3), name=st.sampled_from(SPECS))
+@given(run=runs(longest=7), prices=price_lists, window=st.integers(1, 3), name=st.sampled_from(SPECS))
 @settings(max_examples=60)
 def test_the_engine_pays_what_the_program_says(run: Trajectory, prices: Prices, window: int, name: str) -> None:
     """Replaying the plan through the engine costs the program's figure, and no subset of calls costs less."""
@@ -251,6 +267,28 @@ def test_no_hindsight_where_the_path_matters() -> None:
     assert has_hindsight(parse("pipeline(supersede, masking)"))
     mixed = replace(run, turns=(*run.turns[:-1], replace(run.turns[-1], model="other")))
     assert hindsight(mixed, parse("masking"), prices, SIZER) is None
+
+
+def test_an_empty_prompt_pays_for_its_answer() -> None:
+    """The output of a call whose prompt is empty is billed, as in the replay, at the lowest tier's price."""
+    run = Trajectory(id="r", head=Head(), turns=(_turn(1, [900], 0.0, False),))
+    prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
+    best = hindsight(run, parse("masking"), prices, SIZER)
+    assert best is not None
+    assert best.usd == pytest.approx(output_tokens(run.turns[0], SIZER) * 5 / 1e6, rel=1e-12)
+
+
+def test_progress_rises_to_the_end() -> None:
+    """The search says after each call how much of its work is done, with summaries and without."""
+    run = Trajectory(id="r", head=Head(), turns=tuple(_turn(i, [900], float(i), False) for i in range(1, 61)))
+    prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
+    for spec in ("masking(window=3)", "hybrid(window=3, summarize_at=9, tail=3)"):
+        shares: list[float] = []
+        assert hindsight(run, parse(spec), prices, SIZER, shares.append) is not None
+        assert shares == sorted(shares)
+        assert 0 < shares[0] < 0.1
+        assert shares[-1] == 1
+        assert len(shares) > 50
 
 
 def test_long_runs_have_hindsight_for_masking_only() -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from lacuna.errors import BudgetError, FormatError, SpecError
 from lacuna.formats.registry import read
+from lacuna.lab.cheapest_plan import Best
 from lacuna.lab.dialect import sizer
 from lacuna.lab.evidence import Evidence, Tally, common_items, evidence, noise
 from lacuna.lab.heads import with_recorded_head
-from lacuna.lab.hindsight import Best, has_hindsight, hindsight
+from lacuna.lab.hindsight import has_hindsight, hindsight
 from lacuna.lab.replay import Replay, replay
 from lacuna.lab.results import Control, Row, Series, Study
 from lacuna.strategies.masking import Masking
