@@ -245,3 +245,157 @@ def holders(value: Any) -> list[dict[str, Any]]:
     """Every object inside `value`, itself included."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return ([value] if isinstance(value, dict) else []) + [found for item in inner for found in holders(item)]
+
+
+def attached(uuid: str, parent: str | None, kind: str, **more: Any) -> dict[str, Any]:
+    outer = {name: more.pop(name) for name in ("rendered", "version", "timestamp") if name in more}
+    attachment = {"type": kind, **more}
+    return {
+        "uuid": uuid,
+        "parentUuid": parent,
+        "type": "attachment",
+        "sessionId": "s",
+        "attachment": attachment,
+        **outer,
+    }
+
+
+def words(run: Trajectory) -> list[list[str]]:
+    return [[message.text for message in turn.interjections] for turn in run.turns]
+
+
+def test_queued_words_and_reminders_are_the_users() -> None:
+    """Attachments say what the user typed meanwhile, which tasks ended, what files hold and what hooks add; each comes
+    where it was sent, between the result before it and the next call."""
+    held = {"type": "text", "file": {"filePath": "/a.py", "content": "1 x = 1"}}
+    runs, problems = read(
+        lines(
+            entry("u", None, "user", "go"),
+            attached("m", "u", "nested_memory", path="/C.md", content={"path": "/C.md", "content": "Use tabs."}),
+            entry("a", "m", "assistant", call("c1")),
+            entry("r", "a", "user", result("c1")),
+            attached("q", "r", "queued_command", prompt="Skip the tests.", commandMode="prompt"),
+            attached("n", "q", "queued_command", prompt="<task-notification>done", commandMode="task-notification"),
+            attached("f", "n", "file", filename="/a.py", content=held),
+            attached("h", "f", "hook_additional_context", content=["Mind the gap.", "Twice."]),
+            attached("p", "h", "command_permissions", allowedTools=["Bash"]),
+            entry("b", "p", "assistant", [{"type": "text", "text": "Done."}]),
+        )
+    )
+    run = runs["main"]
+    assert problems == []
+    assert [message.text for message in run.head.messages] == ["go", "/C.md\nUse tabs."]
+    assert run.turns[0].observations[0].text == "done c1"
+    assert words(run) == [
+        ["Skip the tests.", "<task-notification>done", "/a.py\n1 x = 1", "Mind the gap.\nTwice."],
+        [],
+    ]
+
+
+def test_attachments_of_parallel_calls_make_no_forks() -> None:
+    """Each result of parallel calls may have attachments of its own; none is left behind with its branch."""
+    runs, problems = read(
+        lines(
+            entry("u", None, "user", "go"),
+            entry("a1", "u", "assistant", call("c1"), id="m"),
+            entry("a2", "a1", "assistant", call("c2"), id="m"),
+            entry("r1", "a1", "user", result("c1")),
+            attached("h1", "r1", "hook_additional_context", content=["one"]),
+            entry("r2", "a2", "user", result("c2")),
+            attached("h2", "r2", "hook_additional_context", content=["two"]),
+            entry("b", "h2", "assistant", [{"type": "text", "text": "Done."}]),
+        )
+    )
+    assert problems == []
+    assert list(runs) == ["main"]
+    assert words(runs["main"]) == [["one", "two"], []]
+
+
+def test_what_was_rendered_was_sent() -> None:
+    """Where a version keeps the text that it sent, that text counts, and a line without one was not sent; lines of an
+    older version in the same file are read by their fields. The user's words are never left out."""
+    rendered = [{"content": "<system-reminder>\nThe user said: faster\n</system-reminder>"}]
+    (run,) = read(
+        lines(
+            entry("u", None, "user", "go"),
+            attached("s", "u", "prompt_snapshot", systemPrompt=["You are Claude Code."], version="2.1.291"),
+            entry("a", "s", "assistant", call("c1")),
+            entry("r", "a", "user", result("c1")),
+            attached("q", "r", "queued_command", prompt="faster", rendered=rendered, version="2.1.291"),
+            attached("h", "q", "hook_success", hookEvent="SessionStart", content="silent", version="2.1.291"),
+            attached("w", "h", "queued_command", prompt="and better", version="2.1.291"),
+            attached("o", "w", "edited_text_file", filename="/a", snippet="1 x", version="2.0.1"),
+            entry("b", "o", "assistant", [{"type": "text", "text": "Done."}]),
+        )
+    )[0].values()
+    assert [(message.role, message.text) for message in run.head.messages] == [
+        ("user", "go"),
+        ("system", "You are Claude Code."),
+    ]
+    assert words(run) == [[rendered[0]["content"], "and better", "/a\n1 x"], []]
+
+
+def test_queued_words_that_became_a_turn_count_once() -> None:
+    """Where the words are also a user's line of their own, that line is read and its copy is not."""
+    (run,) = read(
+        lines(
+            entry("u", None, "user", "go"),
+            entry("a", "u", "assistant", call("c1")),
+            entry("r", "a", "user", result("c1")),
+            attached("q", "r", "queued_command", prompt="faster", source_uuid="v"),
+            entry("v", "q", "user", "faster"),
+            entry("b", "v", "assistant", [{"type": "text", "text": "Done."}]),
+        )
+    )[0].values()
+    assert words(run) == [["faster"], []]
+
+
+def test_words_that_nothing_answered_are_kept() -> None:
+    """Attachments behind the last message, and those whose parent is lost, are read too."""
+    (run,) = read(
+        lines(
+            entry("u", None, "user", "go"),
+            entry("a", "u", "assistant", call("c1")),
+            attached("q", "lost", "queued_command", prompt="wait"),
+            {
+                "type": "attachment",
+                "attachment": {"type": "queued_command", "prompt": [{"type": "text", "text": "stop"}]},
+            },
+        )
+    )[0].values()
+    assert words(run) == [["wait", "stop"]]
+
+
+def test_pictures_of_the_user_are_opaque() -> None:
+    """A picture that the user mentioned is kept and counted."""
+    held = {"type": "image", "file": {"base64": "AAAA", "type": "image/png"}}
+    (run,) = read(
+        lines(
+            entry("u", None, "user", "look"),
+            attached("f", "u", "file", filename="/a.png", content=held),
+            entry("a", "f", "assistant", "nice"),
+        )
+    )[0].values()
+    (picture,) = [part for part in run.head.messages[1].content if isinstance(part, Opaque)]
+    assert picture.tokens == IMAGE_TOKENS
+
+
+@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+def test_junk_in_attachments_never_raises(junk: Any) -> None:
+    """Wrong types anywhere in an attachment are survived."""
+    names = (
+        "prompt",
+        "content",
+        "filename",
+        "snippet",
+        "memories",
+        "blockingError",
+        "systemPrompt",
+        "files",
+        "source_uuid",
+    )
+    for kind in ("queued_command", "file", "nested_memory", "relevant_memories", "hook_blocking_error", "diagnostics"):
+        line = attached("f", "u", kind, rendered=junk, version=junk, **dict.fromkeys(names, junk))
+        bare = {"type": "attachment", "uuid": "g", "parentUuid": "f", "attachment": junk}
+        runs, _ = read(lines(entry("u", None, "user", "go"), line, bare, entry("a", "g", "assistant", "hi")))
+        assert len(runs["main"].turns) == 1

@@ -3,8 +3,8 @@
 Undocumented by its maker; read off recordings. One message of the assistant is written in fragments, a content block a
 line, that share `message.id`; results of parallel calls may stand between them. Each line names its parent
 (`parentUuid`), and with parallel calls that graph fans out: each result hangs from its own call, the next fragment from
-the fragment before. So fragments and results are first gathered into exchanges, and only the tree of these tells
-whether the user went back and took another way.
+the fragment before. So fragments, results and attachments are first gathered into exchanges, and only the tree of these
+tells whether the user went back and took another way.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import ClassVar
 from lacuna.dialects import Json, Result, anthropic, content_of, count_in, mapping_in, mappings_in, text_in
 from lacuna.formats.assembler import Assembler
 from lacuna.formats.branches import Branch, Node, branches
+from lacuna.formats.claude_code_attachments import content_sent, rendering_versions, system_prompt
 from lacuna.formats.document import Document, Found
 from lacuna.formats.lines import Line, json_lines, peek
 from lacuna.formats.moments import moment
@@ -48,7 +49,7 @@ class ClaudeCode:
             elif _is_node(item.value):
                 lines.append(item)
         spoken = False
-        for chain in _chains(_unique(lines)):
+        for chain in _chains(_without_copies(_unique(lines))):
             for found in _read_chain(document.path, chain):
                 spoken = spoken or not isinstance(found, Problem)
                 yield found
@@ -71,7 +72,7 @@ def _is_broken(value: Json) -> bool:
 
 def _is_node(value: Json) -> bool:
     """Whether a line has a place in the tree; system and progress lines do, though they say nothing."""
-    return bool(text_in(value.get("uuid"))) or value.get("type") in ("user", "assistant")
+    return bool(text_in(value.get("uuid"))) or value.get("type") in ("user", "assistant", "attachment")
 
 
 def _uuid(line: Line) -> str:
@@ -88,6 +89,20 @@ def _unique(lines: Sequence[Line]) -> list[Line]:
     for line in lines:
         first.setdefault(_uuid(line), line)
     return list(first.values())
+
+
+def _without_copies(lines: Sequence[Line]) -> list[Line]:
+    """`lines` without attachments whose words are a user's line of their own: queued ones that became a turn."""
+    users = {_uuid(line) for line in lines if line.value.get("type") == "user"}
+    return [line for line in lines if text_in(_attachment(line).get("source_uuid")) not in users]
+
+
+def _attachment(line: Line) -> Json:
+    return mapping_in(line.value.get("attachment"))
+
+
+def _is_attachment(line: Line) -> bool:
+    return line.value.get("type") == "attachment"
 
 
 # -- one file, several runs -------------------------------------------------------------------------------------------
@@ -153,7 +168,7 @@ def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branc
         reason = f"a branch of {branch.own} assistant messages starts here, left behind later; left out"
         yield Problem(file=file, line=exchanges[branch.start].line, reason=reason)
         return
-    run = _Run(Assembler(file, observations="tools"))
+    run = _Run(Assembler(file, observations="tools"), rendering_versions(line.value for line in chain.lines))
     for position in branch.path:
         run.feed(exchanges[position])
     name = f"{chain.id} fork {number}" if number else chain.id
@@ -167,7 +182,7 @@ def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branc
 
 @dataclass(slots=True)
 class _Exchange:
-    """One assistant message with the results of its calls, or one other line."""
+    """One assistant message with the results of its calls, or one other line; either with what is attached to it."""
 
     fragments: list[Line] = field(default_factory=list)
     results: list[Line] = field(default_factory=list)
@@ -187,7 +202,7 @@ class _Exchange:
 
     @property
     def is_message(self) -> bool:
-        return self.other is None or self.other.value.get("type") == "user"
+        return self.other is None or self.other.value.get("type") in ("user", "attachment")
 
 
 def _is_synthetic(line: Line) -> bool:
@@ -201,6 +216,7 @@ def _exchanges(lines: Sequence[Line]) -> list[_Exchange]:
     exchanges: list[_Exchange] = []
     by_message: dict[str, _Exchange] = {}
     by_call: dict[str, _Exchange] = {}
+    by_uuid: dict[str, _Exchange] = {}
     for line in lines:
         if line.value.get("type") == "assistant":
             key = _message_id(line)
@@ -209,10 +225,17 @@ def _exchanges(lines: Sequence[Line]) -> list[_Exchange]:
                 exchanges.append(by_message[key])
             by_message[key].fragments.append(line)
             by_call |= {text_in(block.get("id")): by_message[key] for block in _blocks(line, "tool_use")}
-        elif owner := _owner(line, by_call):
+            by_uuid[_uuid(line)] = by_message[key]
+            continue
+        # With parallel calls attachments hang from several results; as nodes of their own they would look like forks.
+        above = by_uuid.get(text_in(line.value.get("parentUuid"))) if _is_attachment(line) else None
+        owner = above or _owner(line, by_call)
+        if owner:
             owner.results.append(line)
         else:
-            exchanges.append(_Exchange(other=line))
+            owner = _Exchange(other=line)
+            exchanges.append(owner)
+        by_uuid[_uuid(line)] = owner
     return exchanges
 
 
@@ -264,9 +287,11 @@ def _parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
 class _Run:
     """Feeds the exchanges of one path to the assembler."""
 
-    def __init__(self, assembler: Assembler) -> None:
+    def __init__(self, assembler: Assembler, rendering: frozenset[str]) -> None:
         self.assembler = assembler
+        self._rendering = rendering
         self._sent: float | None = None
+        self._has_prompt = False
         self._before: int | None = None
         self._compacting = False
 
@@ -277,7 +302,10 @@ class _Run:
         elif exchange.other is not None:
             self._other(exchange.other)
         for line in exchange.results:
-            self._user(line)
+            if _is_attachment(line):
+                self._attached(line)
+            else:
+                self._user(line)
 
     def _assistant(self, fragments: Sequence[Line]) -> None:
         messages = [_message(line) for line in fragments]
@@ -303,6 +331,22 @@ class _Run:
             self._compacting, self._before = True, count_in(metadata.get("preTokens")) or None
         elif value.get("type") == "user":
             self._user(line)
+        elif _is_attachment(line):
+            self._attached(line)
+
+    def _attached(self, line: Line) -> None:
+        """What Claude Code sent beside messages and results, in the user's name."""
+        if not self.assembler.turns and not self._has_prompt:
+            prompt = system_prompt(line.value)
+            self._has_prompt = bool(prompt)
+            self.assembler.system(prompt)
+        if sent := content_sent(line.value, self._rendering):
+            self.assembler.user(sent)
+            self._note_time(line)
+
+    def _note_time(self, line: Line) -> None:
+        """Remember when the newest input was there: the next request started then."""
+        self._sent = max(filter(None, (self._sent, moment(line.value.get("timestamp")))), default=None)
 
     def _user(self, line: Line) -> None:
         """Results, and what the user or a hook says (`isMeta`): the model is sent both."""
@@ -313,7 +357,7 @@ class _Run:
             for result in anthropic.results(message):
                 self._result(result, line)
             self.assembler.user(anthropic.remarks(message))
-            self._sent = max(filter(None, (self._sent, moment(line.value.get("timestamp")))), default=None)
+            self._note_time(line)
 
     def _result(self, result: Result, line: Line) -> None:
         outcome = mapping_in(line.value.get("toolUseResult"))
