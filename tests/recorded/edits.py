@@ -52,7 +52,8 @@ def _explain_messages(client: list[Any], sent: list[Any], body: bytes) -> Iterat
 def _is_same(one: Any, other: Any, parent: Mapping[str, Any]) -> bool:
     """Whether `other` is `one`, but for breakpoints and for text that stands for a result."""
     if isinstance(other, str) and MARK in other and one != other:
-        return _is_result(parent)
+        # A tool that a result refers to may be called later.
+        return _is_result(parent) and "tool_reference" not in json.dumps(one)
     if isinstance(one, str) and isinstance(other, list):
         # A breakpoint needs a block.
         one = [{"type": "text", "text": one}]
