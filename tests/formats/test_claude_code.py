@@ -65,7 +65,7 @@ def test_recordings_load_whole(name: str, turns: int) -> None:
 
 def test_sniff_knows_its_own_and_no_others() -> None:
     """Transcripts are recognised by their messages or bookkeeping; other JSON lines are not."""
-    for name in ("excerpt.jsonl", "odd.jsonl"):
+    for name in ("excerpt.jsonl", "odd.jsonl", "attachments.jsonl"):
         assert ClaudeCode().sniff(Document("x", (DATA / name).read_bytes()))
     for other in (b"", b"\xff\xfe", b'{"type":"message","message":{"role":"user"}}', b'{"type":["user"],"uuid":1}'):
         assert not ClaudeCode().sniff(Document("x", other))

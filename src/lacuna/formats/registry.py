@@ -18,6 +18,7 @@ from lacuna.formats.document import Document, Found, Reader
 from lacuna.formats.inspect_ai import InspectAi
 from lacuna.formats.lacuna_export import LacunaExport
 from lacuna.formats.lines import begins_with, json_value, peek
+from lacuna.formats.managed_agents import ManagedAgents
 from lacuna.formats.mini_swe_agent import MiniSweAgent
 from lacuna.formats.openai_chat import OpenAIChat
 from lacuna.formats.openai_responses import OpenAIResponses
@@ -44,6 +45,7 @@ READERS: tuple[Reader, ...] = (
     ClaudeCode(),
     Codex(),
     PiSession(),
+    ManagedAgents(),
     OpenAIResponses(),
     AnthropicMessages(),
     OpenAIChat(),
