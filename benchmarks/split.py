@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -17,7 +17,8 @@ Part: TypeAlias = tuple[str, Any, str]
 class Split:
     """seconds: by part, exclusive. For the thread it was made in; what other threads do is the waiter's."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
         self.seconds: Counter[str] = Counter()
         self._thread = threading.get_ident()
         self._stack: list[tuple[str, float]] = []
@@ -48,14 +49,14 @@ class Split:
         return timed
 
     def _switch(self, part: str) -> None:
-        now = perf_counter()
+        now = self._clock()
         if self._stack:
             outer, since = self._stack[-1]
             self.seconds[outer] += now - since
         self._stack.append((part, now))
 
     def _back(self) -> None:
-        now = perf_counter()
+        now = self._clock()
         part, since = self._stack.pop()
         self.seconds[part] += now - since
         if self._stack:

@@ -1,15 +1,20 @@
-"""Profiles of the property tests: `quick` by default; `soak` with LACUNA_SOAK=1, or by HYPOTHESIS_PROFILE. Names that
-no test asks another machine for."""
+"""What holds for the whole run: the profiles of the property tests, the processes that tests start, the summary of what
+was skipped, and names that no test asks another machine for.
+
+Profiles: `quick` by default; `soak` with LACUNA_SOAK=1, or by HYPOTHESIS_PROFILE.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.processes import kill_leftovers, mark_descendants, restore_interrupts
 
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
@@ -33,3 +38,23 @@ def _names_of_nobody() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", near)
         yield
+
+
+def pytest_configure() -> None:
+    restore_interrupts()
+    mark_descendants()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    for command in kill_leftovers():
+        print(f"killed, as a test had left it running: {command}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not checked: one line for each reason, not one for each test."""
+    skipped = Counter(str(report.longrepr[2]) for report in terminalreporter.getreports("skipped"))
+    if skipped:
+        terminalreporter.section("skipped")
+    for reason, count in skipped.most_common():
+        terminalreporter.write_line(f"{count:>5}  {reason.removeprefix('Skipped: ')}")

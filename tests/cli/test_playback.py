@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.processes import PATIENCE, start_process
 
 from lacuna.cli import main
 
@@ -42,15 +43,16 @@ def test_it_serves_until_it_is_stopped() -> None:
     """The addresses are printed, requests are answered and told, and Ctrl-C ends it without a fault."""
     command = [sys.executable, "-c", "from lacuna.cli import main; main()", "playback", "--port", "0"]
     file = str(RUNS / "swe-agent-sympy-20801.traj.gz")
-    process = subprocess.Popen([*command, file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    url = process.stdout.readline().split()[-1]
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
-    request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request) as answer:
-        assert json.load(answer)["choices"][0]["message"]["content"]
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start_process([*command, file], **piped) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+        request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            assert json.load(answer)["choices"][0]["message"]["content"]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert "200 openai -> run:swe-agent-sympy-20801 turn 1" in err
     assert "1 requests, 0 violations" in err

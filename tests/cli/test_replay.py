@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import PATIENCE, start_process
 from typer.testing import CliRunner
 
 from lacuna.cli.app import app
@@ -135,18 +136,14 @@ def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     command = [*LACUNA, "replay", str(tmp_path), "-s", "masking", "-j", "1", "--json", str(out)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         # The first progress line means that the first run is done; no clock is involved.
         for line in process.stderr:
             if "replayed 1 of 40" in line:
                 break
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     data = json.loads(out.read_text("utf-8"))
     assert data["finished"] is False
@@ -198,10 +195,10 @@ def test_a_closed_pipe_costs_no_file(tmp_path: Path) -> None:
     """`| head` ends the table early; the files are there all the same, and it is no failure."""
     out = tmp_path / "out.json"
     command = [*LACUNA, "replay", str(SWE_AGENT), "-s", "raw", "--json", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.wait(timeout=60) == 0
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=PATIENCE) == 0
     assert json.loads(out.read_text("utf-8"))["runs"]
 
 
@@ -268,17 +265,13 @@ def test_ctrl_c_with_several_workers(tmp_path: Path) -> None:
         (tmp_path / f"run{number:02}.traj").write_bytes(source)
     out = tmp_path / "out.json"
     command = [*LACUNA, "replay", str(tmp_path), "-s", "masking", "-s", "hybrid", "-j", "2", "--json", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
+    with start_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("replayed"):
                 break
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert 1 <= len(json.loads(out.read_text("utf-8"))["runs"]) < 60
 

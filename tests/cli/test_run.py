@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.processes import PATIENCE, start_process
 
 from lacuna import ContextManager, open_store
 from lacuna.agent import Answer, Report
@@ -200,14 +201,14 @@ def test_ctrl_c_loses_nothing(at: Path) -> None:
     command = [sys.executable, "-c", "from lacuna.cli import main; main()", "run"]
     with Playback(run, Terms(key=None)) as server:
         options = given(server, "slow", "--session", "s")
-        process = subprocess.Popen([*command, "Wait.", *options], stderr=subprocess.PIPE, text=True)
-        # Opening waits for the command; then it is under way.
-        assert (at / "work" / "pipe").read_text() == "started\n"
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        with start_process([*command, "Wait.", *options], stderr=subprocess.PIPE, text=True) as process:
+            # Opening waits for the command; then it is under way.
+            assert (at / "work" / "pipe").read_text() == "started\n"
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "ended    interrupted" in err
-        again = subprocess.run([*command, *options], capture_output=True, text=True, timeout=30, check=False)
+        again = subprocess.run([*command, *options], capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
         assert server.violations == []
         assert "[interrupted by the user]" in str(server.requests[-1].body)

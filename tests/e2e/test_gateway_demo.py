@@ -16,6 +16,7 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
+from tests.processes import start_process
 
 from lacuna.stores.urls import open_store
 
@@ -25,13 +26,8 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "gateway_demo.py"
 @contextmanager
 def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-W", "error", str(PROGRAM), "--store", str(folder), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 def is_served(url: str) -> bool:

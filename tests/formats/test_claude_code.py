@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.formats.claude_code import ClaudeCode
 from lacuna.formats.document import Document
@@ -18,7 +19,6 @@ from lacuna.trajectory.trajectory import Problem, Trajectory
 from lacuna.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
-CORPUS = Path(__file__).parents[2] / ".." / "shared" / "corpus" / "claude-code"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
@@ -52,12 +52,11 @@ def result(name: str) -> list[dict[str, Any]]:
     return [{"type": "tool_result", "tool_use_id": name, "content": f"done {name}"}]
 
 
+@needs_corpus("recordings of Claude Code")
 @pytest.mark.parametrize(("name", "turns"), [("drm-python-to-rust-port", 31), ("drm-coverage-test-fix", 13)])
 def test_recordings_load_whole(name: str, turns: int) -> None:
     """A real transcript has the tool turns that the manifest counts, and no problems."""
-    path = CORPUS / f"{name}.jsonl.gz"
-    if not path.exists():
-        pytest.skip("the shared corpus is not here")
+    path = CORPUS / "claude-code" / f"{name}.jsonl.gz"
     runs, problems = read(gzip.decompress(path.read_bytes()))
     assert max(run.tool_turns for run in runs.values()) == turns
     assert problems == []

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.errors import FormatError
 from lacuna.formats.registry import READERS, read
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 MANIFEST = CORPUS / "MANIFEST.tsv"
 
 #: The corpus's names of formats -> ours.
@@ -46,7 +45,7 @@ KNOWN = [row for row in rows() if row[1] in READ_AS]
 UNKNOWN = [row[0] for row in rows() if row[1] not in READ_AS]
 
 
-@pytest.mark.skipif(not MANIFEST.exists(), reason="the corpus is not here")
+@needs_corpus("every recording is read whole")
 def test_the_corpus_is_covered() -> None:
     """The tests below see every recording."""
     assert (len(KNOWN), len(UNKNOWN)) == (38, 3)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.errors import FormatError
 from lacuna.formats import zip_members
@@ -19,7 +20,6 @@ from lacuna.trajectory.content import Opaque, Text
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "inspect_ai"
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "inspect-ai"
 
 ASK = {"id": "m0", "role": "user", "content": "go"}
 CALL = {
@@ -226,13 +226,13 @@ def test_junk_fields_never_raise(junk: Any) -> None:
     list(InspectAi().read(made))
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus("recordings of Inspect AI")
 @pytest.mark.parametrize(
     ("name", "turns"),
     [("browser.json.gz", 4), ("log_message_deduplication.eval", 5), ("retry-2-then-success-zstd.eval", 0)],
 )
 def test_the_corpus_is_read_whole(name: str, turns: int) -> None:
     """The tool turns of each log agree with the manifest, and nothing is lost."""
-    data = (CORPUS / name).read_bytes()
+    data = (CORPUS / "inspect-ai" / name).read_bytes()
     runs, problems = read(Document(name, gzip.decompress(data) if name.endswith(".gz") else data))
     assert ([run.tool_turns for run in runs], problems) == ([turns], [])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.errors import FormatError
 from lacuna.formats.document import Document
@@ -15,7 +16,6 @@ from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
 TALK = [
     {"role": "user", "content": "go"},
@@ -186,7 +186,7 @@ def test_the_excerpt_of_the_corpus_is_read() -> None:
     assert all(run.tool_turns for run in runs)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus("recordings of OpenAI messages")
 def test_the_corpus_is_read_whole() -> None:
     """The largest of the 24 recorded conversations has 14 tool turns, and nothing is lost."""
     import gzip

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.formats.document import Document
 from lacuna.formats.pi_session import STAND_IN, PiSession
@@ -18,7 +19,6 @@ from lacuna.trajectory.trajectory import Problem, Trajectory
 from lacuna.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "pi_session"
-CORPUS = Path(__file__).parents[2] / ".." / "shared" / "corpus" / "pi-session"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
@@ -43,12 +43,11 @@ def lines(*entries: dict[str, Any]) -> bytes:
     return "\n".join(map(json.dumps, entries)).encode()
 
 
+@needs_corpus("recordings of pi")
 @pytest.mark.parametrize(("name", "turns"), [("pi-compact", 432), ("pi-session", 178)])
 def test_recordings_load_whole(name: str, turns: int) -> None:
     """A real session has the tool turns that the manifest counts, and no problems."""
-    path = CORPUS / f"{name}.jsonl.gz"
-    if not path.exists():
-        pytest.skip("the shared corpus is not here")
+    path = CORPUS / "pi-session" / f"{name}.jsonl.gz"
     runs, problems = read(gzip.decompress(path.read_bytes()))
     assert max(run.tool_turns for run in runs.values()) == turns
     assert problems == []

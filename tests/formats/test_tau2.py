@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.errors import FormatError
 from lacuna.formats.document import Document
@@ -15,7 +16,6 @@ from lacuna.formats.tau2 import Tau2
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
 
 def results(*simulations: Any, **environment: Any) -> Document:
@@ -159,7 +159,7 @@ def test_the_excerpt_of_the_corpus_is_read() -> None:
     assert all(turn.usage for turn in run.turns[1:])
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus("recordings of tau2-bench")
 @pytest.mark.parametrize(("domain", "count", "turns"), [("airline", 20, 26), ("telecom", 40, 99)])
 def test_the_corpus_is_read_whole(domain: str, count: int, turns: int) -> None:
     """The tool turns of the largest run agree with the manifest, and nothing is lost."""

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from tests.gateway.trials import Trial, marks, recorded, trials
+from tests.processes import start_process
 
 from lacuna.testing.exchange import Received
 from lacuna.testing.playback import Playback
@@ -95,14 +96,9 @@ class Playing:
 def playing(count: int, longest: int) -> Iterator[Playing]:
     """A provider of those agents."""
     command = [sys.executable, "-m", "tests.gateway.playing", str(count), str(longest)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
+    with start_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         yield Playing(process, process.stdout.readline().strip())
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 def main() -> None:

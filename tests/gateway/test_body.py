@@ -7,19 +7,18 @@ import json
 import os
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.corpus import CORPUS
 
 from lacuna.gateway.body import RequestBody, Unreadable, decoded
 from lacuna.gateway.routes import Api
 
 from .texts import APIS, LISTED, Writer, requests
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 seeds = st.integers(0, 2**32)
 apis = st.sampled_from(APIS)
 #: How clients' encoders write: the two of Python, JavaScript's, and one for people.

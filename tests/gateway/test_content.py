@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -78,17 +77,15 @@ def test_what_is_broken_is_unreadable(kind: str) -> None:
 
 @kinds
 def test_a_bomb_is_stopped(kind: str) -> None:
-    """Small bytes that become huge ones are given up at the limit, in time and memory that follow the limit."""
+    """Small bytes that become huge ones are given up at the limit, in memory that follows the limit."""
     name, write = WRITERS[kind]
     bomb = write(bytes(200_000_000 if "zstd" in kind else 50_000_000))
-    begun = time.perf_counter()
     tracemalloc.start()
     with pytest.raises(Unreadable, match="more than 1000000 bytes"):
         decompressed(bomb, name, LIMIT)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40_000_000
-    assert time.perf_counter() - begun < 5
 
 
 @kinds

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from pathlib import Path
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.lab.results import Row, Study, total
 from lacuna.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
 from lacuna.strategies.spec import parse
 from lacuna.trajectory.price_sets import SETS
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 WHOLE = os.environ.get("LACUNA_SOAK") == "1"
 JOBS = os.cpu_count() or 1
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the checkout")
+pytestmark = needs_corpus("cost and evidence of each strategy on real runs")
 
 BY_LABEL = dict(DEFAULTS)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.formats.registry import read
 from lacuna.lab.calibrate import CAUSES, Calibration, Study, billing, calibrate, read_share
@@ -18,8 +18,6 @@ from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.trajectory import Compaction, Problem, Trajectory
 from lacuna.trajectory.turn import Head, Message, Turn
 from lacuna.trajectory.usage import Usage
-
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
 CLAUDE = "claude-sonnet-4"  # 3 / 15, writes 3.75, reads 0.3; breakpoints, 5 minutes, from 1,024 tokens
 DEEPSEEK = "deepseek-chat"  # 0.28 / 0.42, reads 0.028; prefix, an hour, steps of 64
@@ -332,7 +330,7 @@ def of_corpus(name: str, sizer: Sizer) -> list[Calibration]:
     return [found for each in runs if (found := calibrate(each, sizer)) is not None]
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus("calibration against recorded bills")
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_corpus(name: str, sizer: Sizer) -> None:
     """Cache-read share within 0.02 of what was billed; what misses it is listed with its cause."""
@@ -349,7 +347,7 @@ def test_corpus(name: str, sizer: Sizer) -> None:
         assert abs(found.elsewhere) <= BAR
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus("calibration against recorded bills")
 @pytest.mark.parametrize("name", [name for name in RECORDINGS if name.startswith(("openhands-v1", "claude-code"))])
 def test_corpus_by_length(name: str, sizer: Sizer) -> None:
     """From billed lengths nothing but the cache can be wrong: OpenHands within 0.0005, compactions included.

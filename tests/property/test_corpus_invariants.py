@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import pytest
+from tests.corpus import CORPUS, needs_corpus
 
 from lacuna.formats.registry import read
 from lacuna.lab.heads import with_recorded_head
@@ -18,7 +18,6 @@ from lacuna.trajectory.trajectory import Trajectory
 from . import invariants
 from .cases import CASES, SIZER, Run, play, worst_ratio, write
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 SOAK = os.environ.get("LACUNA_SOAK") == "1"
 
 #: Recordings of every shape, short enough for every test run.
@@ -43,7 +42,7 @@ FORMATS = (
     "tau2-bench",
 )
 
-pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+pytestmark = needs_corpus("the invariants over recorded runs")
 
 
 @cache

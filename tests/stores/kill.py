@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import start_process
+
 from lacuna.errors import ConflictError, UnknownHandle
 from lacuna.stores.store import NewSession, Store
 from lacuna.stores.urls import open_store
@@ -117,13 +119,14 @@ def _whole(length: int) -> bool:
 def _one(url: str, chance: random.Random) -> int:
     """Start a writer and kill it; the newest record that it acknowledged, 0 for none."""
     command = [sys.executable, "-m", "tests.stores.kill", url]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with start_process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         heard = _hear(child.stdout.fileno(), chance)
         child.send_signal(signal.SIGKILL)
         heard += child.stdout.read()
         said = child.stderr.read().decode()
+        child.wait(PATIENCE)
     assert child.returncode == -signal.SIGKILL, f"the writer ended by itself: {said}"
     whole = heard[: heard.rfind(b"\n") + 1].split()
     return int(whole[-1]) if whole else 0

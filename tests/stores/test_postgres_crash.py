@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.processes import start_process, start_processes
 
 from lacuna.errors import ConflictError
 from lacuna.stores.store import Store
@@ -57,7 +58,7 @@ def test_no_crash_of_the_server_loses_a_record(server: Server, capsys: pytest.Ca
 def _crashed(server: Server, url: str, chance: random.Random) -> int:
     """Kill the server under a writer, and start it again; the newest record that the writer acknowledged."""
     command = [sys.executable, "-m", "tests.stores.kill", url]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+    with start_process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stderr is not None
         heard = [writer.stdout.readline() for _ in range(chance.choice((1, 2, 5, 20, 60)))]
@@ -76,11 +77,10 @@ def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) ->
     store = open_store(url)
     store.create(new("s"))
     command = [sys.executable, "-m", "tests.stores.test_postgres_crash", url]
-    writers = [
-        subprocess.Popen([*command, str(number)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for number in range(WRITERS)
-    ]
-    said = [writer.communicate(timeout=PATIENCE * 5) for writer in writers]
+    commands = [[*command, str(number)] for number in range(WRITERS)]
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start_processes(commands, cwd=ROOT, **piped) as writers:
+        said = [writer.communicate(timeout=PATIENCE * 5) for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * WRITERS, said
     won = {(int(place), number) for number, (out, _) in enumerate(said) for place in out.split()[:-1]}
     lost = sum(int(out.split()[-1]) for out, _ in said)

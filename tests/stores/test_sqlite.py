@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.processes import start_processes
 
 from lacuna.errors import ConflictError, CorruptError, StoreError
 from lacuna.stores import sqlite_file, sqlite_search
@@ -228,11 +229,10 @@ def test_processes_write_one_file(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
         begun(store, "shared")
         command = [sys.executable, "-c", _CHILD, str(path)]
-        children = [
-            subprocess.Popen([*command, name], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for name in "abc"
-        ]
-        said = [child.communicate() for child in children]
+        commands = [[*command, name] for name in "abc"]
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with start_processes(commands, cwd=ROOT, **piped) as children:
+            said = [child.communicate() for child in children]
         assert [child.returncode for child in children] == [0, 0, 0], said
         assert sum(int(out) for out, _ in said) == store.length("shared")
         assert [each.index for each in store.turns("shared")] == list(range(1, store.length("shared") + 1))
@@ -245,8 +245,8 @@ def test_processes_may_make_one_file_at_once(path: Path) -> None:
     """Whoever comes second finds it made."""
     program = "import sys; from lacuna.stores.urls import open_store; open_store(sys.argv[1]).close()"
     command = [sys.executable, "-c", program, f"sqlite:///{path}"]
-    children = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [child.communicate()[1] for child in children]
+    with start_processes([command] * 4, cwd=ROOT, stderr=subprocess.PIPE, text=True) as children:
+        said = [child.communicate()[1] for child in children]
     assert [child.returncode for child in children] == [0] * 4, said
 
 

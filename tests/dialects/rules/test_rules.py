@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from tests.work import assert_linear
 
 from lacuna.dialects.rules import RULES, introduced, violations
 from lacuna.dialects.rules.violation import name_of
@@ -118,17 +117,7 @@ def test_depth_is_no_matter(dialect: str) -> None:
 
 
 def test_rules_are_linear() -> None:
-    """Sixteen times the turns take at most some forty times as long."""
-
-    def seconds(turns: int) -> float:
-        body = {"messages": _turns(turns)}
-        gc.collect()
-        gc.disable()
-        begun = time.process_time()
-        assert violations("anthropic", body) == []
-        spent = time.process_time() - begun
-        gc.enable()
-        return spent
-
-    small = min(seconds(500) for _ in range(3))
-    assert min(seconds(8_000) for _ in range(2)) < 40 * small + 0.1
+    """Sixteen times the turns are not quadratically more work."""
+    bodies = {turns: {"messages": _turns(turns)} for turns in (500, 8_000)}
+    assert_linear(lambda turns: violations("anthropic", bodies[turns]), 500)
+    assert violations("anthropic", bodies[8_000]) == []

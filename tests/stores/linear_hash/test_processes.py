@@ -7,10 +7,12 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
 import pytest
+from tests.processes import start_process
 from tests.stores.linear_hash.processes import LIMITS, version_in
 from tests.stores.logs import added, begun, log
 
@@ -27,9 +29,9 @@ KILLS = 500 if SOAK else 25
 VERSIONS = 20_000 if SOAK else 400
 
 
-def child(*given: object) -> subprocess.Popen[bytes]:
+def child(*given: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tests.stores.linear_hash.processes", *map(str, given)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return start_process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def killed_once(folder: Path, rng: Random) -> int:

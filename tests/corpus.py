@@ -1,0 +1,16 @@
+"""The shared recordings, where they are beside this checkout, and the mark of the tests that need them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+SHARED: Final = Path(__file__).parents[2] / "shared"
+CORPUS: Final = SHARED / "corpus"
+
+
+def needs_corpus(guarded: str) -> pytest.MarkDecorator:
+    """Skip a test where the recordings are not here. guarded: what is not checked then, as the summary says it."""
+    return pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no ../shared/corpus here, so not checked: {guarded}")

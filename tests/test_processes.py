@@ -1,0 +1,77 @@
+"""The helpers by which tests start programs and measure work."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from tests.processes import kill_leftovers, start_process
+from tests.work import assert_linear, count_calls
+
+#: Starts a child that waits for ever in a session of its own, says its number, and waits as well.
+PARENT = (
+    "import subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+    "print(child.pid, flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+def test_a_failed_test_leaves_nothing_running() -> None:
+    """What a program started is ended with it, also when the test that started it fails."""
+
+    def fail() -> None:
+        with start_process([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as process:
+            started.append(process)
+            children.append(psutil.Process(int(process.stdout.readline())))
+            raise AssertionError("as tests do")
+
+    started: list[subprocess.Popen[str]] = []
+    children: list[psutil.Process] = []
+    with pytest.raises(AssertionError, match="as tests do"):
+        fail()
+    assert started[0].returncode == -signal.SIGKILL
+    children[0].wait(60)
+
+
+def test_orphans_are_found() -> None:
+    """A program whose parent was killed alone is found by its mark, and killed."""
+    with start_process([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as process:
+        child = psutil.Process(int(process.stdout.readline()))
+        process.kill()
+    assert any("time.sleep(600)" in command for command in kill_leftovers())
+    child.wait(60)
+
+
+def test_children_can_be_interrupted() -> None:
+    """SIGINT reaches what tests start, whether or not a shell has this run in the background."""
+    program = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"True\n"
+
+
+def test_quadratic_work_is_not_linear() -> None:
+    """Work that grows with the square of its size is told from work that grows with it."""
+
+    def linear(size: int) -> int:
+        return sum(range(200 * size))
+
+    def quadratic(size: int) -> int:
+        return sum(sum(range(size)) for _ in range(size))
+
+    assert_linear(linear, 1_000)
+    with pytest.raises(AssertionError, match="16 times the size takes"):
+        assert_linear(quadratic, 1_000)
+
+
+def test_calls_are_counted() -> None:
+    """Calls of Python's functions and of built-in ones count; the number is the same every time."""
+
+    def work() -> None:
+        for _ in range(10):
+            len("")
+
+    assert count_calls(work) - count_calls(lambda: None) == 10
+    assert count_calls(work) == count_calls(work)
