@@ -21,8 +21,8 @@ from tests.gateway.fuzzing import SECRETS, Odd, Toll, Trial
 from lacuna.gateway.routes import Api
 
 SOAK = os.environ.get("LACUNA_SOAK") == "1"
-#: Bodies: a fiftieth by default; each gateway is asked so many.
-BODIES, EACH = (100_000 if SOAK else 2_000), 500 if not SOAK else 1_250
+#: Bodies, of which a hundredth are asked by default; and how many of them each gateway is asked.
+BODIES, EACH = (100_000, 1_250) if SOAK else (1_000, 250)
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"strategy": "hybrid(window=2, summarize_at=5, tail=2, schedule=every-turn)"},
@@ -81,7 +81,7 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-@profile(max_examples=2_000 if SOAK else 60)
+@profile(max_examples=2_000 if SOAK else 40)
 @given(st.sampled_from(APIS), st.lists(ITEM, max_size=5), st.integers(0, 7), FIELDS, st.booleans())
 def test_shapes(api: Api, items: list[Any], place: int, fields: dict[str, Any], long: bool) -> None:
     """Odd messages in the midst of a conversation, behind it, or alone, and odd fields beside them; twice in a row."""

@@ -23,8 +23,8 @@ from .killed import Run, killed
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 SOAK = os.environ.get("LACUNA_SOAK") == "1"
-#: Kills for each durable store: a twentieth of the whole over all of them in every test run, 500 each in a soak.
-TRIALS = {"sqlite": 10, "linear-hash": 10, "postgresql": 5}
+#: Kills for each durable store: a few in every test run, 500 each in a soak.
+TRIALS = {"sqlite": 5, "linear-hash": 5, "postgresql": 3}
 #: Turns of the recorded run that are played.
 TURNS = 40
 

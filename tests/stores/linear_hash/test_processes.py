@@ -25,7 +25,7 @@ from lacuna.stores.linear_hash.store import LinearHashStore
 
 ROOT = Path(__file__).parents[3]
 SOAK = os.environ.get("LACUNA_SOAK") == "1"
-KILLS = 500 if SOAK else 25
+KILLS = 500 if SOAK else 8
 VERSIONS = 20_000 if SOAK else 400
 
 
