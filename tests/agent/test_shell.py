@@ -84,6 +84,36 @@ def test_what_runs_in_the_background_does_not_hold_the_shell(shell: Shell, tmp_p
     os.kill(child, 9)
 
 
+@pytest.mark.parametrize("noise", ["yes tick", "(while :; do echo tick; done)"])
+def test_a_noisy_process_in_the_background_does_not_hold_the_shell(tmp_path: Path, noise: str) -> None:
+    """What it prints never ends; the command is over when bash is, and the process lives on though nobody reads."""
+    shell = Shell(tmp_path, seconds=20)
+    outcome = shell.run(f"{noise} & echo $! > child; echo started >&2")
+    child = int((tmp_path / "child").read_text())
+    try:
+        assert (outcome.exit_code, outcome.error) == (0, False)
+        assert "started" in outcome.text or "bytes left out" in outcome.text
+        # More than any pipe holds: it would be stopped by a full one, and ended by a closed one.
+        before = cpu_ticks(child)
+        assert any(cpu_ticks(child) >= before + 5 or ends(child, 0.05) for _ in range(400))
+        assert not ends(child, 0)
+    finally:
+        os.kill(child, 9)
+
+
+def cpu_ticks(pid: int) -> int:
+    """Processor time that a process has used."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+
+def test_the_last_words_of_a_command_are_heard(shell: Shell) -> None:
+    """What bash printed just before its end is read, though a child holds the output open."""
+    for _ in range(20):
+        outcome = shell.run("sleep 600 & echo $! > child; head -c 300 /dev/zero | tr '\\0' x; echo last")
+        os.kill(int((shell.folder / "child").read_text()), 9)
+        assert outcome.text.endswith("last\n")
+
+
 def test_long_output_keeps_head_and_tail(shell: Shell) -> None:
     """The middle is left out, and its size is said; memory does not grow with it."""
     outcome = shell.run("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")

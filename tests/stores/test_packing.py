@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.errors import CorruptError
-from lacuna.stores.packing import LARGE, Packed, Packer, blobs_in
+from lacuna.stores.packing import LARGE, Packed, Packer, blobs_in, size_of
 from lacuna.trajectory.content import Opaque, Text
 from lacuna.trajectory.events import Event, Exchanged, HeadSet, TurnAdded
 from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -44,6 +44,7 @@ def test_what_is_packed_is_unpacked(first: tuple[Text | Opaque, ...], second: tu
     for event in events:
         packed = packer.pack(event)
         assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
+        assert size_of(event) == packed.size
 
 
 def test_large_texts_are_kept_once() -> None:

@@ -165,7 +165,9 @@ def test_an_unknown_schedule_lists_what_exists(text: str) -> None:
 
 def test_an_unknown_option_lists_what_exists() -> None:
     """Whoever misspells an option is told those of that strategy, schedule, budget or rule."""
-    with pytest.raises(SpecError, match=r"strategy masking has no option 'windw'; there are: .*gist.*window"):
+    with pytest.raises(
+        SpecError, match=r"strategy masking has no option 'windw'; did you mean window\? There are: .*gist"
+    ):
         parse("masking(windw=3)")
     with pytest.raises(SpecError, match=r"has no option 'm'; there are: n"):
         parse("masking(schedule=batched(m=3))")
@@ -316,3 +318,51 @@ def test_presets_with_guards() -> None:
     assert PRESET_GUARDS[preset_of("code(window=8)")].max_turns == 120
     assert [preset_of(text) for text in ("hybrid", "raw", "swe-agent")] == ["", "", "swe-agent"]
     assert set(PRESET_GUARDS) <= set(PRESETS)
+
+
+class Counted(str):
+    """A text that counts the characters that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, key: Any) -> str:
+        part = super().__getitem__(key)
+        self.copied += len(part)
+        return part
+
+
+def test_reading_takes_as_long_as_the_text() -> None:
+    """A long text is not copied once for each of its words."""
+    text = Counted(f"masking(window=1, rules=[{', '.join(['rule(keep=true)'] * 500)}])")
+    assert len(parse(text).rules) == 500
+    assert text.copied < 2 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hybird", "no strategy 'hybird'; did you mean hybrid? There are: raw, "),
+        ("Masking", "no strategy 'Masking'; did you mean masking? There are: raw, "),
+        ("swe_agent", "no strategy 'swe_agent'; did you mean swe-agent? There are: raw, "),
+        ("qqq", "no strategy 'qqq'; there are: raw, "),
+        ("masking(schedule=everyturn)", "no schedule 'everyturn'; did you mean every-turn? There are: every-turn, "),
+        ("masking(windwo=1)", "strategy masking has no option 'windwo'; did you mean window? There are: "),
+        ("masking(window=10", "')' is missing in 'masking(window=10', at its end"),
+        ("masking(window=10 gist", "')' is missing in 'masking(window=10 gist', before 'gist'"),
+        ("masking(window=", "a value is missing in 'masking(window=', at its end"),
+        ("masking(window=,)", "a value is missing in 'masking(window=,)', before ','"),
+        ("(" + "x" * 9_000, f"a value is missing in '({'x' * 199}'…, before '('"),
+    ],
+)
+def test_an_error_names_the_place_and_what_is_meant(text: str, said: str) -> None:
+    """The nearest name that exists, the word in front of which something is missing; long texts are cut."""
+    with pytest.raises(SpecError) as told:
+        parse(text)
+    assert str(told.value).startswith(said)
+
+
+@pytest.mark.parametrize("given", [None, 5, ["masking"], b"masking"])
+def test_what_is_no_text_is_refused(given: Any) -> None:
+    """With its type and an example."""
+    with pytest.raises(SpecError, match=r"a strategy is a text such as masking\(window=10\), not "):
+        parse(given)

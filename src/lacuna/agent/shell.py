@@ -11,6 +11,7 @@ import re
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ _QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
 #: Seconds between looks at a command that prints nothing.
 _LOOK = 0.05
 _CHUNK = 65_536
+#: Bytes that a pipe holds at most, unless root made it larger.
+_LARGEST_PIPE = 1 << 20
 
 BASH: Final = Tool(
     name="bash",
@@ -114,20 +117,26 @@ class Shell:
     def _watched(self, process: subprocess.Popen[bytes]) -> tuple[_Kept, bool]:
         """The output, and whether the command took too long and was ended.
 
-        A command is over when bash is: what it left running in the background keeps running, unheard.
+        A command is over when bash is: what it left running in the background keeps running, and what that prints from
+        then on is dropped.
         """
         assert process.stdout is not None
+        output = process.stdout.fileno()
         kept, ends = _Kept(self.output), time.monotonic() + self.seconds
         with selectors.DefaultSelector() as waiting:
-            waiting.register(process.stdout, selectors.EVENT_READ)
+            waiting.register(output, selectors.EVENT_READ)
             while (left := ends - time.monotonic()) > 0:
-                if waiting.select(min(_LOOK, left)):
-                    chunk = os.read(process.stdout.fileno(), _CHUNK)
+                is_ready = bool(waiting.select(min(_LOOK, left)))
+                # Asked before the pipe is read: what bash wrote is in there then.
+                if process.poll() is not None:
+                    if not _read_rest(output, waiting, kept):
+                        _drop_output(output)
+                    return kept, False
+                if is_ready:
+                    chunk = os.read(output, _CHUNK)
                     kept.add(chunk)
                     if not chunk:
                         return kept, _outlasts(process, max(0.0, ends - time.monotonic()))
-                elif process.poll() is not None:
-                    return kept, False
         _end(process)
         return kept, True
 
@@ -157,6 +166,33 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _read_rest(output: int, waiting: selectors.BaseSelector, kept: _Kept) -> bool:
+    """Read what the pipe `output` holds now, at most the size of a pipe. Return whether nobody can write to it."""
+    left = _LARGEST_PIPE
+    while left > 0 and waiting.select(0):
+        chunk = os.read(output, min(left, _CHUNK))
+        if not chunk:
+            return True
+        kept.add(chunk)
+        left -= len(chunk)
+    return False
+
+
+def _drop_output(output: int) -> None:
+    """Read the pipe `output` to its end in a thread: whatever writes to it must not be stopped by a full or closed
+    pipe."""
+    copy = os.dup(output)
+
+    def drop() -> None:
+        try:
+            while os.read(copy, _CHUNK):
+                pass
+        finally:
+            os.close(copy)
+
+    threading.Thread(target=drop, name="lacuna-background-output", daemon=True).start()
 
 
 def _outlasts(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lacuna.stores.excerpts import words_in
 from lacuna.stores.hits import hits
-from lacuna.stores.packing import Packer
+from lacuna.stores.packing import size_of
 from lacuna.stores.refusals import behind, closed, no_session, nothing_under, shorter, taken
 from lacuna.stores.store import Finding, Footprint, Hit, NewSession, Purged, SessionInfo
 from lacuna.trajectory.events import Amended, Event, TurnAdded
@@ -25,25 +25,15 @@ class _Log:
     turns: dict[int, Turn] = field(default_factory=dict)
     nodes: dict[int, str] = field(default_factory=dict)
 
-    def add(self, events: Sequence[Event], sizes: Sequence[int]) -> None:
-        self.events.extend(events)
-        self.sizes.extend(sizes)
-        for event in events:
-            if isinstance(event, TurnAdded | Amended):
-                self.turns[event.turn.index] = event.turn
-                self.nodes[event.turn.index] = event.node
-
-    def turn_at(self, node: str) -> int | None:
-        return max((index for index, name in self.nodes.items() if name == node), default=None)
-
 
 class MemoryStore:
     """Keeps everything in this process, and loses it with it."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _Log] = {}
+        #: (family, node) -> the sessions and turns that it names.
+        self._places: dict[tuple[str, str], set[tuple[str, int]]] = {}
         self._lock = threading.RLock()
-        self._packer = Packer()
         self._closed = False
 
     def create(self, session: NewSession) -> None:
@@ -56,7 +46,7 @@ class MemoryStore:
                 parent = self._log(session.parent)
                 if session.shared > len(parent.events):
                     raise shorter(session, len(parent.events))
-                log.add(parent.events[: session.shared], parent.sizes[: session.shared])
+                self._add(log, parent.events[: session.shared], parent.sizes[: session.shared])
             self._logs[session.key] = log
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
@@ -64,7 +54,7 @@ class MemoryStore:
             log = self._log(session)
             if len(log.events) != after:
                 raise behind(session, len(log.events), after)
-            log.add(events, [self._packer.pack(event).size for event in events])
+            self._add(log, events, list(map(size_of, events)))
             log.changed = at if events else log.changed
             return len(log.events)
 
@@ -77,7 +67,7 @@ class MemoryStore:
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._lock:
-            return iter(self._log(session).events[after:])
+            return iter(self._log(session).events[max(after, 0) :])
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         with self._lock:
@@ -100,11 +90,10 @@ class MemoryStore:
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._lock:
-            logs = [log for log in self._newest_first() if log.new.family == family]
+            self._open()
             for node in filter(None, reversed(nodes)):
-                for log in logs:
-                    if (index := log.turn_at(node)) is not None:
-                        return log.new.key, index
+                if places := self._places.get((family, node)):
+                    return max(places, key=lambda place: (self._logs[place[0]].changed, *place))
         return None
 
     def sessions(self) -> list[SessionInfo]:
@@ -117,7 +106,9 @@ class MemoryStore:
 
     def delete(self, session: str) -> None:
         with self._lock:
-            self._log(session)
+            log = self._log(session)
+            for turn in log.nodes:
+                self._forget_node(log, turn)
             del self._logs[session]
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
@@ -154,7 +145,27 @@ class MemoryStore:
     def close(self) -> None:
         with self._lock:
             self._logs.clear()
+            self._places.clear()
             self._closed = True
+
+    def _add(self, log: _Log, events: Sequence[Event], sizes: Sequence[int]) -> None:
+        log.events.extend(events)
+        log.sizes.extend(sizes)
+        for event in events:
+            if isinstance(event, TurnAdded | Amended):
+                turn = event.turn.index
+                self._forget_node(log, turn)
+                log.turns[turn], log.nodes[turn] = event.turn, event.node
+                if event.node:
+                    self._places.setdefault((log.new.family, event.node), set()).add((log.new.key, turn))
+
+    def _forget_node(self, log: _Log, turn: int) -> None:
+        """What the turn was named before names nothing any more."""
+        name = (log.new.family, log.nodes.get(turn, ""))
+        if (places := self._places.get(name)) is not None:
+            places.discard((log.new.key, turn))
+            if not places:
+                del self._places[name]
 
     def _bytes(self) -> int:
         self._open()
@@ -172,7 +183,7 @@ class MemoryStore:
 
     def _open(self) -> None:
         if self._closed:
-            raise closed("memory:")
+            raise closed("memory")
 
 
 def _info(log: _Log) -> SessionInfo:

@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import zstandard
 
@@ -31,6 +31,10 @@ _WORTH = 128
 _LARGEST = 1 << 31
 #: The first byte: zstd's frame with its own checksum follows, or a CRC-32 (4 bytes, little-endian) and the plain bytes.
 _PLAIN, _ZSTD = b"\x00", b"\x01"
+#: As long as the address of any text.
+_NO_ADDRESS = "0" * 64
+#: Names a text, in hexadecimal digits.
+_Addressing: TypeAlias = Callable[[bytes], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +71,9 @@ class Packer:
 
     def pack(self, event: Event) -> Packed:
         """`event` as a record."""
-        value = event_out(event)
-        texts: dict[str, bytes] = {}
-        for parts in _contents(value):
-            parts[:] = [_taken_out(part, texts) for part in parts]
-        if "tools" in value:
-            value["tools"] = [_tool_out(tool, texts) for tool in value["tools"]]
+        value, texts = _split(event, lambda data: address_of(data).hex())
         body = _bytes(value)
-        blobs = tuple(Blob(bytes.fromhex(address), self.squeeze(data), len(data)) for address, data in texts.items())
+        blobs = tuple(Blob(bytes.fromhex(address), self.squeeze(data), len(data)) for data, address in texts.items())
         turn = event.turn.index if isinstance(event, TurnAdded | Amended) else 0
         node = event.node if isinstance(event, TurnAdded | Amended) else ""
         size = len(body) + sum(blob.size for blob in blobs)
@@ -127,6 +126,12 @@ class Packer:
         return {**rest, "data": json.loads(text)} if part.get("of") == "data" else {**rest, "text": text}
 
 
+def size_of(event: Event) -> int:
+    """Return the `size` that `Packer.pack` gives `event`, in bytes, without hashing or compressing anything."""
+    value, texts = _split(event, lambda data: _NO_ADDRESS)
+    return len(_bytes(value)) + sum(map(len, texts))
+
+
 def address_of(data: bytes) -> bytes:
     """Under which a text is stored: its SHA-256, 32 bytes."""
     return hashlib.sha256(data).digest()
@@ -174,31 +179,40 @@ def _contents(value: Any) -> Iterator[list[Any]]:
                     yield each["content"]
 
 
-def _taken_out(part: dict[str, Any], texts: dict[str, bytes]) -> dict[str, Any]:
+def _split(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
+    """The JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
+    value = event_out(event)
+    texts: dict[bytes, str] = {}
+
+    def keep(text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        return texts.get(data) or texts.setdefault(data, address(data))
+
+    for parts in _contents(value):
+        parts[:] = [_taken_out(part, keep) for part in parts]
+    if "tools" in value:
+        value["tools"] = [_tool_out(tool, keep) for tool in value["tools"]]
+    return value, texts
+
+
+def _taken_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str, Any]:
     """`part`, with the address of its text in its place if that is large."""
     if len(part.get("text", "")) >= LARGE:
-        return {"blob": _keep(part["text"], texts)}
+        return {"blob": keep(part["text"])}
     if part.get("data") is None:
         return part
     data = json.dumps(part["data"], separators=(",", ":"), default=dict)
     if len(data) < LARGE:
         return part
     rest = {name: value for name, value in part.items() if name != "data"}
-    return {**rest, "of": "data", "blob": _keep(data, texts)}
+    return {**rest, "of": "data", "blob": keep(data)}
 
 
-def _tool_out(tool: Mapping[str, Any], texts: dict[str, bytes]) -> Mapping[str, Any]:
+def _tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mapping[str, Any]:
     """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
     an address."""
     data = json.dumps(tool, separators=(",", ":"), default=dict)
     if not isinstance(tool, Mapping) or (len(data) < LARGE and "blob" not in tool):
         # A client's request may hold anything; what is no tool is kept as it is.
         return tool
-    return {"of": "tool", "blob": _keep(data, texts)}
-
-
-def _keep(text: str, texts: dict[str, bytes]) -> str:
-    data = text.encode("utf-8", "surrogatepass")
-    address = address_of(data).hex()
-    texts[address] = data
-    return address
+    return {"of": "tool", "blob": keep(data)}

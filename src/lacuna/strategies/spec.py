@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from typing import Any
 
 from lacuna.errors import SpecError
@@ -41,12 +42,16 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
     r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
 )
+#: Characters of a text in an error.
+_SHOWN = 200
 #: Parentheses within parentheses; nobody writes more, and Python's own stack has an end.
 _DEEPEST = 50
 
 
 def parse(text: str) -> Strategy:
     """The strategy that `text` describes. Raises SpecError, which lists what exists."""
+    if not isinstance(text, str):
+        raise SpecError(f"a strategy is a text such as masking(window=10), not {type(text).__name__}")
     parser = _Parser(text)
     value = parser.value()
     parser.end()
@@ -93,16 +98,18 @@ class _Call:
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
+        #: The text, for an error.
+        self.shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
         self.tokens = list(self._scan())
         self.at = 0
         self.depth = 0
 
     def _scan(self) -> Iterator[tuple[str, str]]:
-        place = 0
-        while self.text[place:].strip():
+        place, end = 0, len(self.text.rstrip())
+        while place < end:
             match = _TOKEN.match(self.text, place)
             if match is None:
-                raise SpecError(f"cannot read {self.text[place:].strip()[:20]!r} in {self.text!r}")
+                raise SpecError(f"cannot read {self.text[place:].strip()[:20]!r} in {self.shown}")
             place = match.end()
             yield match.lastgroup or "", match[match.lastgroup or 0]
         yield "end", ""
@@ -115,11 +122,11 @@ class _Parser:
 
     def need(self, text: str) -> None:
         if not self.take(text):
-            raise SpecError(f"{text!r} is missing in {self.text!r}, before {self.tokens[self.at][1] or 'its end'!r}")
+            raise SpecError(f"{text!r} is missing in {self.shown}, {self._before(self.tokens[self.at][1])}")
 
     def end(self) -> None:
         if self.tokens[self.at][0] != "end":
-            raise SpecError(f"{self.tokens[self.at][1]!r} stands behind the end of {self.text!r}")
+            raise SpecError(f"{self.tokens[self.at][1]!r} stands behind the end of {self.shown}")
 
     def value(self) -> Any:
         kind, text = self.tokens[self.at]
@@ -136,7 +143,11 @@ class _Parser:
                 return words[text.lower()]
             positional, named = self._items(")") if self.take("(") else ([], {})
             return _Call(text, positional, named)
-        raise SpecError(f"a value is missing in {self.text!r}, before {text or 'its end'!r}")
+        raise SpecError(f"a value is missing in {self.shown}, {self._before(text)}")
+
+    @staticmethod
+    def _before(token: str) -> str:
+        return f"before {token!r}" if token else "at its end"
 
     def _number(self, text: str) -> int | float:
         if any(mark in text for mark in ".eE"):
@@ -149,14 +160,14 @@ class _Parser:
     def _items(self, close: str) -> tuple[list[Any], dict[str, Any]]:
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise SpecError(f"more than {_DEEPEST} brackets stand inside each other in {self.text[:40]!r}...")
+            raise SpecError(f"more than {_DEEPEST} brackets stand inside each other in {self.shown}")
         positional: list[Any] = []
         named: dict[str, Any] = {}
         while not self.take(close):
             if self.tokens[self.at][0] == "name" and self.tokens[self.at + 1] == ("mark", "="):
                 name = self.tokens[self.at][1]
                 if name in named:
-                    raise SpecError(f"option {name!r} stands twice in {self.text!r}")
+                    raise SpecError(f"option {name!r} stands twice in {self.shown}")
                 self.at += 2
                 named[name] = self.value()
             else:
@@ -182,7 +193,7 @@ def _build(kind: type[Any], call: _Call, what: str) -> Any:
     given = dict(zip(order, call.positional, strict=False))
     for name, value in call.named.items():
         if name not in names:
-            raise SpecError(f"{what} {call.name} has no option {name!r}; there are: {', '.join(names)}")
+            raise SpecError(f"{what} {call.name} has no option {name!r}; {_suggest(name, names)}: {', '.join(names)}")
         if name in given:
             raise SpecError(f"{what} {call.name}: option {name!r} is given twice")
         given[name] = value
@@ -237,9 +248,8 @@ def _strategy(value: Any) -> Strategy:
         return _strategy(_Call(base.name, value.positional, base.named | value.named))
     kind = STRATEGIES.get(value.name)
     if kind is None:
-        raise SpecError(
-            f"no strategy {value.name!r}; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}"
-        )
+        meant = _suggest(value.name, [*STRATEGIES, *PRESETS])
+        raise SpecError(f"no strategy {value.name!r}; {meant}: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
     if kind is Pipeline:
         if "parts" in value.named:
             raise SpecError("pipeline: its parts have no name: pipeline(supersede, masking(window=10))")
@@ -250,10 +260,16 @@ def _strategy(value: Any) -> Strategy:
     return found
 
 
+def _suggest(name: str, known: Iterable[str]) -> str:
+    """What an error says in front of the names that are known."""
+    near = get_close_matches(name.lower(), known, 1)
+    return f"did you mean {near[0]}? There are" if near else "there are"
+
+
 def _schedule(value: Any) -> Any:
     if not isinstance(value, _Call) or value.name not in SCHEDULES:
         name = value.name if isinstance(value, _Call) else value
-        raise SpecError(f"no schedule {name!r}; there are: {', '.join(SCHEDULES)}")
+        raise SpecError(f"no schedule {name!r}; {_suggest(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
     return _build(SCHEDULES[value.name], value, "schedule")
 
 
