@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, zip_longest
 from typing import Any, Final
 
-from tests.gateway.running import Client, Got, running, settings
+from tests.gateway.running import PATIENCE, Client, Got, running, settings
 from tests.gateway.scripted import Asked, chunk, scripted
 from tests.recorded.cassettes import Exchange, Headers
 from tests.recorded.edits import HIDING, explain_edits
@@ -151,16 +151,41 @@ def written_body(exchange: Exchange, mode: Mode) -> bytes:
     return packer.compress(exchange.response_body) + packer.flush()
 
 
+@dataclass(slots=True)
+class _Delivery:
+    """How far a response has come. held: whether the client had to wait for a piece of a stream that was sent."""
+
+    exchange: Exchange
+    arrived: int = 0
+    held: bool = False
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note_arrival(self, size: int) -> None:
+        """The client has so many bytes of the body."""
+        self.arrived = size
+        self._moved.set()
+
+    async def wait_for(self, size: int) -> None:
+        """Wait until the client has so many bytes, unless it had to wait before."""
+        try:
+            async with asyncio.timeout(0 if self.held else PATIENCE):
+                while self.arrived < size:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            self.held = True
+
+
 def replay_exchanges(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
     """Send each exchange through one gateway, in order. Exchanges without a provider are left out."""
     return asyncio.run(_replay([each for each in exchanges if each.provider is not None], mode))
 
 
 async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
-    playing: list[Exchange] = []
+    deliveries: list[_Delivery] = []
 
     async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await _write_response(playing[-1], mode, writer)
+        await _write_response(deliveries[-1], mode, writer)
 
     replayed: list[Replayed] = []
     async with scripted(respond) as upstream:
@@ -168,10 +193,12 @@ async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
         async with running(settings(**(addresses | mode.given))) as gateway:
             client = await gateway.connect()
             for exchange in exchanges:
-                playing.append(exchange)
+                deliveries.append(_Delivery(exchange))
                 upstream.asked.clear()
                 with _collect_warnings() as logged:
-                    got = await _ask(client, exchange)
+                    got = await _ask(client, deliveries[-1])
+                if deliveries[-1].held:
+                    logged.append("a piece of a stream did not arrive before the next was sent")
                 asked = tuple(upstream.asked)
                 replayed.append(Replayed(exchange=exchange, mode=mode, requests=asked, got=got, logged=tuple(logged)))
             client.close()
@@ -192,18 +219,27 @@ def _collect_warnings() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-async def _ask(client: Client, exchange: Exchange) -> Got:
-    fields = request_fields(exchange)
+async def _ask(client: Client, delivery: _Delivery) -> Got:
+    exchange = delivery.exchange
     # A request without a body has no length either.
     length = None if exchange.request_body else -1
-    client.send(exchange.method, exchange.target, exchange.request_body, *fields, length=length)
-    return await client.answer()
+    client.send(exchange.method, exchange.target, exchange.request_body, *request_fields(exchange), length=length)
+    if not exchange.is_stream:
+        return await client.answer()
+    got = await client.head()
+    try:
+        while piece := await client.chunk():
+            got.body += piece
+            delivery.note_arrival(len(got.body))
+    except asyncio.IncompleteReadError:
+        got.whole = False
+    return got
 
 
-async def _write_response(exchange: Exchange, mode: Mode, writer: asyncio.StreamWriter) -> None:
+async def _write_response(delivery: _Delivery, mode: Mode, writer: asyncio.StreamWriter) -> None:
     """Write a response as it was framed: in chunks, or with its length."""
-    body = written_body(exchange, mode)
-    is_chunked = ("transfer-encoding", "chunked") in exchange.response_headers
+    exchange, body = delivery.exchange, written_body(delivery.exchange, mode)
+    is_chunked = exchange.is_stream or ("transfer-encoding", "chunked") in exchange.response_headers
     length = ("transfer-encoding", "chunked") if is_chunked else ("content-length", str(len(body)))
     fields = [f"{name}: {value}" for name, value in (*written_headers(exchange, mode), length)]
     head = [f"HTTP/1.1 {exchange.status} {exchange.reason}", *fields, "", ""]
@@ -212,9 +248,14 @@ async def _write_response(exchange: Exchange, mode: Mode, writer: asyncio.Stream
         writer.write(body)
         await writer.drain()
         return
+    written = 0
     for piece in split_body(body):
         writer.write(chunk(piece))
         await writer.drain()
+        written += len(piece)
+        # Where recall is offered, a call is held until it is known whose it is.
+        if exchange.is_stream and not mode.hides:
+            await delivery.wait_for(written)
     writer.write(chunk(b""))
     await writer.drain()
 
