@@ -15,6 +15,7 @@ from lacuna.formats.atif import Atif
 from lacuna.formats.claude_code import ClaudeCode
 from lacuna.formats.codex import Codex
 from lacuna.formats.document import Document, Found, Reader
+from lacuna.formats.gemini_cli import GeminiCli
 from lacuna.formats.inspect_ai import InspectAi
 from lacuna.formats.lacuna_export import LacunaExport
 from lacuna.formats.lines import begins_with, json_value, peek
@@ -46,6 +47,7 @@ READERS: tuple[Reader, ...] = (
     Codex(),
     PiSession(),
     ManagedAgents(),
+    GeminiCli(),
     OpenAIResponses(),
     AnthropicMessages(),
     OpenAIChat(),
