@@ -1,0 +1,163 @@
+"""What recorded messages are, by hand: which calls wait for a client, what answers them, what repeats what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+from tests.recorded.cassettes import Api, Exchange
+from tests.recorded.hiding import MESSAGES, SYSTEM, answer_of
+
+from lacuna import ContextManager
+from lacuna.dialects.live.conversation import Conversation
+from lacuna.dialects.live.detect import LIVE
+from lacuna.dialects.live.pieces import digest
+from lacuna.trajectory.turn import Turn
+
+#: Fields of what a model said that some clients send back and some leave out.
+_LEFT_OUT: Final = frozenset(("id", "status", "annotations", "logprobs", "caller", "citations", "refusal"))
+
+
+def check_round_trip(exchange: Exchange) -> Iterator[str]:
+    """Say what of a request and its answer is lost or misread on the way into turns and back, one sentence each."""
+    assert exchange.api is not None
+    yield from _check_view(exchange)
+    for place, message in enumerate(read_messages(exchange)):
+        pieces = LIVE[exchange.api].pieces(message, place)
+        parts = [part for piece in pieces for part in piece.spot.parts or ()]
+        if not pieces or (parts and sorted(parts) != list(range(len(message["content"])))):
+            yield f"message {place} is read as {pieces}"
+    expected = find_results(exchange.api, read_messages(exchange))
+    found = [each for turn in read_turns(exchange.api, read_messages(exchange)) for each in turn.observations]
+    # A search that the service ran has no id; its observation is given one.
+    named = [(each.action_id if id else "", each.text) for (id, _), each in zip(expected, found, strict=False)]
+    if len(found) != len(expected) or named != expected:
+        yield f"{len(expected)} results, {len(found)} observations"
+
+
+def _check_view(exchange: Exchange) -> Iterator[str]:
+    """A view that hides nothing is the request: each message the very object, in order."""
+    body, messages = exchange.request_json(), read_messages(exchange)
+    if exchange.status == 200 and not exchange.is_stream:
+        messages = [*messages, *answer_of(exchange), {"role": "user", "content": "Go on."}]
+    with open_raw(exchange) as context:
+        view = context.prepare(messages, system=body.get(SYSTEM.get(exchange.api, "")), tools=body.get("tools"))
+    if [id(each) for each in view.messages] != [id(each) for each in messages]:
+        yield "the view has other messages than the request"
+    yield from (str(fault) for fault in view.diagnostics.faults)
+
+
+def check_continuation(one: Exchange, other: Exchange) -> Iterator[str]:
+    """Say why `other`, which sends the messages of `one` again, would not continue its session."""
+    with open_raw(one) as context:
+        branches = {context.prepare(read_messages(each)).diagnostics.branch for each in (one, other)}
+    if len(branches) > 1:
+        yield f"{other.name} begins a branch of its own"
+    for said, repeated in find_repeated(one, other):
+        assert one.api is not None
+        pieces = LIVE[one.api].pieces
+        if digest(pieces(said, 0), inside=True) != digest(pieces(repeated, 0), inside=True):
+            yield f"the answer and its copy in {other.name} have two names: {said}"
+
+
+def open_raw(exchange: Exchange) -> ContextManager:
+    """Open a session that hides nothing and marks nothing."""
+    assert exchange.api is not None
+    model = str(exchange.request_json()["model"])
+    return ContextManager("raw", model=model, dialect=exchange.api, store="memory:", cache_control="client")
+
+
+def read_messages(exchange: Exchange) -> list[dict[str, Any]]:
+    """Return the messages of a request; a bare text is one message of the user's."""
+    assert exchange.api is not None
+    given = exchange.request_json()[MESSAGES[exchange.api]]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def read_turns(api: Api, messages: Sequence[dict[str, Any]]) -> list[Turn]:
+    """Read a conversation into turns, as a session does."""
+    live = LIVE[api]
+    conversation = Conversation(runs=live.runs, tools=True)
+    for place, message in enumerate(messages):
+        conversation.read(live.pieces(message, place))
+    return [conversation.turn(index)[0] for index in range(1, conversation.turns + 1)]
+
+
+def find_results(api: Api, messages: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return (id of the call, text) of every result whose call is in the conversation, in order."""
+    asked: set[str] = set()
+    found: list[tuple[str, str]] = []
+    for message in messages:
+        asked.update(_calls(api, message))
+        found += [(id, text) for id, text in _results(api, message) if id in asked]
+    return found
+
+
+def find_repeated(one: Exchange, other: Exchange) -> list[tuple[Any, Any]]:
+    """Return each message of an answer with its copy in the next request, where that repeats all of it."""
+    if one.is_stream:
+        return []
+    answer, start = answer_of(one), len(read_messages(one))
+    repeated = read_messages(other)[start : start + len(answer)]
+    return list(zip(answer, repeated, strict=True)) if _essence(repeated) == _essence(answer) else []
+
+
+def find_continued(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange, Exchange]]:
+    """Yield each exchange with the one behind it, where that sends all of its messages again, and more."""
+    for _, group in groupby(exchanges, key=lambda exchange: (exchange.file, exchange.api)):
+        for one, other in pairwise(group):
+            sent, again = read_messages(one), read_messages(other)
+            if len(again) > len(sent) and again[: len(sent)] == sent:
+                yield one, other
+
+
+def _calls(api: Api, message: dict[str, Any]) -> list[str]:
+    if api == "openai":
+        return [call["id"] for call in message.get("tool_calls") or ()]
+    if api == "anthropic":
+        return [block["id"] for block in _blocks(message) if block["type"] == "tool_use"]
+    kind = str(message.get("type"))
+    return [_item_id(message)] if kind.endswith("_call") else []
+
+
+def _results(api: Api, message: dict[str, Any]) -> list[tuple[str, str]]:
+    if api == "openai":
+        return [(message["tool_call_id"], _text(message["content"]))] if message["role"] == "tool" else []
+    if api == "anthropic":
+        results = [block for block in _blocks(message) if block["type"] == "tool_result"]
+        return [(block["tool_use_id"], _text(block.get("content"))) for block in results]
+    kind = str(message.get("type"))
+    return [(_item_id(message), _text(message.get("output")))] if kind.endswith("_output") else []
+
+
+def _item_id(item: dict[str, Any]) -> str:
+    """The id that call and output share; a search that the service ran has none."""
+    return str(item.get("call_id") or "")
+
+
+def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message["content"]
+    return content if isinstance(content, list) else []
+
+
+def _text(content: Any) -> str:
+    """The words of a result."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content or () if "text" in part)
+
+
+def _essence(value: Any) -> Any:
+    """A value without what clients leave out, and with every text in one form."""
+    if isinstance(value, list):
+        return [_essence(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: _essence(each) for name, each in value.items() if each not in (None, []) and name not in _LEFT_OUT}
+    if kept.get("type") == "message":
+        del kept["type"]
+    match kept.get("content"):
+        case [{"type": "text" | "output_text", "text": str() as text}]:
+            kept["content"] = text
+    return kept
