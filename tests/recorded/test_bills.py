@@ -18,5 +18,5 @@ def test_every_kind_of_bill_is_among_the_recordings() -> None:
     bills = [(each.api, add_up_bill(each) or {}) for each in ANSWERED]
     assert {api for api, bill in bills if bill} == {"openai", "openai-responses", "anthropic"}
     found = {kind for _, bill in bills for _, kind in bill}
-    assert found == {"input", "cache_read", "cache_write_5m", "output"}
+    assert found >= {"input", "cache_read", "cache_write_5m", "output"}
     assert any(model for _, bill in bills for model, _ in bill)
