@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, zip_longest
 from typing import Any, Final
 
-from tests.gateway.running import PATIENCE, Client, Got, running, settings
+from tests.gateway.running import Client, Got, running, settings
 from tests.gateway.scripted import Asked, chunk, scripted
 from tests.recorded.cassettes import Exchange, Headers
 from tests.recorded.edits import HIDING, explain_edits
@@ -153,11 +153,10 @@ def written_body(exchange: Exchange, mode: Mode) -> bytes:
 
 @dataclass(slots=True)
 class _Delivery:
-    """How far a response has come. held: whether the client had to wait for a piece of a stream that was sent."""
+    """How far a response has come: bytes of its body that the client has."""
 
     exchange: Exchange
     arrived: int = 0
-    held: bool = False
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note_arrival(self, size: int) -> None:
@@ -166,14 +165,10 @@ class _Delivery:
         self._moved.set()
 
     async def wait_for(self, size: int) -> None:
-        """Wait until the client has so many bytes, unless it had to wait before."""
-        try:
-            async with asyncio.timeout(0 if self.held else PATIENCE):
-                while self.arrived < size:
-                    self._moved.clear()
-                    await self._moved.wait()
-        except TimeoutError:
-            self.held = True
+        """Wait until the client has so many bytes."""
+        while self.arrived < size:
+            self._moved.clear()
+            await self._moved.wait()
 
 
 def replay_exchanges(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
@@ -197,8 +192,6 @@ async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
                 upstream.asked.clear()
                 with _collect_warnings() as logged:
                     got = await _ask(client, deliveries[-1])
-                if deliveries[-1].held:
-                    logged.append("a piece of a stream did not arrive before the next was sent")
                 asked = tuple(upstream.asked)
                 replayed.append(Replayed(exchange=exchange, mode=mode, requests=asked, got=got, logged=tuple(logged)))
             client.close()
@@ -233,6 +226,8 @@ async def _ask(client: Client, delivery: _Delivery) -> Got:
             delivery.note_arrival(len(got.body))
     except asyncio.IncompleteReadError:
         got.whole = False
+    except TimeoutError:
+        raise TimeoutError(f"{exchange.name}: a piece of the stream that was sent does not reach the client") from None
     return got
 
 
