@@ -8,6 +8,7 @@ import pytest
 
 from lacuna import ContextManager
 from lacuna.errors import SettingError, SpecError
+from lacuna.strategies.masking import Masking
 
 
 def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,14 +23,38 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("guards", {"max_turns": 3}, "guards: dict; give lacuna.Guards(...)"),
+        ("guards", {"max_turns": 3}, "guards=dict: give lacuna.Guards(...)"),
         ("rules", [{"tool": "plan"}], "rules: dict among them; give lacuna.Rule(...)"),
+        ("rules", 5, "rules=5: give a list of lacuna.Rule(...)"),
         ("on_event", [3], "on_event: int among them; give functions"),
-        ("pin", "system", "pin: str; give a function of a message"),
-        ("on_event", 3, "on_event: int among them; give functions"),
-        ("session", 5, "session='5': give one line of at most 400 characters"),
-        ("parent", None, "parent='None': give one line of at most 400 characters"),
+        ("on_event", 3, "on_event=3: give a function, or several"),
+        ("pin", "system", "pin='system': give a function of a message"),
+        ("session", 5, "session=5: give one line of at most 400 characters"),
+        ("session", "a\nb", "session='a\\nb': give one line of at most 400 characters"),
+        ("parent", None, "parent=NoneType: give one line of at most 400 characters"),
         ("observations", "all", "observations='all': give tools, user or auto"),
+        ("model", None, "model=NoneType: give the model's name"),
+        ("prices", 5, "prices=5: give the name of a set or of a model, or lacuna.Prices(...)"),
+        ("dialect", ["openai"], "dialect=list: give auto, openai, openai-responses or anthropic"),
+        ("summarizer", 5, "summarizer=5: give a text such as anthropic:MODEL, or a function of a request"),
+        ("background", "yes", "background='yes': give True or False"),
+        ("summary_seconds", "5", "summary_seconds='5': give seconds, above 0"),
+        ("summary_seconds", float("nan"), "summary_seconds=nan: give seconds, above 0"),
+        ("token_budget", "60000", "token_budget='60000': give tokens, a whole number"),
+        ("token_budget", True, "token_budget=True: give tokens, a whole number"),
+        ("reserved_for_response", 1.5, "reserved_for_response=1.5: give tokens, a whole number"),
+        ("max_context_pct", "85", "max_context_pct='85': give a share above 0, up to 1"),
+        ("extractors", [print], "extractors=list: give a mapping of globs on the tool's name to functions"),
+        ("extractors", {"bash": "x"}, "extractors['bash']: give a function under a glob on the tool's name"),
+        ("recall", None, "recall=NoneType: give True or False"),
+        ("offer", 1, "offer=1: give caller, first, start or never"),
+        ("thinking", [], "thinking=list: give auto, defer, native, drop_block or ignore"),
+        ("cache_control", "on", "cache_control='on': give auto, gaps or client"),
+        ("over_budget", None, "over_budget=NoneType: give raise or send"),
+        ("on_fault", "log", "on_fault='log': give send or raise"),
+        ("tokens", None, "tokens=NoneType: give the name of a counter"),
+        ("redaction", False, "redaction=False: give a Redaction"),
+        ("clock", 5, "clock=5: give a function that returns seconds since the epoch"),
         ("summariser", "digest", "there is no option 'summariser'; perhaps 'summarizer' is meant"),
         (
             "window",
@@ -46,9 +71,39 @@ def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) ->
     assert str(told.value) == said
 
 
+@pytest.mark.parametrize(
+    ("strategy", "options", "said"),
+    [
+        ("masking", {"token_budget": 500}, "token_budget=500: a budget of 500 tokens leaves nothing behind 1000"),
+        ("masking", {"token_budget": 1_100}, "token_budget=1100: a budget of 1100 tokens leaves nothing behind 1000"),
+        ("masking(budget=1)", {}, "budget=1: a budget of 1 tokens leaves nothing behind 1000 reserved tokens"),
+        ("masking", {"token_budget": 9_000, "reserved_for_response": 8_000}, "token_budget=9000: a budget of 9000"),
+        ("masking", {"max_context_pct": 0.0001, "model": "gpt-5"}, "the window of 'gpt-5': a budget of "),
+        ("masking", {"max_context_pct": 85}, "budget(max_context_pct=85): give a share above 0, up to 1"),
+        ("masking", {"token_budget": -5}, "budget(tokens=-5): give tokens, 1 or more"),
+        (None, {}, "a strategy is a text such as masking(window=10) or a Strategy, not NoneType"),
+        (5, {}, "a strategy is a text such as masking(window=10) or a Strategy, not int"),
+        (Masking, {}, "a strategy is a text such as masking(window=10) or a Strategy, not type"),
+        ("masking", {"tokens": "chars"}, "no token counter 'chars'; there are: "),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(strategy: Any, options: dict[str, Any], said: str) -> None:
+    """A budget in which no prompt has room, or what is no strategy: every pass would fail on it."""
+    with pytest.raises(SpecError) as told:
+        ContextManager(strategy, store="memory:", **options)
+    assert str(told.value).startswith(said)
+
+
+def test_the_smallest_budget_that_leaves_something_is_taken() -> None:
+    """One token is a budget; whether a prompt fits is asked of each prompt."""
+    ContextManager(store="memory:", token_budget=1_178, reserved_for_response=1_000).close()
+    with pytest.raises(SpecError):
+        ContextManager(store="memory:", token_budget=1_177, reserved_for_response=1_000)
+
+
 def test_a_store_must_be_one() -> None:
     """None is no store: nothing would be kept, and no request would ever be made smaller."""
-    with pytest.raises(SettingError, match="store: NoneType; give a URL"):
+    with pytest.raises(SettingError, match="store=NoneType: give a URL"):
         ContextManager(store=None)  # type: ignore[arg-type]
 
 

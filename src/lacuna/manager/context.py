@@ -427,7 +427,7 @@ class ContextManager:
             # The one boundary where Lacuna's own failures end (I9). Whoever wrote meanwhile is in the store, and what
             # was read halfway counts as not read: the next pass begins from there.
             self._passes.branch = None
-            if isinstance(error, ConflictError | DialectError):
+            if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
                 raise
             if isinstance(error, OtherShape):
                 # The client's own doing, and its provider's to refuse.
@@ -560,7 +560,10 @@ class ContextManager:
         for listener in self.options.listeners:
             try:
                 listener(told)
-            except Exception:  # noqa: BLE001 - a listener must not stop the agent
+            except Exception:
+                if self.options.on_fault == "raise":
+                    raise
+                # A listener must not stop the agent.
                 self._log_error("a listener failed")
 
     def _log_error(self, what: str) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import PurePath
-from typing import Any, Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from lacuna.dialects.bound_thinking import AUTO, WAYS
-from lacuna.errors import PriceError, SettingError
+from lacuna.errors import PriceError, SettingError, SpecError
 from lacuna.stores.store import Store
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.extractors.outcome import Extractor
@@ -38,6 +38,10 @@ DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropi
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 Offer: TypeAlias = Literal["caller", "first", "start", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]
+OnFault: TypeAlias = Literal["send", "raise"]
+
+#: Whether a value is right, and what to give otherwise.
+_Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
 #: Tool by which the agent reads what was hidden; turns for which what it read stays whatever the strategy's window.
 RECALL_TOOL = "lacuna_recall"
@@ -79,6 +83,7 @@ class Given(TypedDict, total=False):
     write_behind: bool
     shadow: bool
     over_budget: OverBudget
+    on_fault: OnFault
     tokens: str
     redaction: Redaction
     clock: Callable[[], float]
@@ -109,6 +114,8 @@ class Options:
                 pass. Other processes may write to the session as well.
     shadow:     whether everything is decided, priced and recorded, and the request goes out as it came.
     over_budget: "raise" tells the caller where no view fits its budget; "send" sends the smallest one.
+    on_fault:   "send" lets the request go out as it came where we fail, and `faults` says why; "raise" raises what
+                failed, for development. A summary that failed is a fault in both.
     parent:     the session that started this one, for a sub-agent.
     dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
     summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
@@ -155,45 +162,44 @@ class Options:
     write_behind: bool = False
     shadow: bool = False
     over_budget: OverBudget = "raise"
+    on_fault: OnFault = "send"
     tokens: str = "o200k"
     redaction: Redaction = DEFAULT
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        if self.dialect not in ("auto", "openai", "openai-responses", "anthropic"):
-            raise SettingError(f"dialect={self.dialect!r}: give auto, openai, openai-responses or anthropic")
-        if self.thinking not in (AUTO, *WAYS):
-            raise SettingError(f"thinking={self.thinking!r}: give {', '.join((AUTO, *WAYS))}")
-        if self.offer not in get_args(Offer):
-            raise SettingError(f"offer={self.offer!r}: give {', '.join(get_args(Offer))}")
-        if self.cache_control not in get_args(CacheControl):
-            raise SettingError(f"cache_control={self.cache_control!r}: give {', '.join(get_args(CacheControl))}")
-        if self.over_budget not in ("raise", "send"):
-            raise SettingError(f"over_budget={self.over_budget!r}: give raise or send")
-        if self.summary_seconds <= 0:
-            raise SettingError(f"summary_seconds={self.summary_seconds}: give seconds, above 0")
-        if self.observations not in ("tools", "user", "auto"):
-            raise SettingError(f"observations={self.observations!r}: give tools, user or auto")
-        for name, key in (("session", self.session), ("family", self.family), ("parent", self.parent)):
-            if not isinstance(key, str) or "\n" in key or len(key) > 400:
-                raise SettingError(f"{name}={str(key)[:60]!r}: give one line of at most 400 characters")
-        self._check_values()
-
-    def _check_values(self) -> None:
-        """What would fail in every pass otherwise, where it only means that requests go out as they came."""
-        # What it is must not be asked of a store: one that fails says so at every question.
-        if self.store is None or isinstance(self.store, int | float | bytes | dict | list | tuple | PurePath):
-            raise SettingError(f"store: {type(self.store).__name__}; give a URL (`memory:` keeps nothing) or a Store")
-        if not isinstance(self.guards, Guards | None):
-            raise SettingError(f"guards: {type(self.guards).__name__}; give lacuna.Guards(...)")
-        if not (self.pin is None or callable(self.pin)):
-            raise SettingError(f"pin: {type(self.pin).__name__}; give a function of a message")
+        for name, valid, wanted in _CHECKS:
+            value = getattr(self, name)
+            if not valid(value):
+                raise SettingError(f"{name}={_shown(value)}: give {wanted}")
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise SettingError(f"rules: {type(rule).__name__} among them; give lacuna.Rule(...)")
         for listener in self.listeners:
             if not callable(listener):
                 raise SettingError(f"on_event: {type(listener).__name__} among them; give functions")
+        for tools, extractor in self.extractors.items():
+            if not isinstance(tools, str) or not callable(extractor):
+                raise SettingError(f"extractors[{tools!r}]: give a function under a glob on the tool's name")
+        if not isinstance(self.strategy, str | Strategy):
+            raise SpecError(
+                f"a strategy is a text such as masking(window=10) or a Strategy, not {type(self.strategy).__name__}"
+            )
+        self._check_room()
+
+    def _check_room(self) -> None:
+        """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
+        strategy, prices = self.tuned(), self.priced()
+        try:
+            strategy.usable(prices)
+        except SpecError as error:
+            if self.token_budget is not None:
+                whose = f"token_budget={self.token_budget}"
+            elif strategy.budget is not None and strategy.budget.tokens is not None:
+                whose = f"budget={strategy.budget.tokens}"
+            else:
+                whose = f"the window of {prices.name!r}"
+            raise SpecError(f"{whose}: {error}; give a larger budget, or a smaller reserved_for_response") from None
 
     @property
     def shared(self) -> bool:
@@ -260,6 +266,75 @@ class Options:
         }
         given = {name: value for name, value in told.items() if value is not None}
         return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
+
+
+def _one_of(*names: str) -> _Check:
+    return (lambda value: isinstance(value, str) and value in names), f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _kind(wanted: str, *kinds: type) -> _Check:
+    return (lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))), wanted
+
+
+def _is_callable_or(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: callable(value) or isinstance(value, kinds)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and "\n" not in value and len(value) <= 400
+
+
+def _is_store(value: Any) -> bool:
+    # What it is must not be asked of a store: one that fails says so at every question.
+    return value is not None and not isinstance(value, int | float | bytes | dict | list | tuple | PurePath)
+
+
+def _is_listeners(value: Any) -> bool:
+    return callable(value) or isinstance(value, Iterable)
+
+
+_NAME: Final = (_is_name, "one line of at most 400 characters")
+_FLAG: Final = _kind("True or False", bool)
+_TOKENS: Final = _kind("tokens, a whole number", int, type(None))
+#: What each option must be: it would fail in every pass otherwise, where it only means that requests go out as they
+#: came.
+_CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
+    ("model", *_kind("the model's name", str)),
+    ("prices", *_kind("the name of a set or of a model, or lacuna.Prices(...)", str, Prices, type(None))),
+    ("store", _is_store, "a URL (`memory:` keeps nothing) or a Store"),
+    ("session", *_NAME),
+    ("family", *_NAME),
+    ("parent", *_NAME),
+    ("dialect", *_one_of(*get_args(DialectName))),
+    ("observations", *_one_of(*get_args(Observations))),
+    ("summarizer", _is_callable_or(str, type(None)), "a text such as anthropic:MODEL, or a function of a request"),
+    ("background", *_FLAG),
+    ("summary_seconds", lambda value: _kind("", int, float)[0](value) and value > 0, "seconds, above 0"),
+    ("guards", *_kind("lacuna.Guards(...)", Guards, type(None))),
+    ("token_budget", *_TOKENS),
+    ("reserved_for_response", *_TOKENS),
+    ("max_context_pct", *_kind("a share above 0, up to 1", int, float, type(None))),
+    ("on_event", _is_listeners, "a function, or several"),
+    ("extractors", *_kind("a mapping of globs on the tool's name to functions", Mapping)),
+    ("rules", lambda value: isinstance(value, Iterable) and not isinstance(value, str), "a list of lacuna.Rule(...)"),
+    ("pin", _is_callable_or(type(None)), "a function of a message"),
+    ("recall", *_FLAG),
+    ("offer", *_one_of(*get_args(Offer))),
+    ("thinking", *_one_of(AUTO, *WAYS)),
+    ("cache_control", *_one_of(*get_args(CacheControl))),
+    ("write_behind", *_FLAG),
+    ("shadow", *_FLAG),
+    ("over_budget", *_one_of(*get_args(OverBudget))),
+    ("on_fault", *_one_of(*get_args(OnFault))),
+    ("tokens", *_kind("the name of a counter", str)),
+    ("redaction", *_kind("a Redaction", Redaction)),
+    ("clock", callable, "a function that returns seconds since the epoch"),
+)
+
+
+def _shown(value: Any) -> str:
+    """A value in an error: texts and numbers themselves, of others the type."""
+    return repr(value)[:60] if isinstance(value, str | int | float) else type(value).__name__
 
 
 def _prices(name: str) -> Prices:

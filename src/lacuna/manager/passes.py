@@ -468,7 +468,9 @@ class Passes:
         return self._held(branch, error, model, now)
 
     def fault(self, kind: FaultKind, error: Exception) -> None:
-        """Something failed and was passed over; in one pass the same is told once."""
+        """Something failed and was passed over; in one pass the same is told once. Raised with `on_fault="raise"`."""
+        if self.options.on_fault == "raise" and kind != "budget":
+            raise error
         if (fault := self._fault(kind, error)) not in self.faults:
             self.faults.append(self._logged(fault))
 
