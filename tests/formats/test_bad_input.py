@@ -19,10 +19,14 @@ from lacuna.formats.registry import read
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
+#: Recordings that are folders; their files are damaged in their place.
+FOLDERS = [DATA / name for name in ("openhands/conversation", "openhands/session", "opencode/storage")]
 SAMPLES = sorted(
     path
     for path in DATA.rglob("*")
-    if path.suffix in (".json", ".jsonl", ".traj", ".eval") and "extractors" not in path.parts
+    if path.suffix in (".json", ".jsonl", ".traj", ".eval")
+    and "extractors" not in path.parts
+    and not any(folder in path.parents for folder in FOLDERS)
 )
 MB = 2**20
 
@@ -297,6 +301,26 @@ def test_odd_values(tmp_path: Path, sample: Path, caplog: pytest.LogCaptureFixtu
             continue
         odd = json.dumps(swapped(value, dice, [dice.randint(1, places(value))]))
         survives(write(tmp_path / sample.name, "\n".join([*lines[:number], odd, *lines[number + 1 :]])))
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.relative_to(DATA).as_posix() for folder in FOLDERS])
+def test_odd_values_in_folders(tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A recording that is a folder, with one file of it damaged or with a value of the wrong type, is read or refused,
+    and no reader needs rescue for it."""
+    dice = random.Random(folder.name)
+    copy = Path(shutil.copytree(folder, tmp_path / folder.name))
+    files = sorted(path for path in copy.rglob("*") if path.is_file())
+    for _ in range(60):
+        file = dice.choice(files)
+        whole = file.read_bytes()
+        value = json.loads(whole)
+        for data in (
+            json.dumps(swapped(value, dice, [dice.randint(1, places(value))])).encode(),
+            *damaged(whole, dice),
+        ):
+            survives(write(file, data).parents[len(file.relative_to(copy).parts) - 1])
+        write(file, whole)
     assert [record.getMessage() for record in caplog.records] == []
 
 

@@ -31,6 +31,13 @@ LAYOUTS = (
         parts=re.compile(r"((?:.*?/)??)(?:events/\d+|event_cache/\d+-\d+)\.json"),
         extras=re.compile(r"((?:.*/)?)(?:metadata|init)\.json"),
     ),
+    # opencode: `message/<session>/<message>.json` and `part/<message>/<part>.json`, below `session/` at first.
+    FolderLayout(
+        parts=re.compile(
+            r"((?:.*?/)??)(?:session/)?(?:message/ses_[^/]+/msg_[^/]+|part/(?:ses_[^/]+/)?msg_[^/]+/prt_[^/]+)\.json"
+        ),
+        extras=re.compile(r"((?:.*?/)??)(?:session/[^/]+|session_diff|session_share|share|todo|project)/[^/]+\.json"),
+    ),
 )
 
 

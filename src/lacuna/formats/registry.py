@@ -23,6 +23,7 @@ from lacuna.formats.managed_agents import ManagedAgents
 from lacuna.formats.mini_swe_agent import MiniSweAgent
 from lacuna.formats.openai_chat import OpenAIChat
 from lacuna.formats.openai_responses import OpenAIResponses
+from lacuna.formats.opencode import OpenCode
 from lacuna.formats.openhands_events import OpenHandsEvents
 from lacuna.formats.openhands_output import OpenHandsOutput
 from lacuna.formats.openhands_session import OpenHandsSession
@@ -48,6 +49,7 @@ READERS: tuple[Reader, ...] = (
     PiSession(),
     ManagedAgents(),
     GeminiCli(),
+    OpenCode(),
     OpenAIResponses(),
     AnthropicMessages(),
     OpenAIChat(),
