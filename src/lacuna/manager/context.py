@@ -93,6 +93,9 @@ class ContextManager:
         self._closed = False
         #: The newest call that was prepared here.
         self._call = 0
+        #: Notes for the next diagnostics, and all that there were.
+        self._notes: list[str] = []
+        self._noted: set[str] = set()
 
     def __repr__(self) -> str:
         branch = self._passes.branch
@@ -242,13 +245,21 @@ class ContextManager:
             return costs(branch.session, self._ledger(branch))
 
     def record(self, usage: Any, *, call: int = 0, branch: str = "") -> None:
-        """What the provider reported for the newest call: its `usage`, or a response that has one.
+        """Take what the provider reported for the newest call: its `usage`, or a response that has one.
 
-        call, branch: of an earlier call, whose answer came late, as its diagnostics say; it is passed over where its
-        branch was left since. Kept with the next pass, or when the session is closed.
+        Of a stream: its last chunk, or the final message. Where a response reports none, the next diagnostics note it,
+        once. call, branch: of an earlier call, whose answer came late, as its diagnostics say; it is passed over where
+        its branch was left since. Stored with the next pass, by `settle`, or when the session is closed. Raises
+        DialectError for what can report none, such as a text or the stream itself.
         """
         found, at_hand = usage_in(usage), self._passes.branch
-        if found is None or at_hand is None or at_hand.session.newest is None or branch not in ("", at_hand.key):
+        if found is None:
+            self._note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
+            return
+        if at_hand is None or at_hand.session.newest is None:
+            self._note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
+            return
+        if branch not in ("", at_hand.key):
             return
         # Other processes may have made calls since then.
         known = at_hand.session.state.calls
@@ -536,11 +547,18 @@ class ContextManager:
             told,
             shadow=branch.session.shadow,
             faults=tuple(self._passes.faults),
-            notes=(*sent.notes, *self._passes.notes),
+            notes=(*sent.notes, *self._passes.notes, *self._notes),
             seconds=time.perf_counter() - started,
             summarizer_seconds=waited,
         )
+        self._notes.clear()
         return _shown(sent, dialect, told)
+
+    def _note_once(self, note: str) -> None:
+        """Have the next diagnostics say `note`, unless it was said before."""
+        if note not in self._noted:
+            self._noted.add(note)
+            self._notes.append(note)
 
     def _ledger(self, branch: Branch) -> Ledger:
         """The branch's totals, begun when they are first asked for."""
