@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, drive, output_tokens
+from lacuna.engine import Session, Terms, drive, output_tokens
 from lacuna.errors import BudgetError, SummaryError
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.masking import Masking
@@ -427,10 +427,10 @@ def test_tools_count_in_the_budget() -> None:
 def test_tools_withheld_enter_later() -> None:
     """As long as they must not enter, placeholders come without them; with the next thing hidden they do."""
     session = offering("masking(window=1, schedule=every-turn)", "first")
-    session.withheld = True
+    session.terms = Terms(recall_blocked=True)
     assert not any(called(session, 4))
     assert session.state.hidden
-    session.withheld = False
+    session.terms = Terms()
     drive(session.prepare(), brief)
     assert session.state.offered
 

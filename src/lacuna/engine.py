@@ -98,6 +98,22 @@ class Pending:
     summarizer: Bill
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the client and its model allow in the calls to come; no event says it, so it outlives a session made anew.
+
+    may_summarize:  whether a summary could be sent: not where the provider clears by itself, and messages stay whole.
+    editable_from:  the first turn that may be edited, where the provider binds thinking to what stands before it.
+    recall_blocked: whether the recall tools must not enter requests.
+    no_cache_marks: whether the client sets no cache breakpoints, and none of ours are set before something is hidden.
+    """
+
+    may_summarize: bool = True
+    editable_from: int = 1
+    recall_blocked: bool = False
+    no_cache_marks: bool = False
+
+
 class Session:
     """One agent run under one strategy.
 
@@ -134,16 +150,9 @@ class Session:
         self._anchored = 0
         #: Whether requests go out as they came: what the provider reports is of the whole prompt then.
         self.shadow = False
-        #: Whether the client sets no cache breakpoints, and none of ours stand before something is hidden.
-        self.unmarked = False
         #: Why the newest pass could not make its view fit, where it was to do without.
         self.exceeded: BudgetError | None = None
-        #: Whether the recall tools must not enter requests now.
-        self.withheld = False
-        #: The first turn that may be edited now, where the provider binds thinking to what stands in front of it.
-        self.editable_from = 1
-        #: Whether a summary could be sent: not where the provider clears by itself, and our messages stay whole.
-        self.folds = True
+        self.terms = Terms()
         self.redaction = redaction
         self._usable = usable
 
@@ -185,6 +194,7 @@ class Session:
             return self
         session = Session(*self._given, self.sizer, self.extractors, self.redaction)
         session.take_up([*self.events, Amended(turn, node)])
+        session.terms = self.terms
         return session
 
     def _reworded(self, event: Amended) -> None:
@@ -257,7 +267,7 @@ class Session:
         self.exceeded = None
         situation, before = self._situation(now, model), self.state.track.tokens
         wanted = self._unfolded(self.policy.decide(self.state, situation, forced=forced))
-        plan = self._relieved(situation, wanted, summaries=self.folds, strict=strict)
+        plan = self._relieved(situation, wanted, summaries=self.terms.may_summarize, strict=strict)
         plan = self._deferred(plan)
         summary, cost = None, Bill()
         if plan.summarize and self.breaker.may(situation.call):
@@ -278,7 +288,7 @@ class Session:
     @property
     def _may_enter(self) -> bool:
         """Whether there are recall tools that may enter, and do not stand there yet."""
-        return bool(self.state.recall) and not self.state.offered and not self.withheld
+        return bool(self.state.recall) and not self.state.offered and not self.terms.recall_blocked
 
     def _relieved(self, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
         try:
@@ -291,13 +301,13 @@ class Session:
 
     def _unfolded(self, plan: Plan) -> Plan:
         """`plan`, or where no summary could be sent all that may be hidden without one."""
-        if self.folds or not plan.summarize:
+        if self.terms.may_summarize or not plan.summarize:
             return plan
         return replace(plan, summarize=0, masks=self.policy.masks(self.policy.pending))
 
     def _deferred(self, plan: Plan) -> Plan:
         """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
-        first = self.editable_from
+        first = self.terms.editable_from
         if first <= 1 or plan.summarize >= first:
             return plan
         masks = tuple(mask for mask in plan.masks if mask.key[0] >= first)
@@ -319,7 +329,7 @@ class Session:
         raw = self.books.send_raw(self._marked(self.state.raw_view(), ours=False), now, model)
         bill = self.books.send(view, now, model, anew=decided.offers and not first)
         self._record(
-            Called(call=decided.call, at=now, model=model, tokens=view.tokens, unmarked=self.unmarked),
+            Called(call=decided.call, at=now, model=model, tokens=view.tokens, unmarked=self.terms.no_cache_marks),
         )
         self.newest = Pending(
             decided=decided,
@@ -340,7 +350,7 @@ class Session:
 
     def _marked(self, view: View, *, ours: bool) -> View:
         """The view with the breakpoints that its request bears; ours: whether we put some."""
-        return replace(view, marks=()) if self.unmarked and not ours else view
+        return replace(view, marks=()) if self.terms.no_cache_marks and not ours else view
 
     def _situation(self, now: float | None, model: str) -> Situation:
         return Situation(
@@ -434,7 +444,8 @@ class Session:
 
     def _fit(self, plan: Plan, situation: Situation, *, strict: bool) -> tuple[Summary | None, Plan]:
         """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
-        wanted = self._relieved(situation, replace(plan, summarize=0), summaries=self.folds, strict=strict)
+        may_summarize = self.terms.may_summarize
+        wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
         if wanted.summarize:
             asked = self._clean(request(self.state, wanted.summarize, self.strategy.summary_max_tokens))
             written = digest(asked, self.sizer.count)
@@ -488,7 +499,7 @@ class Session:
 
     def _relive(self, waiting: Sequence[Attempted | Decided], called: Called) -> None:
         """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
-        self.unmarked = called.unmarked
+        self.terms = replace(self.terms, no_cache_marks=called.unmarked)
         situation, before = self._situation(called.at, called.model), self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, Decided))
         if not decided.reason.startswith(HELD):

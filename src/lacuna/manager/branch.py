@@ -137,6 +137,11 @@ class Branch:
         if self.handled == turn.index:
             self.forget()
 
+    def rebuild(self, session: Session) -> None:
+        """Go on with `session`, made anew of events, under the terms that hold for the client's calls."""
+        session.terms = self.session.terms
+        self.session = session
+
     def forget(self) -> None:
         """The newest turn that guards and totals were shown is to come again."""
         self.handled -= 1

@@ -49,9 +49,7 @@ def caught_up(branch: Branch, there: Sequence[Event], make: Maker, guards: Guard
     session, owed = branch.session, branch.unsaved
     notes = [event for event in owed if isinstance(event, _NOTES)]
     if owed or not session.takes(there):
-        first = session.editable_from
-        branch.session = make([*session.events[: branch.saved], *there])
-        branch.session.editable_from = first
+        branch.rebuild(make([*session.events[: branch.saved], *there]))
         branch.nodes, branch.ledger = last_nodes(branch.session.events), None
         branch.handled, branch.watch, branch.tally = 0, guards.start(), Tally(branch.session.sizer)
         branch.earlier = branch.watch

@@ -25,8 +25,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from lacuna.dialects import capabilities, signals
-from lacuna.dialects.bound_thinking import editable_from, way
+from lacuna.dialects.bound_thinking import Way, editable_from, way
 from lacuna.dialects.live.plain import plain
+from lacuna.engine import Session, Terms
 from lacuna.errors import BudgetError, ConflictError, DialectError, LimitError, StoreError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
@@ -482,11 +483,7 @@ class ContextManager:
             ledger = self._ledger(branch)
             told = costs(branch.session, ledger)
             admit(Standing(turns=len(branch.session.state.turns), costs=told, due=ledger.due))
-        branch.session.withheld = offering.withheld(branch.session, given.tools, bound=self._passes.bound)
-        branch.session.editable_from = editable_from(branch.session.state.turns) if treated == "defer" else 1
-        branch.session.folds = treated != "native"
-        if not branch.session.edited and dialect.in_blocks:
-            branch.session.unmarked = self.options.cache_control == "gaps" and not marked_by_client(given)
+        branch.session.terms = self._terms(branch.session, given, treated, in_blocks=dialect.in_blocks)
         view = yield from self._passes.decided(branch, given, model)
         marks = marking(self.options.cache_control, branch.session)
         if self.options.shadow:
@@ -497,6 +494,18 @@ class ContextManager:
         if offering.refused(branch.session, self.options.offer, bound=self._passes.bound):
             sent = replace(sent, notes=(*sent.notes, offering.BOUND))
         return self._view(branch, sent, how, model, started, dialect.name)
+
+    def _terms(self, session: Session, given: Sent, treated: Way, *, in_blocks: bool) -> Terms:
+        """What holds for this call. treated: how bound thinking is."""
+        no_cache_marks = session.terms.no_cache_marks
+        if not session.edited and in_blocks:
+            no_cache_marks = self.options.cache_control == "gaps" and not marked_by_client(given)
+        return Terms(
+            may_summarize=treated != "native",
+            editable_from=editable_from(session.state.turns) if treated == "defer" else 1,
+            recall_blocked=offering.withheld(session, given.tools, bound=self._passes.bound),
+            no_cache_marks=no_cache_marks,
+        )
 
     def _heard(self) -> Steps[list[Exchanged]]:
         yield from self._passes.join()
@@ -518,7 +527,8 @@ class ContextManager:
         branch = self._passes.by_hand()
         branch.catch_up()
         model = model or self.options.model
-        branch.session.withheld = offering.withheld(branch.session, branch.session.state.head.tools, bound=False)
+        blocked = offering.withheld(branch.session, branch.session.state.head.tools, bound=False)
+        branch.session.terms = replace(branch.session.terms, recall_blocked=blocked)
         try:
             view = yield from self._passes.decided(branch, None, model)
         except BudgetError:

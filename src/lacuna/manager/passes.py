@@ -443,18 +443,13 @@ class Passes:
         behind it."""
         unsaved = branch.unsaved
         same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
-        self._remake(branch, [*branch.session.events[: branch.saved], *there, *unsaved[same:]])
+        branch.rebuild(self.make([*branch.session.events[: branch.saved], *there, *unsaved[same:]]))
         branch.saved, branch.ledger = branch.saved + len(there), None
 
     def taken_up_again(self, branch: Branch) -> None:
         """A session that was left in the middle of a pass, as its log has it."""
         branch.failing = branch.failing or "the last pass was broken off"
-        self._remake(branch, branch.session.events)
-
-    def _remake(self, branch: Branch, events: Sequence[Event]) -> None:
-        first, withheld = branch.session.editable_from, branch.session.withheld
-        branch.session = self.make(events)
-        branch.session.editable_from, branch.session.withheld = first, withheld
+        branch.rebuild(self.make(branch.session.events))
 
     def _held(self, branch: Branch, error: StoreError, model: str, now: float) -> View:
         """The view as it was decided so far, and what is new."""
@@ -464,7 +459,7 @@ class Passes:
 
     def _undone(self, branch: Branch, mark: int, error: StoreError, model: str, now: float) -> View:
         """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
-        self._remake(branch, branch.session.events[:mark])
+        branch.rebuild(self.make(branch.session.events[:mark]))
         return self._held(branch, error, model, now)
 
     def fault(self, kind: FaultKind, error: Exception) -> None:
