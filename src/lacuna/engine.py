@@ -429,6 +429,26 @@ class Session:
         )
         return reason
 
+    def write_off(self, event: Attempted | Decided) -> None:
+        """Learn that a summary was paid for in a pass that came to nothing; asking backs off.
+
+        event: what that pass made of it; nothing happens if it is in the log after all.
+        """
+        if event in self.events:
+            return
+        if isinstance(event, Attempted):
+            self._attempted(replace(event, retry_at=self.breaker.failed(event.call)))
+        elif (made := event.summary) is not None:
+            cost = self._bill(made.input_tokens, made.cached_tokens, made.output_tokens, made.usd)
+            used = SummaryCall(
+                route=made.route,
+                input=made.input_tokens,
+                cached=made.cached_tokens,
+                output=made.output_tokens,
+                usd=cost.usd,
+            )
+            self._reject(SummaryError("it was not stored, and is not used"), used, event.call)
+
     def _bill(self, input: int, cached: int, output: int, usd: float | None) -> Bill:
         bill = self.prices.bill(input, cached, output)
         return bill if usd is None else replace(bill, usd=usd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lacuna.errors import StoreError
 from lacuna.stores.memory import MemoryStore
@@ -34,3 +34,34 @@ class Failing(MemoryStore):
         if self.down:
             self.refused += 1
             raise StoreError("the disk is full: free some space")
+
+
+class Unreliable(MemoryStore):
+    """A store that fails as `plan` says, write by write: "ok", "down" (nothing is written), "lost" (it is written, and
+    the connection breaks before the store says so)."""
+
+    def __init__(self, plan: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.plan = list(plan)
+
+    def create(self, session: NewSession) -> None:
+        how = self._next()
+        super().create(session)
+        self._answer(how)
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        how = self._next()
+        length = super().append(session, events, after=after, at=at)
+        self._answer(how)
+        return length
+
+    def _next(self) -> str:
+        how = self.plan.pop(0) if self.plan else "ok"
+        if how == "down":
+            raise StoreError("the server is gone")
+        return how
+
+    @staticmethod
+    def _answer(how: str) -> None:
+        if how == "lost":
+            raise StoreError("the connection was lost")

@@ -128,3 +128,22 @@ def test_a_summary_for_fewer_turns_than_asked_is_taken() -> None:
     assert first.diagnostics.summarized is not None
     assert first.diagnostics.summarized.last == first.diagnostics.turns - 3
     assert not [view for view in views[:10] if view.diagnostics.faults]
+
+
+def test_a_thread_that_cannot_be_started_is_a_failed_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine out of threads: the pass goes on, and asks again later."""
+    start, tried = threading.Thread.start, 0
+
+    def refuse(thread: threading.Thread) -> None:
+        nonlocal tried
+        if thread.name != "lacuna-summary":
+            start(thread)
+            return
+        tried += 1
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    views = run(Asked(TEXT))
+    assert tried == 3
+    assert {fault.kind for view in views for fault in view.diagnostics.faults} == {"summarizer"}
+    assert views[-1].diagnostics.savings.masked > 20

@@ -40,8 +40,8 @@ class Branch:
     """A log and its session.
 
     saved:   records of `session.events` that are in the store. made: whether the store knows the key.
-    failing: what the store said when it last failed; "" while it serves. tried: what was to be written then, the first
-             times and the last.
+    failing: what the store said when it last failed; "" while it serves. tried: what was to be written since it
+             failed, but for what later tries only added to.
     handled: turns that `watch` and `tally` have seen. earlier: `watch` before the newest of them, which may change.
     moved:   others wrote to the log, which was caught up with: the history may go another way by now.
     renamed: whether a name that is taken is no obstacle: the next one is taken then, as it always is for a fork.
@@ -88,15 +88,26 @@ class Branch:
         except ConflictError:
             raise
         except BaseException:
-            if self.unsaved:
-                self.tried = [*self.tried[:3], self.unsaved]
+            self._note_try()
             raise
         self.failing, self.tried = "", []
 
-    def written(self, store: Store) -> list[Event]:
-        """What an earlier try wrote though its answer was lost; [] if others wrote. Raises StoreError."""
-        there = list(store.events(self.key, self.saved))
-        return there if there in self.tried else []
+    def _note_try(self) -> None:
+        """Remember what was to be written: it may be in the store, and only the answer lost."""
+        if unsaved := self.unsaved:
+            self.tried = [tried for tried in self.tried if not _begins_with(unsaved, tried)] + [unsaved]
+
+    def is_own(self, there: Sequence[Event]) -> bool:
+        """Whether `there`, found in the store behind what is saved, is what a try of ours wrote, whichever it was."""
+        if not there or not self.tried:
+            return False
+        # A try whose events all stand in what is owed now is not remembered by itself.
+        return list(there) in self.tried or _begins_with(self.unsaved, there)
+
+    def find_own_write(self, store: Store) -> list[Event]:
+        """What an earlier try wrote though its answer was lost; [] if none did, or others wrote. Raises StoreError."""
+        there = list(store.events(self.key, self.saved)) if self.tried else []
+        return there if self.is_own(there) else []
 
     def _make(self, store: Store, at: float) -> None:
         """Begin the session in the store; a branch whose number is taken takes the next one."""
@@ -104,17 +115,31 @@ class Branch:
             try:
                 self._begin(store, at)
             except ConflictError:
-                if self.tried and is_there(store, self.key) and self.written(store):
-                    # An earlier try wrote it, though its answer was lost: whoever is told goes on behind it.
-                    self.made = True
+                if not is_there(store, self.key):
                     raise
                 free = self.renamed or self.new.relation in ("fork", "replaced")
-                if not free or not is_there(store, self.key):
+                if self._was_begun(store, free=free):
+                    self.made = True
+                    return
+                if self.find_own_write(store):
+                    # Whoever is told goes on behind it.
+                    self.made = True
+                    raise
+                if not free:
                     raise
                 self.new = replace(self.new, key=following(self.new.key))
             else:
                 self.made = True
                 return
+
+    def _was_begun(self, store: Store, *, free: bool) -> bool:
+        """Whether an earlier try began the session, though its answer was lost, and nothing is in it yet.
+
+        free: whether another name would do, so that it must be ours for certain.
+        """
+        info = store.info(self.key)
+        own = (info.family, info.begun) == (self.new.family, self.new.at)
+        return bool(self.tried) and info.records == self.new.shared and (own or not free)
 
     def _begin(self, store: Store, at: float) -> None:
         # Its class is asked, not the store: one that fails says so at every question.
@@ -160,6 +185,10 @@ class Branch:
     def prefix(self, turns: int) -> list[Event]:
         """The log as it stood before turn `turns` + 1 came."""
         return list(_until(self.session.events, turns + 1))
+
+
+def _begins_with(events: Sequence[Event], first: Sequence[Event]) -> bool:
+    return list(events[: len(first)]) == list(first)
 
 
 def _until(events: Sequence[Event], turn: int) -> Iterator[Event]:

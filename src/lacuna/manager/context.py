@@ -34,7 +34,7 @@ from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
 from lacuna.manager.caller_lock import CallerLock
 from lacuna.manager.common_log import TRIES
-from lacuna.manager.drivers import Io, Steps, Where, finished, run, run_async
+from lacuna.manager.drivers import Steps, Where, finished, run, run_async
 from lacuna.manager.handles import Handles
 from lacuna.manager.history import ending
 from lacuna.manager.ledger import Ledger
@@ -393,7 +393,7 @@ class ContextManager:
             if self.options.shared and branch is self._passes.branch:
                 run(self._passes.joined(branch, self.options.clock()), self._scribe)
             else:
-                branch.save(self._store, self.options.clock())
+                run(self._passes.write(branch), self._scribe)
             return self._store.search(branch.key, query, limit)
 
     def tool_definitions(self, dialect: str = "") -> list[dict[str, Any]]:
@@ -519,7 +519,7 @@ class ContextManager:
 
     def _kept(self, given: Sent) -> Steps[Branch]:
         branch, _, _ = yield from self._passes.follow(given, self._passes.dialect(given, self.options.model))
-        yield Io(lambda: branch.save(self._store, self.options.clock()))
+        yield from self._passes.write(branch)
         return branch
 
     def _by_hand(self, model: str) -> Steps[ContextView]:

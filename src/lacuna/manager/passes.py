@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 from lacuna.dialects.bound_thinking import thinks
 from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
-from lacuna.engine import Session
-from lacuna.errors import CallbackError, ConflictError, LacunaError, StoreError, UnknownHandle
+from lacuna.engine import Answer, Later, Session
+from lacuna.errors import CallbackError, ConflictError, LacunaError, StoreError, SummaryError, UnknownHandle
 from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
 from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
@@ -32,7 +32,7 @@ from lacuna.stores.store import Prompt, Store
 from lacuna.strategies.spec import describe
 from lacuna.telemetry.diagnostics import Fault, FaultKind
 from lacuna.trajectory.draft import OPENING
-from lacuna.trajectory.events import Attempted, Event, Exchanged, Opened
+from lacuna.trajectory.events import Attempted, Decided, Event, Exchanged, Opened
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.text_protocol import Observations
 from lacuna.trajectory.tokens import Sizer, counter
@@ -79,6 +79,8 @@ class Passes:
         #: Why the store could not be asked what others wrote, until the pass has decided.
         self._refused: StoreError | None = None
         self.faults: list[Fault] = []
+        #: What was paid for summaries in passes that came to nothing, until a log knows it.
+        self._lost: list[Attempted | Decided] = []
         #: Whether the next pass hides all that the strategy allows.
         self.forced = False
         #: Whether the model at hand binds its thinking to what stands in front of it, and whether there is any in the
@@ -316,12 +318,14 @@ class Passes:
 
         Raises BudgetError, ConflictError.
         """
-        now, mark, forced = self.options.clock(), len(branch.session.events), self.forced
+        now, forced = self.options.clock(), self.forced
         failed, self._refused = self._refused, None
-        if failed is None and branch.failing:
-            failed = yield from self._regained(branch, now)
+        if failed is None and (branch.failing or branch.tried):
+            failed = yield from self._unsaved(branch, now)
         if failed is not None:
             return self._held(branch, failed, model, now)
+        self._write_off(branch)
+        mark = len(branch.session.events)
         try:
             view = yield from self._asked(branch, given, model, now)
             if self._waits(branch, given, mark):
@@ -330,10 +334,20 @@ class Passes:
         except ConflictError:
             # It is decided again behind what others wrote.
             self.forced = forced
+            self._lost += paid(branch.session.events[mark:])
             raise
         except StoreError as error:
-            return self._undone(branch, mark, error, model, now)
+            failed = error
+        except Exception:
+            self._lost += paid(branch.session.events[mark:])
+            raise
         return view if failed is None else self._undone(branch, mark, failed, model, now)
+
+    def _write_off(self, branch: Branch) -> None:
+        """Have the log know what was paid for summaries in passes that came to nothing: asking backs off."""
+        lost, self._lost = self._lost, []
+        for event in lost:
+            branch.session.write_off(event)
 
     def _waits(self, branch: Branch, given: Given | None, mark: int) -> bool:
         """Whether what the pass added to the log may be written when the view is out."""
@@ -344,14 +358,21 @@ class Passes:
         """The engine's pass; turns are in the store before a summary of them is asked for."""
         forced, self.forced = self.forced, False
         mark, strict = len(branch.session.events), self.options.over_budget == "raise" and not self.options.shadow
-        steps = branch.session.prepare(now, model, forced=forced, strict=strict)
+        steps, is_paid = branch.session.prepare(now, model, forced=forced, strict=strict), False
         try:
             request = next(steps)
             while True:
                 yield Io(lambda: branch.save(self.store, now))
-                request = steps.send((yield self._enriched(request, branch, given, model)))
+                answer: Answer = yield from self._answer(self._enriched(request, branch, given, model))
+                is_paid = is_paid or not isinstance(answer, Later)
+                request = steps.send(answer)
         except StopIteration as done:
             view: View = done.value
+        except Exception as error:
+            if is_paid and not paid(branch.session.events[mark:]):
+                call, why = len(branch.session.state.turns) + 1, f"the pass failed: {type(error).__name__}"
+                self._lost.append(Attempted(call=call, cause="other", reason=why))
+            raise
         for event in branch.session.events[mark:]:
             if isinstance(event, Attempted):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
@@ -360,6 +381,15 @@ class Passes:
         while self._failures:
             self.fault("callback", self._failures.pop(0))
         return view
+
+    @staticmethod
+    def _answer(request: SummaryRequest) -> Generator[SummaryRequest, Any, Answer]:
+        """The summarizer's answer; whatever is raised instead is one as well."""
+        try:
+            answer: Answer = yield request
+        except Exception as error:  # noqa: BLE001 - the engine decides without a summary then, and asks later
+            return SummaryError(f"no summary could be asked for: {type(error).__name__}: {error}")
+        return answer
 
     # -- the log -------------------------------------------------------------------------------------------------
 
@@ -386,7 +416,7 @@ class Passes:
             there: list[Event] | None = yield Io(lambda: others(branch, self.store, now))
             if there is None:
                 return
-            if there in branch.tried:
+            if branch.is_own(there):
                 self._go_on_behind(branch, there)
             else:
                 caught_up(branch, there, self.make, self.options.watched)
@@ -405,7 +435,7 @@ class Passes:
             if self.options.shared and branch.history is not None:
                 yield from self.joined(branch, self.options.clock())
             else:
-                yield Io(lambda: branch.save(self.store, self.options.clock()))
+                yield from self.write(branch)
         except UnknownHandle as error:
             # Deleted meanwhile: what the messages say begins a session again.
             self.branch = None
@@ -420,23 +450,29 @@ class Passes:
     def _unsaved(self, branch: Branch, now: float) -> Generator[Io, Any, StoreError | None]:
         """Write what is new; the error where that fails. Raises ConflictError."""
         try:
-            yield Io(lambda: branch.save(self.store, now))
+            yield from self.write(branch, now)
         except ConflictError:
             raise
         except StoreError as error:
             return error
         return None
 
-    def _regained(self, branch: Branch, now: float) -> Generator[Io, Any, StoreError | None]:
-        """Write what could not be written before; where it was, though its answer was lost, go on behind it."""
+    def write(self, branch: Branch, now: float | None = None) -> Generator[Io, Any, None]:
+        """Write what is owed to the log, between passes. What an earlier try wrote, though its answer was lost, is
+        gone on behind.
+
+        now: seconds since the epoch; asked of the clock if None. Raises StoreError, ConflictError where others wrote.
+        """
+        at = self.options.clock() if now is None else now
         try:
-            return (yield from self._unsaved(branch, now))
+            yield Io(lambda: branch.save(self.store, at))
+            return
         except ConflictError:
-            there: list[Event] = yield Io(lambda: branch.written(self.store))
+            there: list[Event] = yield Io(lambda: branch.find_own_write(self.store))
             if not there:
                 raise
         self._go_on_behind(branch, there)
-        return (yield from self._unsaved(branch, now))
+        yield Io(lambda: branch.save(self.store, at))
 
     def _go_on_behind(self, branch: Branch, there: list[Event]) -> None:
         """What is in the log was written by an earlier try: what differs from it is given up, and what is new goes
@@ -444,12 +480,16 @@ class Passes:
         unsaved = branch.unsaved
         same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
         branch.rebuild(self.make([*branch.session.events[: branch.saved], *there, *unsaved[same:]]))
-        branch.saved, branch.ledger = branch.saved + len(there), None
+        branch.saved, branch.ledger, branch.tried = branch.saved + len(there), None, []
 
     def taken_up_again(self, branch: Branch) -> None:
         """A session that was left in the middle of a pass, as its log has it."""
         branch.failing = branch.failing or "the last pass was broken off"
-        branch.rebuild(self.make(branch.session.events))
+        events = branch.session.events
+        while len(events) > branch.saved and isinstance(events[-1], Attempted | Decided):
+            # No request went out by it.
+            events = events[:-1]
+        branch.rebuild(self.make(events))
 
     def _held(self, branch: Branch, error: StoreError, model: str, now: float) -> View:
         """The view as it was decided so far, and what is new."""
@@ -459,6 +499,7 @@ class Passes:
 
     def _undone(self, branch: Branch, mark: int, error: StoreError, model: str, now: float) -> View:
         """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
+        self._lost += paid(branch.session.events[mark:])
         branch.rebuild(self.make(branch.session.events[:mark]))
         return self._held(branch, error, model, now)
 
@@ -493,6 +534,16 @@ class Passes:
         tools = [*(given.tools or ()), *offering.added(branch.session, branch.history.dialect.name, given.tools)]
         given = replace(given, tools=tools or None)
         return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))
+
+
+def paid(events: Sequence[Event]) -> list[Attempted | Decided]:
+    """Those of `events` that say what became of a summary which a model was asked for."""
+    return [
+        event
+        for event in events
+        if isinstance(event, Attempted)
+        or (isinstance(event, Decided) and event.summary is not None and event.summary.route != "model-free")
+    ]
 
 
 def _shape(turn: Turn) -> tuple[int, int]:
