@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from lacuna.errors import SummaryError
 from lacuna.summarizers.anthropic_endpoint import Anthropic
+from lacuna.summarizers.endpoint import Answer, Fault, Question, refused
 from lacuna.summarizers.openai_compatible import OpenAICompatible
 from lacuna.summarizers.openai_responses import OpenAIResponses
-from lacuna.summarizers.writer import Patience, Writer
+from lacuna.summarizers.writer import THINKING, Patience, Writer
 from lacuna.testing.checks import problems
 from lacuna.trajectory.plan import LivePrefix, SummaryRequest
 from lacuna.trajectory.price_sets import SETS
 from lacuna.trajectory.turn import Turn
+from lacuna.trajectory.usage import Usage
 
 from .runs import filler, request, turn
 from .server import Reply, Scripted, chat, claude, drips, error, floods, hangs, raw, resets, says, serving
@@ -197,6 +202,126 @@ def test_a_model_that_only_thinks_gets_room() -> None:
     found, server, _ = written(chat("", stop="length"), chat(GOOD))
     assert found.text == GOOD
     assert [body["max_tokens"] for body in server.bodies] == [1125, 9125]
+
+
+class Answering:
+    """A model at hand that answers by `script`, and from then on as at its end; keeps what it was asked."""
+
+    model = "m"
+
+    def __init__(self, *script: Answer | Fault) -> None:
+        self.script, self.asked = list(script), list[Question]()
+
+    def extends(self, live: LivePrefix) -> bool:
+        return False
+
+    def ask(self, question: Question) -> Answer | Fault:
+        self.asked.append(question)
+        return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+
+    @property
+    def rooms(self) -> list[int]:
+        return [question.max_tokens for question in self.asked]
+
+
+CUT = Answer(text="", stop="length")
+
+
+def done(output: int) -> Answer:
+    """A summary for which `output` tokens are reported."""
+    return Answer(text=GOOD, usage=Usage(input=900, output=output))
+
+
+def summarized(model: Answering, times: int, window: int = 128_000) -> Writer:
+    """A writer that asked `model` for `times` long summaries."""
+    writer = Writer(model, window=window)
+    long = turns(turn(4, "Logs.", command="cat log", result="line of a log 4711\n" * 20_000))
+    for _ in range(times):
+        with contextlib.suppress(SummaryError):
+            writer(long)
+    return writer
+
+
+@pytest.mark.parametrize("window", [4_000, 32_000, 200_000])
+def test_room_for_reasoning_has_a_ceiling(window: int) -> None:
+    """It takes no more than a share of the window and leaves the prompt its own, however often answers are cut off."""
+    writer = summarized(model := Answering(CUT), 8, window)
+    assert max(model.rooms) == 1125 + window // 4
+    assert min(len(question.text) for question in model.asked) > 0.2 * len(model.asked[0].text)
+    assert writer.thinking <= window // 4
+
+
+def test_room_that_was_of_no_use_is_given_up() -> None:
+    """A model that fills even the most with reasoning is left as little as at first again."""
+    summarized(model := Answering(CUT), 5)
+    first = model.rooms.index(33125)
+    assert model.rooms[:first] == sorted(model.rooms[:first])
+    assert 1125 in model.rooms[first:]
+
+
+def test_room_comes_down_again() -> None:
+    """What was needed once is not asked for ever: answers that reason less are left less, by half at a time."""
+    writer = summarized(model := Answering(CUT, done(5_000), done(100)), 20)
+    assert model.rooms[:3] == [1125, 9125, 9125]
+    assert model.rooms[2:] == sorted(model.rooms[2:], reverse=True)
+    assert model.rooms[-1] < 1300
+    assert writer.thinking < 200
+
+
+REFUSED = {
+    "Anthropic": ("max_tokens: 9125 > 4096, which is the maximum allowed number of output tokens for m", 4096),
+    "OpenAI": ("max_tokens is too large: 9125. This model supports at most 8192 completion tokens", 8192),
+    "Gemini": (
+        "Unable to submit request because it has a maxOutputTokens value of 9125 but the supported range is from 1 "
+        "(inclusive) to 8193 (exclusive). Update the value and try again.",
+        8192,
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "most"), REFUSED.values(), ids=REFUSED)
+def test_the_longest_answer_of_a_model_is_learned(message: str, most: int) -> None:
+    """A request for more is made again with as much as the model writes, and no later one asks for more."""
+    model = Answering(CUT, refused(400, message, {}), done(5_000), CUT, done(5_000))
+    summarized(model, 2)
+    assert model.rooms == [1125, 9125, most, most, most]
+
+
+def test_room_that_is_refused_without_a_number_is_given_up() -> None:
+    """The summary fails, and the next one asks for as little as at first."""
+    summarized(model := Answering(CUT, refused(400, "max_tokens: no", {}), done(100)), 2)
+    assert model.rooms == [1125, 9125, 1125]
+
+
+def test_it_is_safe_to_use_from_several_threads() -> None:
+    """Answers that are cut off at once leave room for one more step, as one would, and no lesson is lost."""
+    barrier = threading.Barrier(8)
+
+    class Together:
+        """A model whose first eight answers end at one moment."""
+
+        model = "m"
+
+        def __init__(self) -> None:
+            self.asked: list[int] = []
+
+        def extends(self, live: LivePrefix) -> bool:
+            return False
+
+        def ask(self, question: Question) -> Answer:
+            self.asked.append(question.max_tokens)
+            if question.max_tokens == 1125:
+                barrier.wait(10)
+                return Answer(text="", stop="length")
+            return Answer(text=GOOD)
+
+    endpoint = Together()
+    writer = Writer(endpoint)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(writer, [turns()] * 8))
+    assert {each.text for each in found} == {GOOD}
+    assert sorted(endpoint.asked) == [1125] * 8 + [9125] * 8
+    assert writer.thinking == THINKING
 
 
 def test_a_cut_answer_loses_its_last_line() -> None:

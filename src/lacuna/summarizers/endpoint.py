@@ -47,6 +47,7 @@ class Fault:
 
     wait: seconds that the server asks to be left alone, None where it does not say.
     sent, room: tokens of the prompt and of what the model takes, from an overflow's message; None where unsaid.
+    longest: tokens of an answer that the model writes at most, from a refusal of more; None where unsaid.
     """
 
     cause: SummaryCause
@@ -54,6 +55,7 @@ class Fault:
     wait: float | None = None
     sent: int | None = None
     room: int | None = None
+    longest: int | None = None
 
 
 class Endpoint(Protocol):
@@ -84,6 +86,15 @@ _SENT_FIRST: Final = re.compile(r"(\d[\d,]*)\D{1,40}?(?:>|exceeds?)\D{1,60}?(\d[
 _ROOM_FIRST: Final = re.compile(
     r"maximum (?:context|prompt) length is (\d[\d,]*)(?:\D{1,120}(\d[\d,]*))?", re.IGNORECASE
 )
+# "max_tokens: 513250 > 64000, which is the maximum allowed number of output tokens" (Anthropic); "max_tokens is too
+# large: 513250. This model supports at most 16384 completion tokens" (OpenAI); "a maxOutputTokens value of 513250 but
+# the supported range is from 1 (inclusive) to 65537 (exclusive)" (Gemini).
+_LONGEST: Final = re.compile(
+    r"max_tokens: [\d,]{1,12} > (\d[\d,]{0,12}), which is the maximum"
+    r"|at most (\d[\d,]{0,12}) (?:completion|output) tokens"
+    r"|maxOutputTokens\b.{1,80} to (\d[\d,]{0,12}) \(exclusive\)",
+    re.IGNORECASE,
+)
 #: Characters of a server's words that are kept.
 _WIDTH: Final = 200
 
@@ -92,6 +103,10 @@ def refused(status: int, body: str, headers: Mapping[str, str]) -> Fault:
     """An HTTP answer that is no success, as a fault; secrets in the server's words are redacted."""
     said = DEFAULT.text(" ".join(body[:2_000].split()))[:_WIDTH]
     reason = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    if status < 500 and (longest := _LONGEST.search(body[:2_000])):
+        exclusive = longest[3] is not None
+        tokens = _number(next(filter(None, longest.groups()))) - exclusive
+        return Fault(cause="rejected", reason=reason, longest=tokens)
     if status < 500 and _OVERFLOW.search(body[:2_000]):
         sent, room = overflow(body[:2_000])
         return Fault(cause="overflow", reason=reason, sent=sent, room=room)

@@ -11,6 +11,7 @@ error of its own, no connection, no answer in time) is asked the same twice.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from lacuna.errors import SummaryError
 from lacuna.summarizers.checks import Problem, problem
 from lacuna.summarizers.endpoint import Answer, Endpoint, Fault, Question
 from lacuna.summarizers.prompt import extension, fitted, strings
+from lacuna.summarizers.reasoning_room import FIRST, ReasoningRoom
 from lacuna.summarizers.redacted import Redactor
 from lacuna.summarizers.tally import Tally
 from lacuna.summarizers.written import Written
@@ -32,9 +34,12 @@ from lacuna.trajectory.tokens import counter
 WINDOW: Final = 128_000
 #: Share of the window that a prompt may fill by our count: models of others count up to a third more tokens.
 _SHARE: Final = 0.75
-#: Room for the answer, as a multiple of the summary's limit, and for a model that thinks first, in tokens.
+#: Room for the answer, as a multiple of the summary's limit.
 _ROOM: Final = 1.25
-THINKING: Final = 8_000
+#: Share of the window that may be left for reasoning at most.
+_REASONING: Final = 0.25
+#: Tokens left for reasoning where a model is known to think first.
+THINKING: Final = FIRST
 _THOUGHT: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TRANSIENT: Final = frozenset(["timeout", "connection", "rate-limited", "server"])
 
@@ -82,7 +87,9 @@ class Writer:
         self.patience = patience or Patience()
         self.prices = prices
         self.window = window or _window(prices)
-        self.thinking = thinking
+        self.reasoning = ReasoningRoom(thinking)
+        self._longest: int | None = None
+        self._lock = threading.Lock()
         self.clock, self.sleep = clock, sleep
 
     def __repr__(self) -> str:
@@ -90,6 +97,30 @@ class Writer:
 
     def __call__(self, request: SummaryRequest) -> Written:
         return _Job(self, request).run()
+
+    @property
+    def thinking(self) -> int:
+        """Tokens left for reasoning now."""
+        return self.reasoning.tokens
+
+    @property
+    def most_thinking(self) -> int:
+        """Tokens that may be left for reasoning at most: as given, or a share of the window if that is more."""
+        return max(self.reasoning.least, int(_REASONING * self.window))
+
+    def limited(self, max_tokens: int) -> int:
+        """`max_tokens`, or what the model writes at most, where it said so."""
+        return max_tokens if self._longest is None else min(max_tokens, self._longest)
+
+    def learn_window(self, tokens: int) -> None:
+        """The model said how large its window is."""
+        with self._lock:
+            self.window = min(self.window, tokens)
+
+    def learn_longest(self, tokens: int) -> None:
+        """The model said how long its answers may be."""
+        with self._lock:
+            self._longest = tokens if self._longest is None else min(self._longest, tokens)
 
 
 def _window(prices: Prices | None) -> int:
@@ -109,7 +140,8 @@ class _Job:
         self.live = self._extended()
         self.tally = Tally(writer.prices)
         self.begun = writer.clock()
-        self.limit = int(_SHARE * writer.window) - self._room()
+        self.thinking = writer.thinking
+        self.limit = self._longest_prompt()
         self.count = counter().count
 
     def run(self) -> Written:
@@ -129,6 +161,7 @@ class _Job:
             text = self.redactor.text(_said(answer))
             found = self._judged(answer, text)
             if found is None:
+                self._ease(answer, text)
                 return self._written(text)
         assert found is not None, "at least one attempt"
         raise SummaryError(found.reason, cause=found.cause, billed=self.tally.written())
@@ -148,7 +181,11 @@ class _Job:
 
     def _room(self) -> int:
         """Tokens that an answer may take."""
-        return int(_ROOM * self.clean.max_tokens) + self.writer.thinking
+        return self.writer.limited(int(_ROOM * self.clean.max_tokens) + self.thinking)
+
+    def _longest_prompt(self) -> int:
+        """Tokens that a prompt may take, by our count."""
+        return int(_SHARE * self.writer.window) - self._room()
 
     def _question(self, found: Problem | None) -> Question:
         note = f"[An earlier answer could not be used: {found.reason}. {found.mend}]" if found and found.mend else ""
@@ -171,6 +208,10 @@ class _Job:
             if isinstance(answer, Answer):
                 return answer
             fault = answer
+            if fault.longest is not None and 0 < fault.longest < question.max_tokens:
+                self.writer.learn_longest(fault.longest)
+                question = replace(question, max_tokens=fault.longest)
+                continue
             wait = patience.pause * 2**repeat if fault.wait is None else fault.wait
             if fault.cause not in _TRANSIENT or repeat == patience.repeats or wait >= self._left():
                 return fault
@@ -183,9 +224,12 @@ class _Job:
     def _shorter(self, question: Question, fault: Fault) -> Problem:
         """What to do about a fault: only a prompt that is too long can be mended. Raises SummaryError."""
         if fault.cause != "overflow":
+            if fault.cause == "rejected":
+                # Perhaps for so much room: the next summary asks for less.
+                self.writer.reasoning.reset()
             raise SummaryError(fault.reason, cause=fault.cause, billed=self.tally.written())
         if fault.room:
-            self.writer.window = min(self.writer.window, fault.room)
+            self.writer.learn_window(fault.room)
         size = self.count(question.text)
         share = fault.room / fault.sent if fault.room and fault.sent and fault.room < fault.sent else 0.5
         if self.live is None:
@@ -210,9 +254,24 @@ class _Job:
             )
         if answer.stop == "length" and not text.strip():
             # All of it went into reasoning; the next answers of this model get room for that.
-            self.writer.thinking = max(THINKING, 2 * self.writer.thinking)
+            self._leave_more()
             return Problem(cause="truncated", reason="it ended before it began", mend="Think briefly.")
         return problem(text, self.clean, self.count)
+
+    def _leave_more(self) -> None:
+        """Leave more for reasoning, which took all there was; where that is the most already, go back."""
+        most = self.writer.most_thinking
+        if self.thinking >= most:
+            self.writer.reasoning.reset()
+            return
+        self.writer.reasoning.grow(self.thinking, most)
+        self.thinking = max(self.thinking, self.writer.thinking)
+        self.limit = min(self.limit, self._longest_prompt())
+
+    def _ease(self, answer: Answer, text: str) -> None:
+        """Leave less for reasoning where `answer`, which came, took less."""
+        if answer.usage is not None:
+            self.writer.reasoning.shrink(max(0, answer.usage.output - self.count(text)))
 
     def _written(self, text: str) -> Written:
         return replace(
