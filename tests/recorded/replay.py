@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, zip_longest
 from typing import Any, Final
 
-from tests.gateway.running import Client, Got, running, settings
+from tests.gateway.running import PATIENCE, Client, Got, running, settings
 from tests.gateway.scripted import Asked, chunk, scripted
+from tests.recorded.bills import add_up_bill
 from tests.recorded.cassettes import Exchange, Headers
 from tests.recorded.edits import HIDING, explain_edits
+
+from lacuna.gateway.request_log import LOGGER
 
 #: Sizes of the pieces in which a chunked response is written: events are cut anywhere.
 PIECES: Final = (1, 7, 64, 900, 3_000)
@@ -60,14 +64,16 @@ MODES: Final = (
 class Replayed:
     """One exchange as it went through.
 
-    requests: all that the provider got for it. got: what the client got. logged: what the gateway warned of.
+    requests: all that the provider got for it. got: what the client got. warned: what the gateway warned of.
+    facts:    of the request, as the gateway logged them.
     """
 
     exchange: Exchange
     mode: Mode
     requests: tuple[Asked, ...] = field(repr=False)
     got: Got = field(repr=False)
-    logged: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def is_upstream_equal(self) -> bool:
@@ -86,7 +92,8 @@ class Replayed:
         for asked in self.requests:
             yield from self._differences_in_request(asked)
         yield from self._differences_in_response()
-        yield from (f"the gateway logged: {each}" for each in self.logged)
+        yield from self._differences_in_bill()
+        yield from (f"the gateway warned: {each}" for each in self.warned)
 
     def _differences_in_request(self, asked: Asked) -> Iterator[str]:
         line = f"{self.exchange.method} /{self.exchange.provider}{self.exchange.target} HTTP/1.1"
@@ -127,6 +134,16 @@ class Replayed:
         for name in sorted(found.keys() | expected.keys()):
             if found.get(name) != expected.get(name):
                 yield f"response header {name}: {found.get(name)!r}, recorded {expected.get(name)!r}"
+
+    def _differences_in_bill(self) -> Iterator[str]:
+        """Hold the tokens that the gateway logged against those that the response reports."""
+        if self.exchange.api is None or self.exchange.status != 200:
+            return
+        bill = add_up_bill(self.exchange) or Counter()
+        answered = sum(count for (_, kind), count in bill.items() if kind == "output")
+        found = (self.facts.get("billed_tokens", 0), self.facts.get("answer_tokens", 0))
+        if found != (bill.total() - answered, answered):
+            yield f"logged {found} tokens in and out, billed {(bill.total() - answered, answered)}"
 
 
 def request_fields(exchange: Exchange) -> list[str]:
@@ -185,31 +202,51 @@ async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
     replayed: list[Replayed] = []
     async with scripted(respond) as upstream:
         addresses = {f"gateway_upstream_{name}": f"{upstream.url}/{name}" for name in CREDENTIALS}
-        async with running(settings(**(addresses | mode.given))) as gateway:
+        async with running(settings(**(addresses | mode.given), gateway_log="json")) as gateway:
             client = await gateway.connect()
             for exchange in exchanges:
                 deliveries.append(_Delivery(exchange))
                 upstream.asked.clear()
-                with _collect_warnings() as logged:
+                with _collect_log() as log:
                     got = await _ask(client, deliveries[-1])
-                asked = tuple(upstream.asked)
-                replayed.append(Replayed(exchange=exchange, mode=mode, requests=asked, got=got, logged=tuple(logged)))
+                    await asyncio.wait_for(log.told.wait(), PATIENCE)
+                asked, warned = tuple(upstream.asked), tuple(log.warned)
+                replayed.append(
+                    Replayed(exchange=exchange, mode=mode, requests=asked, got=got, warned=warned, facts=log.facts)
+                )
             client.close()
     return replayed
 
 
+class _Log(logging.Handler):
+    """What the gateway logs of one request. told: set when its line came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warned: list[str] = []
+        self.facts: Mapping[str, Any] = {}
+        self.told = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == LOGGER:
+            self.facts = record.lacuna  # type: ignore[attr-defined]
+            self.told.set()
+        elif record.levelno >= logging.WARNING:
+            self.warned.append(record.getMessage())
+
+
 @contextmanager
-def _collect_warnings() -> Iterator[list[str]]:
-    """What the gateway logs in the meantime as a warning or worse."""
-    found: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("lacuna")
-    logger.addHandler(handler)
+def _collect_log() -> Iterator[_Log]:
+    """Listen to all that the gateway logs in the meantime."""
+    log, logger = _Log(), logging.getLogger("lacuna")
+    level = logger.level
+    logger.addHandler(log)
+    logger.setLevel(logging.INFO)
     try:
-        yield found
+        yield log
     finally:
-        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.removeHandler(log)
 
 
 async def _ask(client: Client, delivery: _Delivery) -> Got:
