@@ -61,7 +61,7 @@ MODES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayResult:
     """One exchange as it went through.
 
     requests: all that the provider got for it. got: what the client got. warned: what the gateway warned of.
@@ -173,33 +173,33 @@ class _Delivery:
     """How far a response has come: bytes of its body that the client has."""
 
     exchange: Exchange
-    arrived: int = 0
+    received_bytes: int = 0
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note_arrival(self, size: int) -> None:
         """The client has so many bytes of the body."""
-        self.arrived = size
+        self.received_bytes = size
         self._moved.set()
 
     async def wait_for(self, size: int) -> None:
         """Wait until the client has so many bytes."""
-        while self.arrived < size:
+        while self.received_bytes < size:
             self._moved.clear()
             await self._moved.wait()
 
 
-def replay_exchanges(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
+def replay_exchanges(exchanges: Sequence[Exchange], mode: Mode) -> list[ReplayResult]:
     """Send each exchange through one gateway, in order. Exchanges without a provider are left out."""
     return asyncio.run(_replay([each for each in exchanges if each.provider is not None], mode))
 
 
-async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
+async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[ReplayResult]:
     deliveries: list[_Delivery] = []
 
     async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await _write_response(deliveries[-1], mode, writer)
 
-    replayed: list[Replayed] = []
+    replayed: list[ReplayResult] = []
     async with scripted(respond) as upstream:
         addresses = {f"gateway_upstream_{name}": f"{upstream.url}/{name}" for name in CREDENTIALS}
         async with running(settings(**(addresses | mode.given), gateway_log="json")) as gateway:
@@ -209,28 +209,28 @@ async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[Replayed]:
                 upstream.asked.clear()
                 with _collect_log() as log:
                     got = await _ask(client, deliveries[-1])
-                    await asyncio.wait_for(log.told.wait(), PATIENCE)
+                    await asyncio.wait_for(log.complete.wait(), PATIENCE)
                 asked, warned = tuple(upstream.asked), tuple(log.warned)
                 replayed.append(
-                    Replayed(exchange=exchange, mode=mode, requests=asked, got=got, warned=warned, facts=log.facts)
+                    ReplayResult(exchange=exchange, mode=mode, requests=asked, got=got, warned=warned, facts=log.facts)
                 )
             client.close()
     return replayed
 
 
 class _Log(logging.Handler):
-    """What the gateway logs of one request. told: set when its line came."""
+    """What the gateway logs of one request. complete: set when its line came."""
 
     def __init__(self) -> None:
         super().__init__()
         self.warned: list[str] = []
         self.facts: Mapping[str, Any] = {}
-        self.told = asyncio.Event()
+        self.complete = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == LOGGER:
             self.facts = record.lacuna  # type: ignore[attr-defined]
-            self.told.set()
+            self.complete.set()
         elif record.levelno >= logging.WARNING:
             self.warned.append(record.getMessage())
 
