@@ -245,3 +245,17 @@ def test_a_client_that_goes(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [info.turns for info in infos] == [ENOUGH + 1], "it is one session, whole"
 
     trial(what, script)
+
+
+def test_a_framework_s_own_messages_pass_as_they_came(caplog: pytest.LogCaptureFixture) -> None:
+    """The library refuses them; here the provider judges them, byte for byte, and the log says whose they are."""
+    given = b'{"model": "gpt-5", "messages": [{"role": "user",  "parts": [{"text": "hi"}]}]}'
+
+    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        for _ in range(2):
+            got = await client.ask("POST", PATHS["openai"], given)
+            assert (got.status, got.body) == (200, whole("openai"))
+            assert upstream.asked[-1].body == given
+
+    trial(what)
+    assert "messages[0] is a message of parts (Gemini, AI SDK); give " in caplog.text

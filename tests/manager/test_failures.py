@@ -28,6 +28,9 @@ EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
 
 
+Json = dict[str, Any]
+
+
 def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
     return ContextManager(strategy, session="s", cache_control="client", **options)
 
@@ -683,3 +686,46 @@ def test_a_window_that_leaves_nothing() -> None:
     view = context.prepare(history("openai", 6))
     assert view.diagnostics.faults[0].kind == "budget"
     assert len(json.dumps(view.messages)) < len(json.dumps(history("openai", 6))) / 3
+
+
+@pytest.mark.parametrize("dialect", ["auto", "openai", "openai-responses", "anthropic"])
+@pytest.mark.parametrize(
+    ("message", "whose"),
+    [
+        ({"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human"}, "a LangChain message"),
+        ({"kind": "request", "parts": [{"content": "hi", "part_kind": "user-prompt"}]}, "a Pydantic AI message"),
+        ({"role": "user", "parts": [{"text": "hi"}]}, "a message of parts"),
+    ],
+)
+def test_messages_of_a_framework_are_refused_with_the_mend(message: Json, whose: str, dialect: str) -> None:
+    """They would pass without a turn, and nothing would ever be hidden: better to learn that at the first call."""
+    with manager(store=MemoryStore(), dialect=dialect) as context, pytest.raises(DialectError) as told:
+        context.prepare([message, *history("openai", 2)])
+    assert str(told.value).startswith(f"messages[0] is {whose}")
+    assert "; give " in str(told.value) or "; send " in str(told.value)
+
+
+def test_objects_of_a_framework_are_refused_too() -> None:
+    """What dumps itself into a foreign shape is that framework's."""
+
+    class HumanMessage:
+        def model_dump(self, **options: Any) -> Json:
+            return {"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human"}
+
+    with manager(store=MemoryStore()) as context, pytest.raises(DialectError, match=r"messages\[0\] is a LangChain"):
+        context.prepare([HumanMessage()])
+
+
+def test_messages_in_no_known_shape_are_noted() -> None:
+    """They pass as they came, the very objects, and the diagnostics name the first; what is known is hidden."""
+    odd: list[Json] = [{"role": "bot", "content": "hi"}, {}]
+    with manager(store=MemoryStore()) as context:
+        assert context.prepare([*history("openai", 5)]).diagnostics.notes == ()
+        view = context.prepare([*history("openai", 5), *odd])
+        assert view.messages[-2] is odd[0]
+        assert view.messages[-1] is odd[1]
+        assert view.diagnostics.savings.masked == 3
+        assert view.diagnostics.notes == (
+            "messages[11] and 1 more have no role that openai knows: sent as it came, and nothing of it is hidden",
+        )
+        assert context.prepare([*history("openai", 6)]).diagnostics.notes == ()

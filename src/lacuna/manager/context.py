@@ -493,6 +493,8 @@ class ContextManager:
         sent = offering.joined(sent, branch.session, dialect.name)
         if offering.refused(branch.session, self.options.offer, bound=self._passes.bound):
             sent = replace(sent, notes=(*sent.notes, offering.BOUND))
+        if history.unknown:
+            sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown, dialect.name)))
         return self._view(branch, sent, how, model, started, dialect.name)
 
     def _terms(self, session: Session, given: Sent, treated: Way, *, in_blocks: bool) -> Terms:
@@ -613,6 +615,12 @@ def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[st
     # Iterators are read once, and only lists are compared in C.
     held = messages if type(messages) is list else list(messages)
     return Sent(messages=held, end=len(held), system=system, tools=tools, request=request or {})
+
+
+def _describe_unknown(places: Sequence[int], dialect: str) -> str:
+    """The note for messages in no shape that is known."""
+    others = f" and {len(places) - 1} more have" if len(places) > 1 else " has"
+    return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
 def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from lacuna.dialects import Json
 from lacuna.dialects.live.conversation import Conversation
+from lacuna.dialects.live.foreign import is_known
 from lacuna.dialects.live.pieces import LiveDialect, Piece, Spot, chained, digest
 from lacuna.dialects.live.plain import message as plain_message
 from lacuna.dialects.live.plain import seen
@@ -36,6 +37,8 @@ class History:
         self.dialect = dialect
         self.conversation = Conversation(runs=dialect.runs, observations=observations, tools=tools)
         self.read: list[Json] = []
+        #: Places of messages in no shape that is known.
+        self.unknown: list[int] = []
         self.splice = Splice(dialect, self.read)
         #: Head messages, system prompt and tools as they were when the engine was told of them last.
         self.headed: tuple[list[Message], Any, Any] | None = None
@@ -114,6 +117,8 @@ class History:
             place = len(self.read)
             json = plain_message(value, place)
             pieces = self.dialect.pieces(json, place)
+            if not is_known(json, has_items=self.dialect.runs):
+                self.unknown.append(place)
             grown = grown or (self.conversation.turns == before and any(piece.kind != "assistant" for piece in pieces))
             self._take(value, json, pieces)
         return before if grown else before + 1
@@ -137,6 +142,7 @@ class History:
                 self.splice.changed(place)
             for kept in (self.read, self._given, self._seen, self._says, self._spots, self._nodes):
                 del kept[first:]
+            self.unknown = [place for place in self.unknown if place < first]
 
     def end(self, turn: int) -> int:
         """Messages up to the end of turn `turn`; of the head for 0."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lacuna.dialects import Json
+from lacuna.dialects.live.foreign import describe_foreign
 from lacuna.errors import DialectError
 
 
@@ -38,10 +39,12 @@ def plain(value: Any) -> Any:
 
 
 def message(value: Any, place: int) -> Json:
-    """Message `place` (0-based) as a JSON object. Raises DialectError if it is none."""
+    """Message `place` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
     found = plain(value)
     if not isinstance(found, dict):
         raise DialectError(
             f"messages[{place}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
         )
+    if foreign := describe_foreign(found):
+        raise DialectError(f"messages[{place}] is {foreign}")
     return found
