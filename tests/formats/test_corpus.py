@@ -8,14 +8,15 @@ from collections.abc import Iterator
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.errors import FormatError
-from lacuna.formats.registry import READERS, read
+from lacuna.formats.registry import read
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
 MANIFEST = CORPUS / "MANIFEST.tsv"
 
 #: The corpus's names of formats -> ours.
 READ_AS = {
+    # Half of the data set Who&When, which AutoGen's Magentic-One made.
+    "autogen-magentic": "magentic-one",
     "claude-code": "claude-code",
     # Its `messages` are Anthropic's, word for word.
     "cline": "anthropic-messages",
@@ -27,10 +28,18 @@ READ_AS = {
     "pi-session": "pi-session",
     "swe-agent-traj": "swe-agent",
     "tau2-bench": "tau2-bench",
+    "trae-agent": "trae-agent",
 }
-#: Where the manifest counts otherwise. This file holds 101 action events out of 100 answers: one answer made two calls
-#: in parallel, which are one turn.
-COUNTED_OTHERWISE = {"openhands-output/ohb-traj_safety-metrics.json.gz": 100}
+#: Where the manifest counts otherwise.
+COUNTED_OTHERWISE = {
+    # 101 action events out of 100 answers: one answer made two calls in parallel, which are one turn.
+    "openhands-output/ohb-traj_safety-metrics.json.gz": 100,
+    # Instructions of the orchestrator that another agent answered; the manifest counts both sides.
+    "autogen-magentic/ww-hc-56.json.gz": 28,
+    "autogen-magentic/ww-hc-15.json.gz": 28,
+    # Two conversations, of 15 and 24 turns, which the manifest counts as one.
+    "trae-agent/trae-trajectory-4b68c8.json.gz": 24,
+}
 
 
 def rows() -> Iterator[tuple[str, str, int]]:
@@ -42,13 +51,12 @@ def rows() -> Iterator[tuple[str, str, int]]:
 
 
 KNOWN = [row for row in rows() if row[1] in READ_AS]
-UNKNOWN = [row[0] for row in rows() if row[1] not in READ_AS]
 
 
 @needs_corpus("every recording is read whole")
 def test_the_corpus_is_covered() -> None:
-    """The tests below see every recording."""
-    assert (len(KNOWN), len(UNKNOWN)) == (38, 3)
+    """The test below sees every recording; there is none that nobody reads."""
+    assert len(KNOWN) == len(list(rows())) == 41
 
 
 @pytest.mark.parametrize(("path", "format", "turns"), KNOWN, ids=[row[0] for row in KNOWN])
@@ -60,11 +68,3 @@ def test_a_recording(path: str, format: str, turns: int) -> None:
     assert {run.format for run in runs} <= {READ_AS[format]}
     assert max((run.tool_turns for run in runs), default=0) == turns
     assert len({run.id for run in runs}) == len(runs)
-
-
-@pytest.mark.parametrize("path", UNKNOWN)
-def test_an_unknown_format(path: str) -> None:
-    """A recording in a format that nobody reads here is an error that names those that are read."""
-    with pytest.raises(FormatError) as caught:
-        list(read(CORPUS / path))
-    assert all(reader.name in str(caught.value) for reader in READERS)

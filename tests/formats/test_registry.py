@@ -64,7 +64,7 @@ def use(monkeypatch: pytest.MonkeyPatch, reader: object) -> None:
 def test_names_are_unique() -> None:
     """Every format has a name of its own."""
     names = [reader.name for reader in READERS]
-    assert len(set(names)) == len(names) == 18
+    assert len(set(names)) == len(names) == 20
 
 
 @pytest.mark.parametrize(

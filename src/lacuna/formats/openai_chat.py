@@ -56,7 +56,7 @@ def _is_message(message: Json) -> bool:
 def _feed(assembler: Assembler, conversation: Conversation) -> None:
     outer = conversation.outer
     assembler.tools(mappings_in(outer.get("tools")) or mappings_in(outer.get("functions")))
-    reader = _Messages(assembler)
+    reader = ChatMessages(assembler)
     for line, message in (*conversation.messages, *_answers(outer, conversation.line)):
         reader.feed(message, line)
 
@@ -69,7 +69,7 @@ def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     return [(line, {"response": response, **message})] if message else []
 
 
-class _Messages:
+class ChatMessages:
     """Feeds messages to an assembler; calls and results that were recorded without ids are paired in order."""
 
     def __init__(self, assembler: Assembler) -> None:

@@ -19,6 +19,7 @@ from lacuna.formats.gemini_cli import GeminiCli
 from lacuna.formats.inspect_ai import InspectAi
 from lacuna.formats.lacuna_export import LacunaExport
 from lacuna.formats.lines import begins_with, json_value, peek
+from lacuna.formats.magentic_one import MagenticOne
 from lacuna.formats.managed_agents import ManagedAgents
 from lacuna.formats.mini_swe_agent import MiniSweAgent
 from lacuna.formats.openai_chat import OpenAIChat
@@ -31,6 +32,7 @@ from lacuna.formats.pi_session import PiSession
 from lacuna.formats.source import documents, is_candidate
 from lacuna.formats.swe_agent import SweAgent
 from lacuna.formats.tau2 import Tau2
+from lacuna.formats.trae_agent import TraeAgent
 from lacuna.trajectory.trajectory import Problem, Trajectory
 
 #: In the order in which they are asked: formats that name themselves first, plain provider messages last.
@@ -46,10 +48,12 @@ READERS: tuple[Reader, ...] = (
     Tau2(),
     ClaudeCode(),
     Codex(),
-    PiSession(),
     ManagedAgents(),
     GeminiCli(),
     OpenCode(),
+    TraeAgent(),
+    MagenticOne(),
+    PiSession(),
     OpenAIResponses(),
     AnthropicMessages(),
     OpenAIChat(),

@@ -1,0 +1,61 @@
+"""Magentic-One conversations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.formats.document import Document
+from lacuna.formats.magentic_one import MagenticOne
+from lacuna.formats.registry import read as read_path
+from lacuna.trajectory.trajectory import Problem, Trajectory
+
+DATA = Path(__file__).parents[1] / "data" / "magentic_one" / "history.json"
+
+
+def test_the_orchestrator_is_the_agent() -> None:
+    """Plans and ledgers are turns, an instruction is a call, and what the instructed agent answers is its result; notes
+    of the program are left out."""
+    (run,) = read_path(DATA)
+    assert isinstance(run, Trajectory)
+    assert (run.format, run.id) == ("magentic-one", "q-1")
+    assert [message.text for message in run.head.messages] == ["When was the first?\n"]
+    assert [turn.text[:12] for turn in run.turns] == [
+        "Initial plan",
+        "Updated Ledg",
+        "Updated Ledg",
+        "Updated Ledg",
+        "New plan:\n\nC",
+        "Updated Ledg",
+    ]
+    assert [[action.name for action in turn.actions] for turn in run.turns] == [
+        [],
+        ["WebSurfer"],
+        ["WebSurfer"],
+        [],
+        [],
+        ["Assistant"],
+    ]
+    assert run.turns[1].actions[0].decoded == {"instruction": "Please search."}
+    assert [o.text for turn in run.turns for o in turn.observations] == ["I typed 'first'. Here is a page.", "1976"]
+    assert not any(turn.interjections for turn in run.turns)
+
+
+def test_other_histories_are_not_ours() -> None:
+    """A history without an orchestrator is not recognised, and junk in one is survived."""
+    for value in ([], {}, {"history": [{"role": "user", "content": "Orchestrator ("}]}, {"history": 5}):
+        assert not MagenticOne().sniff(Document("x", json.dumps(value).encode()))
+
+
+@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+def test_junk_never_raises(junk: Any) -> None:
+    """Wrong types anywhere are survived; a message that is none is a Problem."""
+    history = json.loads(DATA.read_text())["history"]
+    for at in range(len(history)):
+        for changed in (junk, {**history[at], "content": junk}, {**history[at], "role": junk}):
+            value = {"history": [*history[:at], changed, *history[at + 1 :]]}
+            found = list(MagenticOne().read(Document("x.json", json.dumps(value).encode())))
+            assert sum(isinstance(item, Problem) for item in found) == (not isinstance(changed, dict))

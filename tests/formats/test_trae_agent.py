@@ -1,0 +1,70 @@
+"""trae-agent trajectories, and those of its TypeScript port."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lacuna.formats.document import Document
+from lacuna.formats.registry import read as read_path
+from lacuna.formats.trae_agent import TraeAgent
+from lacuna.trajectory.trajectory import Trajectory
+from lacuna.trajectory.usage import Usage
+
+DATA = Path(__file__).parents[1] / "data" / "trae_agent"
+
+
+def runs(name: str) -> list[Trajectory]:
+    found = list(read_path(DATA / name))
+    assert all(isinstance(item, Trajectory) for item in found)
+    return [item for item in found if isinstance(item, Trajectory)]
+
+
+def test_interactions_are_turns() -> None:
+    """Each interaction is a turn with its usage; results come once, those of the last call out of its step."""
+    (run,) = runs("trajectory.json")
+    assert (run.format, run.id, run.model) == ("trae-agent", "trajectory", "claude-sonnet-4")
+    assert [message.text for message in run.head.messages] == ["You are an agent.", "Count the files."]
+    assert [[(o.text, o.error) for o in turn.observations] for turn in run.turns] == [
+        [("a.py b.txt", False), ("Tool call failed with error:\nNo such file", True)],
+        [("Task done.", False)],
+    ]
+    assert [turn.usage for turn in run.turns] == [
+        Usage(input=900, output=40),
+        Usage(input=60, cache_read=940, output=9),
+    ]
+    assert [(turn.at or 0) - (run.turns[0].at or 0) for turn in run.turns] == [0, 4]
+
+
+def test_conversations_of_the_port() -> None:
+    """Steps that go on with each other are one run, timed by each step; a new conversation is another run."""
+    first, second = runs("port.json")
+    assert [turn.text for turn in first.turns] == ["I begin.", "Done."]
+    assert [o.text for turn in first.turns for o in turn.observations] == [
+        '{"success":true,"result":{"id":1}}',
+        '{"success": true, "result": "ok"}',
+    ]
+    assert [turn.at for turn in first.turns] == [1759383557.846, 1759383564.0]
+    assert [message.text for message in second.head.messages] == ["You plan.", "Carry it out."]
+    assert [run.id for run in (first, second)] == ["conversation 1", "conversation 2"]
+
+
+def test_other_files_are_not_ours() -> None:
+    """Other objects with steps are not recognised."""
+    for value in ([], {}, {"steps": [{"messages": []}]}, {"llm_interactions": [], "x": "agent_steps"}):
+        assert not TraeAgent().sniff(Document("x", json.dumps(value).encode()))
+
+
+@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@pytest.mark.parametrize("name", ["trajectory.json", "port.json"])
+def test_junk_never_raises(name: str, junk: Any) -> None:
+    """Wrong types anywhere are survived."""
+    value = json.loads((DATA / name).read_text())
+    for key in ("llm_interactions", "agent_steps", "steps"):
+        for at, item in enumerate(value.get(key) or []):
+            for field in item:
+                changed = [*value[key][:at], {**item, field: junk}, *value[key][at + 1 :]]
+                list(TraeAgent().read(Document("x.json", json.dumps({**value, key: changed}).encode())))
