@@ -108,6 +108,53 @@ def test_no_arguments_of_a_tool_call_raise(arguments: Any) -> None:
     assert isinstance(context.handle_tool_call(SEARCH_TOOL, {"query": "\ud83d \0 value"}), str)
 
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PICTURES: dict[str, tuple[str, Any, str]] = {
+    "openai": (
+        "openai",
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+        "image_url, image/png, 72 bytes",
+    ),
+    "openai-responses": (
+        "openai-responses",
+        {"type": "input_image", "image_url": "https://example.org/a.png"},
+        "input_image, https://example.org/a.png",
+    ),
+    "anthropic": (
+        "anthropic",
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+        "image, image/png, 72 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", ["", "screen"])
+@pytest.mark.parametrize("shape", PICTURES)
+def test_a_hidden_picture_is_described(shape: str, words: str) -> None:
+    """No text can stand for it: what it is is said, and how to see it again. Its bytes stay in the store."""
+    dialect, picture, told = PICTURES[shape]
+    kind = "input_text" if dialect == "openai-responses" else "text"
+    parts = [*([{"type": kind, "text": words}] if words else []), picture]
+    messages = history(shape, 4, LONG)
+    for message in messages:
+        if message.get("role") == "tool":
+            message["content"] = parts
+        if message.get("type") == "function_call_output":
+            message["output"] = parts
+        if message.get("role") == "user" and isinstance(message.get("content"), list):
+            message["content"][0]["content"] = parts
+    context = ContextManager(EAGER, session="s", store=(store := MemoryStore()), dialect=dialect)  # type: ignore[arg-type]
+    assert context.prepare(messages).diagnostics.savings.masked == 2
+    line = f"[{told}: no text can stand for it; make the call again to see it]"
+    expected = f"{words}\n{line}" if words else line
+    assert context.recall("t1.1") == expected
+    assert context.handle_tool_call(RECALL_TOOL, {"handle": "t1.1"}) == expected
+    assert context.recall("t1").endswith(expected)
+    assert json.dumps(picture) in json.dumps(
+        [getattr(part, "data", None) for part in store.observation("s", (1, 1)).content]
+    )
+
+
 def test_a_failure_of_ours_is_told_to_the_model(caplog: pytest.LogCaptureFixture) -> None:
     """A store that breaks its promise makes no tool call raise; the log has the reason."""
 

@@ -285,6 +285,31 @@ def test_a_locked_file_is_said_and_goes_on(store: SqliteStore, path: Path) -> No
     assert store.append("s", (added(700),), after=699, at=2.0) == 700
 
 
+def test_a_lock_is_waited_for_once(store: SqliteStore, path: Path) -> None:
+    """While another process holds the file, only the first writer waits; once one was served, the next waits again."""
+    begun(store, "s", added(1))
+    for records in (1, 2):
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            waited = [waits(store)]
+            for said in ("kept it locked for 0.05 s", "still keeps it locked", "still keeps it locked"):
+                with pytest.raises(StoreError, match=f"another process {said}; nothing was written, try again"):
+                    store.append("s", (added(records + 1),), after=records, at=2.0)
+                waited.append(waits(store))
+            assert waited == [50, 0, 0, 0]
+            assert store.length("s") == records
+            other.execute("ROLLBACK")
+        assert store.append("s", (added(records + 1),), after=records, at=2.0) == records + 1
+        assert waits(store) == 50
+
+
+def waits(store: SqliteStore) -> int:
+    """Milliseconds that the next writer would wait for another process."""
+    with store._file.plain() as connection:
+        found: int = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    return found
+
+
 def test_an_interrupted_write_did_not_happen(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of an append, or of a read, leaves the store as it was and in working order."""
     begun(store, "s", added(1))

@@ -45,9 +45,11 @@ def test_no_handle_where_nobody_recalls() -> None:
 
 
 def test_opaque_parts_are_counted() -> None:
-    """An image is part of what is hidden."""
-    assert "1 parts" in written((Text("a picture"), Opaque("image", tokens=85)))
-    assert written((Opaque("image", tokens=85),))
+    """Images and files are named by their kind, at the tokens they are booked at."""
+    assert "; 2 tokens + 1 image (about 85 tokens) hidden" in written((Text("a picture"), Opaque("image", tokens=85)))
+    assert "; 1 image (about 85 tokens) hidden" in written((Opaque("image", tokens=85),))
+    many = (Opaque("image", tokens=85), Opaque("odd\nkind", tokens=5), Opaque("image", tokens=85))
+    assert "; 2 image, 1 odd kind (about 175 tokens) hidden" in written(many)
 
 
 def test_an_unknown_tool() -> None:

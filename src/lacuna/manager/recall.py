@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from lacuna.errors import UnknownHandle
 from lacuna.manager.line_search import find_matching_lines
 from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL
 from lacuna.stores.store import Hit
+from lacuna.trajectory.content import Content, Opaque, Text
 from lacuna.trajectory.plan import Key
 from lacuna.trajectory.plan import handle as handle_of
 from lacuna.trajectory.spoken import spoken
@@ -50,7 +51,7 @@ def parsed(handle: str) -> tuple[str, Key]:
 def whole(turn: Turn) -> str:
     """All of a turn: what the assistant thought, said and called, then each result under its handle."""
     results = (
-        f"[{handle_of((turn.index, place))} {seen.tool}]\n{seen.text}"
+        f"[{handle_of((turn.index, place))} {seen.tool}]\n{_read(seen.content)}"
         for place, seen in enumerate(turn.observations, start=1)
     )
     return "\n\n".join(filter(None, (spoken(turn), *results)))
@@ -60,7 +61,36 @@ def text_under(turn: Turn, key: Key) -> str | None:
     """What stands under `key` in `turn`, position 0 being all of it; None if there is no such result."""
     if not key[1]:
         return whole(turn)
-    return turn.observations[key[1] - 1].text if key[1] <= len(turn.observations) else None
+    return _read(turn.observations[key[1] - 1].content) if key[1] <= len(turn.observations) else None
+
+
+def _read(content: Content) -> str:
+    """The text of `content`, with a line in place of each part that is no text."""
+    return "\n".join(part.text if isinstance(part, Text) else describe_part(part) for part in content)
+
+
+def describe_part(part: Opaque) -> str:
+    """Return a line that says what `part` (a picture, a file) is, and how to see it again."""
+    found = dict(_strings(part.data or {}))
+    media, size = found.get("media_type", ""), len(found.get("data", "")) * 3 // 4
+    place = ""
+    for value in found.values():
+        if value.startswith("data:"):
+            head, _, body = value.partition(",")
+            media, size = head.removeprefix("data:").partition(";")[0], len(body) * 3 // 4
+        elif value.startswith(("http://", "https://")):
+            place = value
+    facts = (part.kind, media[:60], f"{size:,} bytes" if size else "", place[:300])
+    return f"[{', '.join(filter(None, facts))}: no text can stand for it; make the call again to see it]"
+
+
+def _strings(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The texts in `value` and in its objects, each with the name of its field."""
+    for name, inner in value.items():
+        if isinstance(inner, str):
+            yield name, inner
+        elif isinstance(inner, Mapping):
+            yield from _strings(inner)
 
 
 def named(key: Key) -> str:

@@ -29,6 +29,7 @@ BUSY_SECONDS: Final = 5.0
 #: The write-ahead log is cut back to this many bytes where it grew beyond.
 _LOG_BYTES: Final = 16 << 20
 
+_WRITE: Final = "BEGIN IMMEDIATE"
 _SETTINGS: Final = (
     # Before the first table: pages that become free can be given back without writing the file anew.
     "PRAGMA auto_vacuum = INCREMENTAL",
@@ -43,7 +44,7 @@ _SETTINGS: Final = (
 
 #: SQLite's name of an error (or how it begins) -> what it is and how to mend it.
 _MENDS: Final = (
-    ("SQLITE_BUSY", "another process kept it locked for {busy:g} s; nothing was written, try again"),
+    ("SQLITE_BUSY", "another process {locked}; nothing was written, try again"),
     ("SQLITE_LOCKED", "it is locked; nothing was written, try again"),
     ("SQLITE_FULL", "the disk is full; nothing of this was written and nothing is lost, make room and try again"),
     ("SQLITE_READONLY", "it cannot be written; check the permissions of the file and of its folder"),
@@ -63,6 +64,8 @@ class SqliteFile:
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
         self._busy = busy_seconds
+        #: Writers in a row that another process kept out.
+        self._refusals = 0
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
@@ -112,7 +115,7 @@ class SqliteFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on the disk when this ends, or did not happen."""
-        with self._transaction("BEGIN IMMEDIATE", "COMMIT") as connection:
+        with self._transaction(_WRITE, "COMMIT") as connection:
             yield connection
 
     @contextmanager
@@ -141,7 +144,7 @@ class SqliteFile:
         with self._lock, self._said():
             connection = self._ready()
             try:
-                connection.execute(begin)
+                self._start(connection, begin)
                 yield connection
                 connection.execute(end)
             except BaseException:
@@ -149,6 +152,19 @@ class SqliteFile:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _start(self, connection: sqlite3.Connection, begin: str) -> None:
+        """Begin a transaction. After a wait in vain nobody waits again until a transaction begins."""
+        try:
+            connection.execute(begin)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                self._refusals += 1
+                connection.execute("PRAGMA busy_timeout = 0")
+            raise
+        if self._refusals and begin == _WRITE:
+            self._refusals = 0
+            connection.execute(f"PRAGMA busy_timeout = {round(self._busy * 1_000)}")
 
     def _ready(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -167,7 +183,10 @@ class SqliteFile:
             if name.startswith("SQLITE_CORRUPT"):
                 raise self.corrupt(f"the file is damaged ({error})") from error
             said = next((text for start, text in _MENDS if name.startswith(start)), str(error))
-            raise StoreError(f"{self.path}: {said.format(busy=self._busy, name=name)}") from error
+            raise StoreError(f"{self.path}: {said.format(locked=self._locked(), name=name)}") from error
+
+    def _locked(self) -> str:
+        return "still keeps it locked" if self._refusals > 1 else f"kept it locked for {self._busy:g} s"
 
     def _begin(self) -> None:
         with self.plain() as connection:

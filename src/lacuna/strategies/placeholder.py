@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from lacuna.strategies.extractors import BUILT_IN, Extractors
@@ -78,6 +79,12 @@ def _cut(result: str) -> str:
 
 
 def _size(observation: Observation) -> str:
-    parts = sum(1 for part in observation.content if not isinstance(part, Text))
-    tokens = f"{counter('o200k').count(observation.text)} tokens"
-    return f"{tokens} + {parts} parts hidden" if parts else f"{tokens} hidden"
+    """What is hidden, in tokens; what is no text is named by its kind, at the tokens it is booked at."""
+    others = [part for part in observation.content if not isinstance(part, Text)]
+    tokens = counter("o200k").count(observation.text)
+    if not others:
+        return f"{tokens} tokens hidden"
+    kinds = Counter(" ".join(part.kind.split())[:LABEL] for part in others)
+    named = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    booked = f"{named} (about {sum(part.tokens for part in others)} tokens)"
+    return f"{tokens} tokens + {booked} hidden" if tokens else f"{booked} hidden"
