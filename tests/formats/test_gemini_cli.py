@@ -123,6 +123,15 @@ def test_saved_conversations(name: str) -> None:
     ]
 
 
+def test_forks_name_the_model_otherwise() -> None:
+    """What a fork of the CLI calls its model is a message of the model by its fields."""
+    said = {"id": "g", "type": "bob-shell", "content": "hello", "tokens": {"input": 5, "output": 1}}
+    ((run,), _) = read(
+        lines({"sessionId": "s", "projectHash": "p"}, {"id": "u", "type": "user", "content": "hi"}, said)
+    )
+    assert [turn.text for turn in run.turns] == ["hello"]
+
+
 def test_broken_lines_are_problems() -> None:
     """A broken line costs itself alone."""
     header, first, answer = (

@@ -99,6 +99,26 @@ def test_usage_cost_and_time() -> None:
     assert [(turn.at or 0) - (run.turns[0].at or 0) for turn in run.turns[:2]] == pytest.approx([0, 1.6])
 
 
+def step(**tokens: Any) -> dict[str, Any]:
+    cache = {"read": tokens.pop("read", 0), "write": tokens.pop("write", 0)}
+    return {"type": "step-finish", "cost": 0, "tokens": {**tokens, "cache": cache}}
+
+
+def test_old_versions_count_what_the_cache_served_as_input() -> None:
+    """Where no call reads more than its input, the input holds what was read; a total, or one call that reads more,
+    tells otherwise. Reasoning beyond the output is not in it."""
+    said = {"type": "text", "text": "hi"}
+    first, second = step(input=9640, output=12, reasoning=266, read=9600), step(input=10, output=5, read=9000)
+    ((run,), _) = of({"messages": [assistant(said, first)]})
+    assert run.turns[0].usage == Usage(input=40, cache_read=9600, output=278)
+    ((run,), _) = of(
+        {"messages": [assistant(said, first), {"info": {"role": "user"}, "parts": [said]}, assistant(said, second)]}
+    )
+    assert [turn.usage.input for turn in run.turns if turn.usage] == [9640, 10]
+    ((run,), _) = of({"messages": [assistant(said, step(input=9640, output=12, reasoning=0, read=9600, total=19252))]})
+    assert run.turns[0].usage == Usage(input=9640, cache_read=9600, output=12)
+
+
 def test_a_compaction_is_no_turn() -> None:
     """The answer to a compaction is its summary, and its prompt the tokens before."""
     ((before, tokens, summary),) = [(c.before, c.tokens_before, c.summary) for c in exported().compactions]

@@ -131,13 +131,13 @@ class _Chat:
         id = text_in(line.value["id"])
         known = self.messages.get(id)
         self.messages[id] = line if known is None else Line(known.number, _merged(known.value, line.value))
-        if line.value.get("type") in ("user", "gemini"):
+        if line.value.get("type") == "user" or _is_model(line.value):
             self._live.add(id)
 
     def _rewind(self, id: str, line: Line) -> None:
         ids = list(self.messages)
         gone = ids[ids.index(id) :] if id in self.messages else ids
-        said = sum(self.messages[each].value.get("type") == "gemini" for each in gone)
+        said = sum(_is_model(self.messages[each].value) for each in gone)
         for each in gone:
             del self.messages[each]
             self._live.discard(each)
@@ -159,6 +159,11 @@ class _Chat:
                 self._add(line)
 
 
+def _is_model(message: Json) -> bool:
+    """Whether the model says a message; forks of the CLI give it their own type."""
+    return message.get("type") == "gemini" or any(name in message for name in ("toolCalls", "thoughts", "tokens"))
+
+
 def _merged(earlier: Json, later: Json) -> Json:
     """A message written again. A call's first result stays: a later one may be masked."""
     calls = {text_in(call.get("id")): call for call in mappings_in(earlier.get("toolCalls"))}
@@ -177,7 +182,7 @@ def _feed_chat(assembler: Assembler, chat: _Chat) -> None:
     answered: set[str] = set()
     for id, line in chat.messages.items():
         message, parts = line.value, _parts(line.value.get("content"))
-        if message.get("type") == "gemini":
+        if _is_model(message):
             _model_message(assembler, line, parts, clock)
         elif message.get("type") == "user":
             assembler.user(_words(parts))

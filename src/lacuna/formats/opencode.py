@@ -28,6 +28,7 @@ from lacuna.dialects import (
 from lacuna.formats.assembler import Assembler
 from lacuna.formats.document import Document, Found
 from lacuna.formats.lines import json_value, peek_value
+from lacuna.formats.litellm import PromptTokens
 from lacuna.formats.moments import moment
 from lacuna.formats.openhands_events import read_member
 from lacuna.formats.source import run_name
@@ -111,7 +112,7 @@ def _stored(problems: Assembler, document: Document) -> list[_Session]:
 
 
 def _read(file: str, session: _Session, format: str) -> Iterator[Found]:
-    run = _Run(Assembler(file, observations="tools"))
+    run = _Run(Assembler(file, observations="tools"), _counted(session.messages))
     run.head(session.messages)
     for number, message in enumerate(session.messages, start=1):
         if _is_message(message):
@@ -131,6 +132,7 @@ class _Run:
     """Gives the messages of a session to the assembler."""
 
     assembler: Assembler
+    counted: PromptTokens
 
     def head(self, messages: Iterable[Any]) -> None:
         """The system prompt, which old versions keep with each message of the assistant."""
@@ -150,7 +152,7 @@ class _Run:
             self._assistant(info, parts, number)
 
     def _summary(self, info: Json, parts: list[Json]) -> None:
-        usage = _usage(info, finished=_finished(parts))
+        usage = self._usage([*_finished(parts), info][0])
         summary = "\n".join(filter(None, (text_in(part.get("text")) for part in parts if part.get("type") == "text")))
         self.assembler.compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
@@ -160,7 +162,7 @@ class _Run:
         steps = _steps(parts)
         for step in steps:
             finished = _finished(step)
-            usage = _usage(info, finished=finished) if finished or len(steps) == 1 else None
+            usage = self._usage([*finished, info][0]) if finished or len(steps) == 1 else None
             tools = [part for part in step if part.get("type") == "tool"]
             said = tuple(part for each in step for part in _said(each))
             reasoning = "\n".join(filter(None, map(_reasoning, step)))
@@ -180,6 +182,10 @@ class _Run:
                 call, tool = text_in(part.get("callID")), text_in(part.get("tool"))
                 self.assembler.result(call, shown or (Text(""),), tool=tool, error=error, line=number)
             at = max(filter(None, (at, *map(_ended, tools))), default=None)
+
+    def _usage(self, holder: Json) -> Usage | None:
+        tokens = _Tokens.of(holder)
+        return self.counted.usage(tokens.litellm, usd=tokens.usd)
 
 
 def _steps(parts: list[Json]) -> list[list[Json]]:
@@ -202,24 +208,63 @@ def _finished(parts: list[Json]) -> list[Json]:
     return [part for part in parts if part.get("type") == "step-finish"]
 
 
-def _usage(info: Json, *, finished: list[Json]) -> Usage | None:
-    """What the last finished step was billed, or the message where it has no steps; None where nothing was counted."""
-    held = finished[-1] if finished else info
-    tokens = mapping_in(held.get("tokens"))
-    cache = mapping_in(tokens.get("cache"))
-    plain, output, reasoning, total = (count_in(tokens.get(name)) for name in ("input", "output", "reasoning", "total"))
-    read, write = count_in(cache.get("read")), count_in(cache.get("write"))
-    if not plain + read + write + output:
-        return None
-    # Versions differ in whether the output holds the reasoning; the total, or a part larger than its whole, tells.
-    apart = total == plain + read + write + output + reasoning if total else reasoning > output
-    return Usage(
-        input=plain,
-        cache_read=read,
-        cache_write=write,
-        output=output + (reasoning if apart else 0),
-        usd=number_in(held.get("cost")) or None,  # 0 stands for a subscription or an unknown price
-    )
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """What a step or a message was billed, as recorded."""
+
+    input: int
+    output: int
+    reasoning: int
+    read: int
+    write: int
+    total: int
+    usd: float | None
+
+    @classmethod
+    def of(cls, holder: Json) -> _Tokens:
+        tokens = mapping_in(holder.get("tokens"))
+        cache = mapping_in(tokens.get("cache"))
+        return cls(
+            input=count_in(tokens.get("input")),
+            output=count_in(tokens.get("output")),
+            reasoning=count_in(tokens.get("reasoning")),
+            read=count_in(cache.get("read")),
+            write=count_in(cache.get("write")),
+            total=count_in(tokens.get("total")),
+            usd=number_in(holder.get("cost")) or None,  # 0 stands for a subscription or an unknown price
+        )
+
+    @property
+    def litellm(self) -> Json:
+        """The counts as `PromptTokens` reads them."""
+        # Versions differ in whether the output holds the reasoning; a part cannot be larger than its whole.
+        sums = {self.input + self.output + cached for cached in (0, self.read + self.write)}
+        apart = self.total - self.reasoning in sums if self.total not in sums | {0} else self.reasoning > self.output
+        return {
+            "prompt_tokens": self.input,
+            "completion_tokens": self.output + (self.reasoning if apart else 0),
+            "cache_read_input_tokens": self.read,
+            "cache_creation_input_tokens": self.write,
+        }
+
+    @property
+    def excludes_cache(self) -> bool:
+        """Whether the total shows that the input does not hold what the cache served."""
+        cached = self.read + self.write
+        return bool(cached) and self.total in (
+            self.input + self.output + cached,
+            self.input + self.output + self.reasoning + cached,
+        )
+
+
+def _counted(messages: Iterable[Any]) -> PromptTokens:
+    """What the input of a session's requests includes: versions and providers differ in that too."""
+    infos = [mapping_in(message) for message in messages]
+    holders = [part for each in infos for part in _finished(mappings_in(each.get("parts")))]
+    tokens = [_Tokens.of(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]]
+    if any(each.excludes_cache for each in tokens):
+        return PromptTokens(reads=False, writes=False)
+    return PromptTokens.of_run(each.litellm for each in tokens)
 
 
 def _asked(part: Json) -> Content:
