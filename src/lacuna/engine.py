@@ -21,12 +21,12 @@ from lacuna.errors import BudgetError, SpecError, SummaryCause, SummaryError
 from lacuna.strategies.books import Books
 from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
-from lacuna.strategies.pressure import fits, relieve
+from lacuna.strategies.pressure import SHORT, fits, relieve
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.strategy import Strategy
 from lacuna.strategies.summary_cost import SummaryCall
 from lacuna.summarizers.breaker import Breaker
-from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request, used
+from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request, standing, used
 from lacuna.summarizers.digest import digest
 from lacuna.summarizers.redacted import Redactor
 from lacuna.summarizers.written import Written, parse_answer
@@ -270,8 +270,8 @@ class Session:
         plan = self._relieved(situation, wanted, summaries=self.terms.may_summarize, strict=strict)
         plan = self._deferred(plan)
         summary, cost = None, Bill()
-        if plan.summarize and self.breaker.may(situation.call):
-            answer = yield self._request(plan.summarize, situation)
+        if plan.summarize and self._is_worth_asking(plan) and self.breaker.may(situation.call):
+            answer = yield self._request(plan, situation)
             summary, cost, plan = self._settle(plan, answer, situation)
         if summary is None:
             plan = replace(plan, summarize=0)
@@ -369,10 +369,18 @@ class Session:
 
     # -- summaries -----------------------------------------------------------------------------------------------
 
-    def _request(self, covers: int, situation: Situation) -> SummaryRequest:
-        limit = self.strategy.summary_max_tokens
-        route = billed(self.state, situation, covers, limit).route
-        return self._clean(request(self.state, covers, limit, "extend" if route == "extend" else "fresh"))
+    def _limit(self, plan: Plan) -> int:
+        """Most tokens that the summary of `plan` may have."""
+        return plan.summary_tokens or self.strategy.summary_max_tokens
+
+    def _is_worth_asking(self, plan: Plan) -> bool:
+        """Whether a model is asked for the summary of `plan`; the digest says as much in next to nothing."""
+        return self._limit(plan) >= min(SHORT, self.strategy.summary_max_tokens)
+
+    def _request(self, plan: Plan, situation: Situation) -> SummaryRequest:
+        limit = self._limit(plan)
+        route = billed(self.state, situation, plan.summarize, limit).route
+        return self._clean(request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh"))
 
     def _clean(self, asked: SummaryRequest) -> SummaryRequest:
         """`asked` without secrets, before anybody cuts it: half a key has no beginning that tells what it is."""
@@ -387,7 +395,7 @@ class Session:
         call = used(self.state, situation, covers, parsed)
         cost = self._bill(call.input, call.cached, call.output, call.usd)
         try:
-            summary = self._accept(plan, covers, parsed, call)
+            summary = self._accept(plan, covers, parsed, call, situation)
         except Exception as error:  # noqa: BLE001 - an answer that cannot be used is not asked for again at once
             reason = self._reject(error, call, situation.call)
             return None, cost, Plan(reason=f"summary rejected: {reason}")
@@ -399,14 +407,26 @@ class Session:
             plan = replace(plan, masks=masks, summarize=covers)
         return summary, cost, plan
 
-    def _accept(self, plan: Plan, covers: int, answer: Written | SummaryError, call: SummaryCall) -> Summary:
+    def _accept(
+        self, plan: Plan, covers: int, answer: Written | SummaryError, call: SummaryCall, situation: Situation
+    ) -> Summary:
         """The summary that `answer` is. Raises SummaryError if it may not stand for turns 1 ... `covers`."""
         if isinstance(answer, SummaryError):
             raise answer
         if covers > plan.summarize:
             wrong = f"it covers turns up to {covers}, of which it was not asked: up to {plan.summarize}"
             raise SummaryError(wrong, cause="malformed")
-        return accepted(self.state, self.policy, covers, answer.text, call, self.redaction)
+        limit, room = self._limit(plan), self._room(plan, covers, situation)
+        return accepted(self.state, self.policy, covers, answer.text, call, self.redaction, limit=limit, room=room)
+
+    def _room(self, plan: Plan, covers: int, situation: Situation) -> int | None:
+        """Tokens that may stand in the place of turns 1 ... `covers` in a view that fits; None where none does."""
+        if situation.usable is None or self.exceeded is not None:
+            return None
+        saved = sum(self.policy.pending[mask.key].saves for mask in plan.masks if mask.key[0] > covers)
+        saved += sum(self.state.segment(clip.key).tokens - self.sizer.text(clip.text) for clip in plan.clips)
+        rest = self.state.track.tokens - standing(self.state, covers) - saved + situation.entering(hides=True)
+        return situation.usable - rest
 
     def _reject(self, error: Exception, used: SummaryCall, call: int) -> str:
         """Record that the summary asked for at call `call` came to nothing; why, in a sentence."""
@@ -467,10 +487,10 @@ class Session:
         may_summarize = self.terms.may_summarize
         wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
         if wanted.summarize:
-            asked = self._clean(request(self.state, wanted.summarize, self.strategy.summary_max_tokens))
-            written = digest(asked, self.sizer.count)
+            asked = self._clean(request(self.state, wanted.summarize, self._limit(wanted)))
+            written = Written(text=digest(asked, self.sizer.count), route=MODEL_FREE.route)
             try:
-                return accepted(self.state, self.policy, wanted.summarize, written, MODEL_FREE, self.redaction), wanted
+                return self._accept(wanted, wanted.summarize, written, MODEL_FREE, situation), wanted
             except SummaryError:
                 # Nothing can be said in fewer words; what is left is cutting the newest results.
                 wanted = self._relieved(situation, Plan(reason=plan.reason), summaries=False, strict=strict)

@@ -232,15 +232,13 @@ class Policy:
         covers = self.trigger.due(state, situation.call, self.saves)
         return self.summary_to(state, situation, covers) if covers > state.covered else None
 
-    def summary_to(self, state: State, situation: Situation, covers: int) -> SummaryOffer | None:
-        """A summary of turns 1 ... `covers`, if the view would shrink by it."""
-        place = state.turn_places.get(covers + 1)
-        behind = state.track.tokens - (state.track.tokens if place is None else state.track.start(place))
-        saved = sum(candidate.saves for key, candidate in self.pending.items() if key[0] > covers)
-        head = state.track.start(state.head_length) + situation.entering(hides=True)
-        limit = self.strategy.summary_max_tokens
-        said = standing_words(self.user_tokens[covers], self.strategy.keep_user_tokens, limit)
-        tokens = head + BLOCK_TOKENS + limit + said + self.quoted(covers) + behind - saved
+    def summary_to(self, state: State, situation: Situation, covers: int, limit: int = 0) -> SummaryOffer | None:
+        """A summary of turns 1 ... `covers`, if the view would shrink by it.
+
+        limit: most tokens that it may have; 0 for the strategy's own limit.
+        """
+        limit = limit or self.strategy.summary_max_tokens
+        tokens = self._tokens_with_summary(state, situation, covers, limit)
         if tokens - situation.entering(hides=True) >= state.track.tokens - self.saves:
             return None
         last = len(state.track.segments) if state.last is None else state.sent
@@ -254,6 +252,22 @@ class Policy:
             output=limit,
         )
         return SummaryOffer(covers=covers, tokens=tokens, call=call)
+
+    def summary_room(self, state: State, situation: Situation, covers: int, tokens: int) -> int:
+        """Most tokens that a summary of turns 1 ... `covers` may have in a view of `tokens`; below 1 for none."""
+        least = self._tokens_with_summary(state, situation, covers, 0)
+        # The user's old words may take as much again.
+        each = self._tokens_with_summary(state, situation, covers, 1) - least
+        return (tokens - least) // each
+
+    def _tokens_with_summary(self, state: State, situation: Situation, covers: int, limit: int) -> int:
+        """Tokens of the view with a summary of turns 1 ... `covers` that has `limit` tokens."""
+        place = state.turn_places.get(covers + 1)
+        behind = state.track.tokens - (state.track.tokens if place is None else state.track.start(place))
+        saved = sum(candidate.saves for key, candidate in self.pending.items() if key[0] > covers)
+        head = state.track.start(state.head_length) + situation.entering(hides=True)
+        said = standing_words(self.user_tokens[covers], self.strategy.keep_user_tokens, limit)
+        return head + BLOCK_TOKENS + limit + said + self.quoted(covers) + behind - saved
 
     def quoted(self, covers: int) -> int:
         """Tokens of what a summary of turns 1 ... `covers` quotes word for word."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from lacuna.errors import BudgetError
 from lacuna.strategies.budget import Budget
@@ -13,6 +15,11 @@ from lacuna.trajectory.plan import Clip, Key, Plan, handle
 from lacuna.trajectory.state import State
 from lacuna.trajectory.tokens import Sizer
 
+#: Tokens of a summary that still says something; no model is asked for a shorter one.
+SHORT: Final = 200
+#: Tokens of the shortest one there is: the title of a digest.
+SHORTEST: Final = 40
+
 
 def fits(policy: Policy, state: State, situation: Situation, plan: Plan) -> bool:
     """Whether the view fits its budget once `plan` is done."""
@@ -22,7 +29,8 @@ def fits(policy: Policy, state: State, situation: Situation, plan: Plan) -> bool
 def relieve(
     policy: Policy, state: State, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool = True
 ) -> Plan:
-    """`plan`, or one that fits the budget: mask everything pending, mask down to `min_window`, summarize, clip.
+    """`plan`, or one that fits the budget: mask everything pending, mask down to `min_window`, summarize, summarize in
+    fewer words, clip.
 
     summaries: whether a summary may still help. Raises BudgetError if nothing makes the view fit; then nothing is a
     candidate that was none before. strict: False to be given the smallest view then.
@@ -67,13 +75,25 @@ def _fitting(
     # Not just below the limit: there every next call would mask one more (design 3, low watermark).
     if _after(policy, state, situation, masked) <= target:
         return masked
-    summarized = _summarize(policy, state, situation, target, budget.min_window) if summaries else None
-    best = summarized or masked
-    tokens = _after(policy, state, situation, best)
-    if tokens <= usable:
-        return best
-    tokens += situation.entering(hides=True) - policy.entering(situation, best)
-    return _clip(policy, state, best, tokens, usable, strict=strict)
+    plans = [masked]
+    if summaries:
+        summarized = _summarize(policy, state, situation, target, budget.min_window)
+        plans = [summarized or masked, *_summarize_shortly(policy, state, situation, target, usable, budget.min_window)]
+    for plan in plans:
+        if _after(policy, state, situation, plan) <= usable:
+            return plan
+    cut = []
+    for plan in plans:
+        tokens = _after(policy, state, situation, plan)
+        tokens += situation.entering(hides=True) - policy.entering(situation, plan)
+        plan, tokens = _clip(policy, state, plan, tokens, usable)
+        if tokens <= usable:
+            return plan
+        cut.append((tokens, plan))
+    tokens, smallest = min(cut, key=lambda each: each[0])
+    if strict:
+        raise _too_much("with every result of the newest turn cut the view still needs", tokens, usable)
+    return smallest
 
 
 def floor(state: State, usable: int, entering: int = 0) -> int:
@@ -101,7 +121,7 @@ def _too_much(what: str, needed: int, usable: int) -> BudgetError:
 def _after(policy: Policy, state: State, situation: Situation, plan: Plan) -> int:
     """Tokens of the view once `plan` is done."""
     if plan.summarize:
-        offer = policy.summary_to(state, situation, plan.summarize)
+        offer = policy.summary_to(state, situation, plan.summarize, plan.summary_tokens)
         return offer.tokens if offer else state.track.tokens
     saved = sum(policy.pending[mask.key].saves for mask in plan.masks)
     return state.track.tokens - saved + policy.entering(situation, plan)
@@ -128,10 +148,27 @@ def _summarize(policy: Policy, state: State, situation: Situation, target: int, 
     return None
 
 
-def _clip(policy: Policy, state: State, plan: Plan, tokens: int, usable: int, *, strict: bool) -> Plan:
+def _summarize_shortly(
+    policy: Policy, state: State, situation: Situation, target: int, usable: int, least: int
+) -> Iterator[Plan]:
+    """Cover all but the newest `least` turns in fewer words than the strategy allows, the longest summary first."""
+    covers = situation.call - 1 - least
+    if covers <= state.covered:
+        return
+    most = policy.strategy.summary_max_tokens
+    wanted, fitting = (policy.summary_room(state, situation, covers, tokens) for tokens in (target, usable))
+    # As long as leaves room for calls to come, else a short one, else whatever fits; at last what cutting results
+    # makes room for.
+    for limit in (max(SHORT, wanted), max(SHORTEST, min(SHORT, fitting)), SHORTEST):
+        if limit < most and policy.summary_to(state, situation, covers, limit) is not None:
+            masks = policy.masks(key for key in policy.pending if key[0] > covers)
+            yield Plan(masks=masks, summarize=covers, summary_tokens=limit, reason="over budget")
+
+
+def _clip(policy: Policy, state: State, plan: Plan, tokens: int, usable: int) -> tuple[Plan, int]:
     """Cut the newest turn's results, the largest first, until a view of `tokens` is down to `usable`.
 
-    strict: raise BudgetError if it is still too large with all of them cut.
+    Returns what was cut so, and the tokens that are left, which may be too many still.
     """
     newest = state.turns[-1].index if state.turns else 0
     keys: list[Key] = [key for key in state.places if key[0] == newest]
@@ -145,9 +182,7 @@ def _clip(policy: Policy, state: State, plan: Plan, tokens: int, usable: int, *,
         if state.sizer.text(text) < size:
             clips.append(Clip(key, text))
             tokens -= size - state.sizer.text(text)
-    if tokens > usable and strict:
-        raise _too_much("with every result of the newest turn cut the view still needs", tokens, usable)
-    return replace(plan, clips=tuple(clips), reason="over budget")
+    return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 
 
 def clipped(text: str, tokens: int, named: str, sizer: Sizer) -> str:

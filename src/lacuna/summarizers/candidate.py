@@ -82,10 +82,15 @@ def accepted(
     answer: str,
     call: SummaryCall,
     redaction: Redaction = DEFAULT,
+    *,
+    limit: int,
+    room: int | None = None,
 ) -> Summary:
     """`answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them.
 
-    It stands in every later request: what no request can carry is replaced, and control characters are taken out.
+    limit: tokens that it was asked to have at most. room: tokens that the budget leaves for what stands in the place of
+    those turns, None for no limit. A summary stands in every later request: what no request can carry is replaced, and
+    control characters are taken out.
     """
     if len(answer) > LARGEST:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
@@ -96,16 +101,19 @@ def accepted(
     if covers <= state.covered:
         raise SummaryError("what it covers is covered already")
     if call.route != MODEL_FREE.route:
-        check(answer, request(state, covers, policy.strategy.summary_max_tokens), state.sizer.count)
+        check(answer, request(state, covers, limit), state.sizer.count)
     options, sizer, covered = policy.strategy, state.sizer, state.turns[:covers]
     sizes = [sum(sizer.message(message) for message in turn.interjections) for turn in covered]
     kept = kept_interjections(covered, sizes, options.keep_user_tokens)
     beyond = [message for turn in covered if turn.index not in set(kept) for message in turn.interjections]
-    older = older_words(beyond, options.summary_max_tokens, sizer)
+    older = older_words(beyond, limit, sizer)
     text = make_encodable(block(answer, covers, _quotes(state, policy, covers), older))
     said = sum(sizes[index - 1] for index in kept)
-    if sizer.text(text) + said >= _standing(state, covers):
+    taken = sizer.text(text) + said
+    if taken >= standing(state, covers):
         raise SummaryError("it is not shorter than what it replaces", cause="too-long")
+    if room is not None and taken > room:
+        raise SummaryError(f"it takes {taken} tokens where the budget leaves {room}", cause="too-long")
     return Summary(
         covers=covers,
         text=answer,
@@ -119,7 +127,7 @@ def accepted(
     )
 
 
-def _standing(state: State, covers: int) -> int:
+def standing(state: State, covers: int) -> int:
     """Tokens that a summary of turns 1 ... `covers` takes the place of."""
     place = state.turn_places.get(covers + 1, len(state.track.segments))
     return state.track.start(place) - state.track.start(state.head_length)

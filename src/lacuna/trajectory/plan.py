@@ -106,11 +106,13 @@ class Plan:
 
     masks:     newly masked observations with their exact placeholders, in the order of the view.
     summarize: cover turns 1 ... `summarize` with a new summary; 0 for none.
+    summary_tokens: most that it may have, in tokens, where the budget leaves it less than the strategy does; else 0.
     clips:     newest observations cut to fit (I7).
     reason:    one of the schedule's or budget's words, always set.
     """
 
     masks: tuple[Mask, ...] = ()
     summarize: int = 0
+    summary_tokens: int = 0
     clips: tuple[Clip, ...] = ()
     reason: str
