@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.events import Called, Decided
 from lacuna.trajectory.plan import Key, handle
 from lacuna.trajectory.state import State
@@ -144,11 +145,12 @@ def protected_stays(run: Run) -> None:
                     assert (turn.index, number) not in masked
                     if turn.index <= seen.covered:
                         quote = f"{handle((turn.index, number))} {observation.tool}]\n{observation.text}"
-                        assert quote in block
+                        assert make_encodable(quote) in block
 
 
 def users_words_stay(run: Run) -> None:
-    """I6: interjections of covered turns stand word for word; past the limit the newest of them inside the block."""
+    """I6: interjections of covered turns stand word for word; past the limit the newest of them inside the block, which
+    a budget may shorten."""
     limit = run.session.strategy.summary_max_tokens
     for seen in run.seen:
         said = [segment.source for segment in seen.segments if segment.kind == "interjection"]
@@ -160,8 +162,10 @@ def users_words_stay(run: Run) -> None:
                     assert turn.index <= seen.covered
                     assert not message.pinned
                     beyond.append(message)
-        for words in older_words(beyond, limit, SIZER):
-            assert f"[User message of that time] {words}" in block
+        wanted = [f"[User message of that time] {words}" for words in older_words(beyond, limit, SIZER)]
+        quoted = [words for words in wanted if make_encodable(words) in block]
+        assert quoted == wanted[len(wanted) - len(quoted) :]
+        assert quoted == wanted or run.session._usable is not None
 
 
 def raw_is_untouched(run: Run, before: str) -> None:

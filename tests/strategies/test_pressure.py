@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import replace
 
@@ -9,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, drive
+from lacuna.engine import Session, Summarizer, drive
 from lacuna.errors import BudgetError, SummaryError
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.masking import Masking
-from lacuna.strategies.pressure import clipped
+from lacuna.strategies.pressure import SHORT, SHORTEST, clipped
 from lacuna.strategies.raw import Raw
 from lacuna.strategies.schedules import Fixed
+from lacuna.strategies.summary_cost import BLOCK_TOKENS
 from lacuna.trajectory.encodable import make_encodable
-from lacuna.trajectory.events import Decided
+from lacuna.trajectory.events import Attempted, Decided
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.turn import Turn
 from property.builders import (
@@ -38,6 +40,14 @@ from property.builders import (
 
 #: Never acts of itself: what happens happens under pressure.
 NEVER = Fixed()
+
+
+def refuses(request: SummaryRequest) -> str:
+    raise SummaryError("no")
+
+
+def endless(request: SummaryRequest) -> str:
+    return long_text(1, 500)
 
 
 def budgeted(tokens: int, **options: float) -> Masking:
@@ -134,6 +144,66 @@ def test_words_of_the_user_that_do_not_fit() -> None:
         run(budgeted(500), [step(1, said=[user("word " * 2_000)])])
 
 
+def floor_of(session: Session) -> int:
+    """Tokens of head, newest turn as it came, and the shortest block there is."""
+    state = session.state
+    return state.track.start(state.head_length) + SHORTEST + BLOCK_TOKENS + state.raw.tokens - state.raw_start(40)
+
+
+@pytest.mark.parametrize("summarizer", [brief, endless, refuses])
+@pytest.mark.parametrize("room", [0, 20, 60, 150, 400, 1_000, 2_000])
+def test_always_fits_where_head_and_newest_turn_do(room: int, summarizer: Summarizer) -> None:
+    """A summary gets as few words as it must, down to a digest's title, before the floor is said not to fit."""
+    task, turns = head("task " * 600), steps(40)
+    needed = floor_of(run(Raw(), turns, start=task))
+    strategy = replace(budgeted(needed + room), summary_max_tokens=1_000)
+    session = run(strategy, turns, start=task, summarizer=summarizer, watch=fits)
+    assert summaries(session)
+    assert not any(event.clips for event in decisions(session))
+
+
+def test_less_than_that_is_an_error_with_numbers() -> None:
+    """What is needed then is counted with the shortest summary."""
+    task, turns = head("task " * 600), [turn(index, text=f"thought {index} " * 60) for index in range(1, 15)]
+    whole = run(Raw(), turns, start=task).state
+    needed = whole.track.start(whole.head_length) + whole.raw.tokens - whole.raw_start(14)
+    with pytest.raises(BudgetError, match="the view still needs") as caught:
+        run(replace(budgeted(needed + 10), summary_max_tokens=1_000), turns, start=task)
+    assert caught.value.usable < caught.value.needed <= needed + SHORTEST + BLOCK_TOKENS
+
+
+def test_a_summary_is_asked_for_in_as_many_tokens_as_there_are() -> None:
+    """A model is told the limit that the budget leaves, and none is asked for what says next to nothing."""
+    asked: list[int] = []
+
+    def counting(request: SummaryRequest) -> str:
+        asked.append(request.max_tokens)
+        return brief(request)
+
+    task = head("task " * 600)
+    for budget in range(900, 2_600, 50):
+        with contextlib.suppress(BudgetError):
+            run(replace(budgeted(budget), summary_max_tokens=1_000), steps(30), start=task, summarizer=counting)
+    assert min(asked) >= SHORT
+    assert max(asked) == 1_000
+    assert len(set(asked)) > 3
+
+
+def test_a_summary_that_does_not_fit_is_not_taken() -> None:
+    """What a model wrote beyond its limit is rejected where the view would not fit by it; the digest stands in."""
+
+    def long_winded(request: SummaryRequest) -> str:
+        return "Read: " + ", ".join(f"file{index}.py" for index in range(request.max_tokens // 3))
+
+    task, turns = head("task " * 600), steps(40)
+    needed = floor_of(run(Raw(), turns, start=task))
+    strategy = replace(budgeted(needed + SHORT - SHORTEST + 5), summary_max_tokens=1_000)
+    session = run(strategy, turns, start=task, summarizer=long_winded, watch=fits)
+    reasons = [event.reason for event in session.events if isinstance(event, Attempted)]
+    assert any("where the budget leaves" in reason for reason in reasons)
+    assert {event.summary.route for event in decisions(session) if event.summary} >= {"model-free"}
+
+
 def test_raw_has_no_budget() -> None:
     """The identity stays the identity."""
     session = run(Raw(budget=Budget(tokens=100, reserved=0)), steps(9))
@@ -222,10 +292,6 @@ def test_clipped(text: str, tokens: int) -> None:
 
 
 # -- expected failures: see the reasons ------------------------------------------------------------------------------
-
-
-def refuses(request: SummaryRequest) -> str:
-    raise SummaryError("no")
 
 
 def talk(count: int, *, said: int = 0) -> list[Turn]:
