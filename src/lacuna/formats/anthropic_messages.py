@@ -93,7 +93,7 @@ class _Messages:
 
     def _assistant(self, message: Json, line: int | None, *, is_response: bool) -> None:
         said = anthropic.said(message)
-        fragment = _fragment(message)
+        fragment = _read_fragment(message)
         if said == Said() and fragment == Fragment() and "stop_reason" not in message:
             return  # the place of a block that the recorder left out: it tells of no call
         earlier, self._newest = self._newest, fragment
@@ -102,7 +102,7 @@ class _Messages:
         is_same = earlier is not None and is_same_response(earlier, fragment, is_adjacent=self._assembler.is_unanswered)
         self._holds_server_tools = _holds_server_tools(message)
         if is_same and not is_resumed:
-            self._newest = _joined(earlier, fragment)
+            self._newest = _join_fragments(earlier, fragment)
             self._assembler.amend(
                 content=said.content,
                 reasoning=said.reasoning,
@@ -124,7 +124,7 @@ class _Messages:
         )
 
 
-def _fragment(message: Json) -> Fragment:
+def _read_fragment(message: Json) -> Fragment:
     return Fragment(
         id=text_in(message.get("id")),
         model=text_in(message.get("model")) or text_in(mapping_in(message.get("modelInfo")).get("id")),
@@ -133,7 +133,7 @@ def _fragment(message: Json) -> Fragment:
     )
 
 
-def _joined(earlier: Fragment | None, later: Fragment) -> Fragment:
+def _join_fragments(earlier: Fragment | None, later: Fragment) -> Fragment:
     """What both together tell of their response."""
     return Fragment(
         id=later.id or (earlier.id if earlier else ""),

@@ -16,7 +16,7 @@ from typing import ClassVar
 from lacuna.dialects import Json, Result, anthropic, content_of, count_in, mapping_in, mappings_in, text_in
 from lacuna.formats.assembler import Assembler
 from lacuna.formats.branches import Branch, Node, branches
-from lacuna.formats.claude_code_attachments import content_sent, rendering_versions, system_prompt
+from lacuna.formats.claude_code_attachments import find_rendering_versions, sent_content, system_prompt
 from lacuna.formats.document import Document, Found
 from lacuna.formats.lines import Line, json_lines, peek
 from lacuna.formats.moments import moment
@@ -49,7 +49,7 @@ class ClaudeCode:
             elif _is_node(item.value):
                 lines.append(item)
         spoken = False
-        for chain in _chains(_without_copies(_unique(lines))):
+        for chain in _chains(_drop_copies(_unique(lines))):
             for found in _read_chain(document.path, chain):
                 spoken = spoken or not isinstance(found, Problem)
                 yield found
@@ -91,7 +91,7 @@ def _unique(lines: Sequence[Line]) -> list[Line]:
     return list(first.values())
 
 
-def _without_copies(lines: Sequence[Line]) -> list[Line]:
+def _drop_copies(lines: Sequence[Line]) -> list[Line]:
     """`lines` without attachments whose words are a user's line of their own: queued ones that became a turn."""
     users = {_uuid(line) for line in lines if line.value.get("type") == "user"}
     return [line for line in lines if text_in(_attachment(line).get("source_uuid")) not in users]
@@ -168,7 +168,7 @@ def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branc
         reason = f"a branch of {branch.own} assistant messages starts here, left behind later; left out"
         yield Problem(file=file, line=exchanges[branch.start].line, reason=reason)
         return
-    run = _Run(Assembler(file, observations="tools"), rendering_versions(line.value for line in chain.lines))
+    run = _Run(Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines))
     for position in branch.path:
         run.feed(exchanges[position])
     name = f"{chain.id} fork {number}" if number else chain.id
@@ -303,7 +303,7 @@ class _Run:
             self._other(exchange.other)
         for line in exchange.results:
             if _is_attachment(line):
-                self._attached(line)
+                self._add_attachment(line)
             else:
                 self._user(line)
 
@@ -332,15 +332,15 @@ class _Run:
         elif value.get("type") == "user":
             self._user(line)
         elif _is_attachment(line):
-            self._attached(line)
+            self._add_attachment(line)
 
-    def _attached(self, line: Line) -> None:
+    def _add_attachment(self, line: Line) -> None:
         """What Claude Code sent beside messages and results, in the user's name."""
         if not self.assembler.turns and not self._has_prompt:
             prompt = system_prompt(line.value)
             self._has_prompt = bool(prompt)
             self.assembler.system(prompt)
-        if sent := content_sent(line.value, self._rendering):
+        if sent := sent_content(line.value, self._rendering):
             self.assembler.user(sent)
             self._note_time(line)
 

@@ -15,15 +15,15 @@ from lacuna.dialects import Json, content_of, json_text, mapping_in, mappings_in
 from lacuna.trajectory.content import Content, content
 
 #: Events whose hooks' plain output the model is sent.
-_HEARD_HOOKS = frozenset(("SessionStart", "UserPromptSubmit"))
+_CONTEXT_HOOKS = frozenset(("SessionStart", "UserPromptSubmit"))
 
 
-def rendering_versions(lines: Iterable[Json]) -> frozenset[str]:
+def find_rendering_versions(lines: Iterable[Json]) -> frozenset[str]:
     """Return the versions of Claude Code among `lines` that keep what was sent."""
     return frozenset(text_in(line.get("version")) for line in lines if isinstance(line.get("rendered"), list))
 
 
-def content_sent(line: Json, rendering: frozenset[str] = frozenset()) -> Content:
+def sent_content(line: Json, rendering: frozenset[str] = frozenset()) -> Content:
     """Return what the model was sent because of an attachment line; () if nothing, or if that is not recorded.
 
     rendering: the versions that keep what was sent. The user's own words are read in any case.
@@ -44,70 +44,72 @@ def system_prompt(line: Json) -> Content:
     return content_of(attachment.get("systemPrompt")) if attachment.get("type") == "prompt_snapshot" else ()
 
 
-def _texts(*names: str) -> Callable[[Json], Content]:
+def _join_fields(*names: str) -> Callable[[Json], Content]:
     """The texts of some fields, one after the other; lists of texts and of objects with a text are flattened."""
 
     def texts_of(attachment: Json) -> Content:
-        return content("\n".join(filter(None, (_text(attachment.get(name)) for name in names))))
+        return content("\n".join(filter(None, (_flatten_text(attachment.get(name)) for name in names))))
 
     return texts_of
 
 
-def _text(value: object) -> str:
+def _flatten_text(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_text, value)))
+        return "\n".join(filter(None, map(_flatten_text, value)))
     held = mapping_in(value)
     names = [text_in(held.get(name)) for name in ("path", "name", "uri")]
-    said = [_text(held[name]) for name in ("content", "text", "contents", "file") if name in held]
+    said = [_flatten_text(held[name]) for name in ("content", "text", "contents", "file") if name in held]
     if said:
         return "\n".join(filter(None, (*names, *said)))
     return json_text(held) if held else ""
 
 
-def _file(attachment: Json) -> Content:
+def _file_content(attachment: Json) -> Content:
     """A file that the user mentioned: its name, and its text or picture."""
     held = mapping_in(attachment.get("content"))
     name = text_in(attachment.get("filename")) or text_in(attachment.get("displayPath"))
     if held.get("type") == "image":
         return (*content(name), opaque("image", held))
-    return content("\n".join(filter(None, (name, _text(attachment.get("content"))))))
+    return content("\n".join(filter(None, (name, _flatten_text(attachment.get("content"))))))
 
 
 def _hook_output(attachment: Json) -> Content:
-    heard = text_in(attachment.get("hookEvent")) in _HEARD_HOOKS
+    heard = text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS
     return content(text_in(attachment.get("content"))) if heard else ()
 
 
 _FIELDS: Mapping[str, Callable[[Json], Content]] = {
     "queued_command": lambda attachment: content_of(attachment.get("prompt")),
-    "file": _file,
-    "new_file": _file,
-    "directory": _texts("path", "content"),
-    "edited_text_file": _texts("filename", "snippet"),
-    "selected_lines_in_ide": _texts("filename", "content"),
-    "opened_file_in_ide": _texts("filename"),
-    "mcp_resource": _texts("uri", "content"),
-    "nested_memory": _texts("content"),
-    "relevant_memories": _texts("memories"),
-    "ultramemory": _texts("content"),
-    "plan_file_reference": _texts("planFilePath", "planContent"),
-    "compact_file_reference": _texts("filename"),
-    "invoked_skills": _texts("skills"),
-    "skill_listing": _texts("content"),
-    "mcp_instructions_delta": _texts("addedBlocks"),
-    "deferred_tools_delta": _texts("addedLines"),
-    "agent_listing_delta": _texts("addedLines"),
-    "todo": _texts("content"),
-    "todo_reminder": _texts("content"),
-    "task_reminder": _texts("content"),
-    "task_status": _texts("description", "status", "deltaSummary"),
-    "diagnostics": _texts("files"),
-    "critical_system_reminder": _texts("content"),
-    "total_tokens_reminder": _texts("text"),
-    "date_change": _texts("newDate"),
-    "hook_additional_context": _texts("content"),
-    "hook_blocking_error": lambda attachment: _texts("blockingError")(mapping_in(attachment.get("blockingError"))),
+    "file": _file_content,
+    "new_file": _file_content,
+    "directory": _join_fields("path", "content"),
+    "edited_text_file": _join_fields("filename", "snippet"),
+    "selected_lines_in_ide": _join_fields("filename", "content"),
+    "opened_file_in_ide": _join_fields("filename"),
+    "mcp_resource": _join_fields("uri", "content"),
+    "nested_memory": _join_fields("content"),
+    "relevant_memories": _join_fields("memories"),
+    "ultramemory": _join_fields("content"),
+    "plan_file_reference": _join_fields("planFilePath", "planContent"),
+    "compact_file_reference": _join_fields("filename"),
+    "invoked_skills": _join_fields("skills"),
+    "skill_listing": _join_fields("content"),
+    "mcp_instructions_delta": _join_fields("addedBlocks"),
+    "deferred_tools_delta": _join_fields("addedLines"),
+    "agent_listing_delta": _join_fields("addedLines"),
+    "todo": _join_fields("content"),
+    "todo_reminder": _join_fields("content"),
+    "task_reminder": _join_fields("content"),
+    "task_status": _join_fields("description", "status", "deltaSummary"),
+    "diagnostics": _join_fields("files"),
+    "critical_system_reminder": _join_fields("content"),
+    "total_tokens_reminder": _join_fields("text"),
+    "date_change": _join_fields("newDate"),
+    "hook_additional_context": _join_fields("content"),
+    "hook_blocking_error": lambda attachment: _join_fields("blockingError")(
+        mapping_in(attachment.get("blockingError"))
+    ),
     "hook_success": _hook_output,
 }

@@ -42,20 +42,20 @@ class GeminiCli:
         if b'"projectHash"' in document.data:
             values: list[Any] = [*peek(document), peek_value(document, '"messages"')]
             return any(map(_is_header, values))
-        return b'"parts"' in document.data and bool(_contents(peek_value(document, '"role"')))
+        return b'"parts"' in document.data and bool(_find_contents(peek_value(document, '"role"')))
 
     def read(self, document: Document) -> Iterator[Found]:
         """The chat, without what was taken back."""
         assembler = Assembler(document.path, observations="tools")
         if b'"projectHash"' not in document.data:
-            _feed_contents(assembler, _contents(json_value(document)))
+            _feed_contents(assembler, _find_contents(json_value(document)))
             run = assembler.finish(run_name(document.path), format=self.name)
             yield from assembler.problems
             if run:
                 yield run
             return
-        chat = _Chat(document.path)
-        for item in _records(document):
+        chat = _RecordedChat(document.path)
+        for item in _read_records(document):
             if isinstance(item, Problem):
                 yield item
             else:
@@ -63,7 +63,7 @@ class GeminiCli:
         yield from chat.problems
         _feed_chat(assembler, chat)
         id = text_in(chat.header.get("sessionId")) or run_name(document.path)
-        run = assembler.finish(id, format=self.name, parent=_parent(document.path, chat.header))
+        run = assembler.finish(id, format=self.name, parent=_parent_id(document.path, chat.header))
         yield from assembler.problems
         if run:
             yield run
@@ -74,13 +74,13 @@ def _is_header(value: Any) -> bool:
     return bool(text_in(held.get("sessionId"))) and "projectHash" in held
 
 
-def _parent(path: str, header: Json) -> str | None:
+def _parent_id(path: str, header: Json) -> str | None:
     """The session that started a sub-agent: the folder that its chat lies in."""
     folders = path.replace("!", "/").split("/")
     return folders[-2] if header.get("kind") == "subagent" and len(folders) > 1 else None
 
 
-def _records(document: Document) -> Iterator[Line | Problem]:
+def _read_records(document: Document) -> Iterator[Line | Problem]:
     """The records of a chat: lines, or the one object of older versions."""
     value = peek_value(document, '"messages"')
     if not isinstance(value, dict) or "$set" in value:
@@ -99,7 +99,7 @@ def _records(document: Document) -> Iterator[Line | Problem]:
 
 
 @dataclass(slots=True)
-class _Chat:
+class _RecordedChat:
     """Every message of a chat as it was said, in order; and the summaries that took the place of some.
 
     messages: by id; a later record of a message adds to the first, but no result is replaced by a masked one.
@@ -130,7 +130,7 @@ class _Chat:
     def _add(self, line: Line) -> None:
         id = text_in(line.value["id"])
         known = self.messages.get(id)
-        self.messages[id] = line if known is None else Line(known.number, _merged(known.value, line.value))
+        self.messages[id] = line if known is None else Line(known.number, _merge_records(known.value, line.value))
         if line.value.get("type") == "user" or _is_model(line.value):
             self._live.add(id)
 
@@ -164,7 +164,7 @@ def _is_model(message: Json) -> bool:
     return message.get("type") == "gemini" or any(name in message for name in ("toolCalls", "thoughts", "tokens"))
 
 
-def _merged(earlier: Json, later: Json) -> Json:
+def _merge_records(earlier: Json, later: Json) -> Json:
     """A message written again. A call's first result stays: a later one may be masked."""
     calls = {text_in(call.get("id")): call for call in mappings_in(earlier.get("toolCalls"))}
     for call in mappings_in(later.get("toolCalls")):
@@ -176,17 +176,17 @@ def _merged(earlier: Json, later: Json) -> Json:
     return {**earlier, **told, **said, **({"toolCalls": list(calls.values())} if calls else {})}
 
 
-def _feed_chat(assembler: Assembler, chat: _Chat) -> None:
+def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
     """The messages in order. A request left when its newest input was there: the message before it, or its results."""
     clock: float | None = None
     answered: set[str] = set()
     for id, line in chat.messages.items():
-        message, parts = line.value, _parts(line.value.get("content"))
+        message, parts = line.value, _list_parts(line.value.get("content"))
         if _is_model(message):
-            _model_message(assembler, line, parts, clock)
+            _add_model_message(assembler, line, parts, clock)
         elif message.get("type") == "user":
-            assembler.user(_words(parts))
-        for call, shown, error in [*_results_of_calls(message), *_results(parts)]:
+            assembler.user(_spoken_content(parts))
+        for call, shown, error in [*_read_recorded_results(message), *_read_results(parts)]:
             if call not in answered:
                 assembler.result(call, shown, error=error, line=line.number)
                 answered.add(call)
@@ -196,18 +196,18 @@ def _feed_chat(assembler: Assembler, chat: _Chat) -> None:
             assembler.compaction(summary=chat.summaries[id])
 
 
-def _model_message(assembler: Assembler, line: Line, parts: list[Json], clock: float | None) -> None:
+def _add_model_message(assembler: Assembler, line: Line, parts: list[Json], clock: float | None) -> None:
     message = line.value
-    calls = {action.id: action for action in [*map(_recorded_call, mappings_in(message.get("toolCalls")))]}
-    for action in map(_call, filter(None, (mapping_in(part.get("functionCall")) for part in parts))):
+    calls = {action.id: action for action in [*map(_read_recorded_call, mappings_in(message.get("toolCalls")))]}
+    for action in map(_read_call, filter(None, (mapping_in(part.get("functionCall")) for part in parts))):
         calls.setdefault(action.id, action)
-    thoughts = [_thought(thought) for thought in mappings_in(message.get("thoughts"))]
-    said, usage = _words(parts), _usage(message.get("tokens"))
+    thoughts = [_thought_text(thought) for thought in mappings_in(message.get("thoughts"))]
+    said, usage = _spoken_content(parts), _read_usage(message.get("tokens"))
     if not (said or calls or any(thoughts) or usage):
         return  # begun and given up: nothing was answered
     assembler.assistant(
         said,
-        reasoning="\n".join(filter(None, (*thoughts, *_reasoning(parts)))),
+        reasoning="\n".join(filter(None, (*thoughts, *_thought_texts(parts)))),
         actions=calls.values(),
         usage=usage,
         at=moment(message.get("timestamp")) if clock is None else clock,
@@ -216,25 +216,25 @@ def _model_message(assembler: Assembler, line: Line, parts: list[Json], clock: f
     )
 
 
-def _recorded_call(call: Json) -> Action:
+def _read_recorded_call(call: Json) -> Action:
     return Action(id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("args")))
 
 
-def _results_of_calls(message: Json) -> Iterator[tuple[str, Content, bool | None]]:
+def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool | None]]:
     """(call, what was shown, whether it failed) of each recorded call that has ended."""
     for call in mappings_in(message.get("toolCalls")):
         status = text_in(call.get("status"))
-        parts = _parts(call.get("result"))
+        parts = _list_parts(call.get("result"))
         if parts or status in _ENDED:
-            shown = tuple(part for _, shown, _ in _results(parts) for part in shown) + _words(parts)
+            shown = tuple(part for _, shown, _ in _read_results(parts) for part in shown) + _spoken_content(parts)
             yield text_in(call.get("id")), shown or (Text(""),), _ENDED.get(status)
 
 
-def _thought(thought: Json) -> str:
+def _thought_text(thought: Json) -> str:
     return ": ".join(filter(None, (text_in(thought.get("subject")), text_in(thought.get("description")))))
 
 
-def _usage(value: object) -> Usage | None:
+def _read_usage(value: object) -> Usage | None:
     """The counts of a response; `input` includes what was cached, and not what tools of the provider put in."""
     tokens = mapping_in(value)
     names = ("input", "tool", "cached", "output", "thoughts")
@@ -247,7 +247,7 @@ def _usage(value: object) -> Usage | None:
 # -- parts of the Gemini API ------------------------------------------------------------------------------------------
 
 
-def _contents(value: Any) -> list[Json]:
+def _find_contents(value: Any) -> list[Json]:
     """The contents that a saved conversation holds; [] where it is none."""
     held = mapping_in(value)
     listed = value if isinstance(value, list) else next((held[name] for name in _CONTENTS if held.get(name)), None)
@@ -259,39 +259,39 @@ def _contents(value: Any) -> list[Json]:
 def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
     waiting: list[tuple[str, str]] = []
     for number, each in enumerate(contents, start=1):
-        parts = _parts(each.get("parts"))
+        parts = _list_parts(each.get("parts"))
         if each.get("role") == "model":
             if number == 2 and _text_of(parts) == _GREETING:
                 continue
             calls = [mapping_in(part["functionCall"]) for part in parts if "functionCall" in part]
             named = [(text_in(call.get("id")) or f"call {number}.{at}", call) for at, call in enumerate(calls, start=1)]
             waiting = [(id, text_in(call.get("name"))) for id, call in named]
-            _say(assembler, parts, [_call({**call, "id": id}) for id, call in named], number)
+            _add_response(assembler, parts, [_read_call({**call, "id": id}) for id, call in named], number)
             continue
-        for id, shown, error in _results(parts, waiting):
+        for id, shown, error in _read_results(parts, waiting):
             assembler.result(id, shown, error=error, line=number)
-        assembler.user(_words(parts))
+        assembler.user(_spoken_content(parts))
 
 
-def _say(assembler: Assembler, parts: list[Json], actions: list[Action], number: int) -> None:
+def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action], number: int) -> None:
     """A content of the model; one behind another without anything between is the same response."""
-    reasoning = "\n".join(_reasoning(parts))
+    reasoning = "\n".join(_thought_texts(parts))
     if assembler.is_unanswered:
-        assembler.amend(content=_words(parts), reasoning=reasoning, actions=actions)
+        assembler.amend(content=_spoken_content(parts), reasoning=reasoning, actions=actions)
     else:
-        assembler.assistant(_words(parts), reasoning=reasoning, actions=actions, line=number)
+        assembler.assistant(_spoken_content(parts), reasoning=reasoning, actions=actions, line=number)
 
 
-def _parts(value: object) -> list[Json]:
+def _list_parts(value: object) -> list[Json]:
     """A PartListUnion: a text, a part, or a list of both."""
     if isinstance(value, str):
         return [{"text": value}] if value else []
     if isinstance(value, list):
-        return [part for item in value for part in _parts(item)]
+        return [part for item in value for part in _list_parts(item)]
     return [value] if isinstance(value, dict) and value else []
 
 
-def _words(parts: list[Json]) -> Content:
+def _spoken_content(parts: list[Json]) -> Content:
     """What parts say beside calls, results and thoughts; pictures and unknown parts are kept as they are."""
     said: list[Any] = []
     for part in parts:
@@ -303,18 +303,18 @@ def _words(parts: list[Json]) -> Content:
 
 
 def _text_of(value: object) -> str:
-    return "\n".join(part["text"] for part in _parts(value) if isinstance(part.get("text"), str))
+    return "\n".join(part["text"] for part in _list_parts(value) if isinstance(part.get("text"), str))
 
 
-def _reasoning(parts: list[Json]) -> list[str]:
+def _thought_texts(parts: list[Json]) -> list[str]:
     return [part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str)]
 
 
-def _call(call: Mapping[str, Any]) -> Action:
+def _read_call(call: Mapping[str, Any]) -> Action:
     return Action(id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("args")))
 
 
-def _results(
+def _read_results(
     parts: list[Json], waiting: list[tuple[str, str]] | None = None
 ) -> Iterator[tuple[str, Content, bool | None]]:
     """(call, what was shown, whether it failed) of each response among `parts`.

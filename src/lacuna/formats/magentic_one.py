@@ -20,10 +20,10 @@ from lacuna.formats.source import run_name
 from lacuna.trajectory.content import Text, content
 from lacuna.trajectory.turn import Action
 
-_INSTRUCTS = re.compile(r"Orchestrator \(-> (.+)\)")
-_THINKS = "Orchestrator (thought)"
+_INSTRUCTION = re.compile(r"Orchestrator \(-> (.+)\)")
+_THOUGHT = "Orchestrator (thought)"
 #: How thoughts begin that a model wrote; the others are notes of the program ("Next speaker ...").
-_WRITTEN = ("Initial plan", "New plan", "Updated Ledger")
+_WRITTEN_BY_MODEL = ("Initial plan", "New plan", "Updated Ledger")
 
 
 class MagenticOne:
@@ -43,7 +43,7 @@ class MagenticOne:
         waiting: list[tuple[str, str]] = []
         for number, said in enumerate(history, start=1):
             if isinstance(said, dict):
-                _take(assembler, said, waiting, number)
+                _add_message(assembler, said, waiting, number)
             else:
                 assembler.problem("no message; left out", number)
         run = assembler.finish(text_in(value.get("question_ID")) or run_name(document.path), format=self.name)
@@ -52,15 +52,15 @@ class MagenticOne:
             yield run
 
 
-def _take(assembler: Assembler, said: Json, waiting: list[tuple[str, str]], number: int) -> None:
+def _add_message(assembler: Assembler, said: Json, waiting: list[tuple[str, str]], number: int) -> None:
     """The next message. waiting: (agent, call) of instructions without an answer, the newest last."""
     role, text = text_in(said.get("role")), text_in(said.get("content"))
     if role == "human":
         assembler.user(content(text))
-    elif role == _THINKS:
-        if text.startswith(_WRITTEN):
+    elif role == _THOUGHT:
+        if text.startswith(_WRITTEN_BY_MODEL):
             assembler.assistant(content(text), line=number)
-    elif found := _INSTRUCTS.fullmatch(role):
+    elif found := _INSTRUCTION.fullmatch(role):
         call = Action(
             id=f"call {number}", name=found[1], arguments=json.dumps({"instruction": text}, ensure_ascii=False)
         )

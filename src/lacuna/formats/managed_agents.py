@@ -48,7 +48,7 @@ class ManagedAgents:
         """One run a thread."""
         events: list[tuple[int, Json]] = []
         agent: Json = {}
-        for place, value in _values(document):
+        for place, value in _read_values(document):
             if isinstance(value, Problem):
                 yield value
                 continue
@@ -59,15 +59,15 @@ class ManagedAgents:
                     events.append((place or number, event))
                 else:
                     yield Problem(file=document.path, line=place or number, reason="no event; left out")
-        for thread, own in _threads(_in_order(events)).items():
-            run = _Thread(Assembler(document.path, observations="tools"))
+        for thread, own in _group_threads(_sort_events(events)).items():
+            run = _AgentThread(Assembler(document.path, observations="tools"))
             run.begin(agent)
             for line, event in own:
                 run.take(event, line)
-            yield from run.finish(thread or run_name(document.path), self.name, _model(agent))
+            yield from run.finish(thread or run_name(document.path), self.name, _model_name(agent))
 
 
-def _values(document: Document) -> Iterator[tuple[int, Any]]:
+def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
     """(line, value) of JSON lines, or (0, value) of the one value that the file is."""
     try:
         value = json_value(document)
@@ -92,13 +92,13 @@ def _is_own(event: Any) -> bool:
     return text_in(mapping_in(event).get("type")).startswith(_OWN)
 
 
-def _in_order(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
+def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
     """`events` from the oldest on; the API lists them either way."""
     times = [at for _, event in events if (at := moment(event.get("processed_at"))) is not None]
     return events[::-1] if times and times[0] > times[-1] else events
 
 
-def _threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
+def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
     """The events by thread. A thread's own events name none; others were posted in it to ask for permission."""
     threads: dict[str, list[tuple[int, Json]]] = {}
     for line, event in events:
@@ -107,13 +107,13 @@ def _threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Js
     return {"": own} if any(_is_own(event) for _, event in own) else {key: threads[key] for key in threads if key}
 
 
-def _model(holder: Json) -> str:
+def _model_name(holder: Json) -> str:
     """The model that an agent's definition or a request names: a text, or an object with its id."""
     return text_in(holder.get("model")) or text_in(mapping_in(holder.get("model")).get("id"))
 
 
 @dataclass(slots=True)
-class _Thread:
+class _AgentThread:
     """Gives the events of a thread to the assembler, one by one.
 
     _request: id of the newest request, "" if the log holds none. _is_answered: whether its turn has begun. _at, _usage,
@@ -144,7 +144,7 @@ class _Thread:
 
     def finish(self, id: str, format: str, model: str) -> Iterator[Found]:
         """The run and its problems."""
-        self._close()
+        self._close_request()
         run = self.assembler.finish(id, format=format, model=model)
         yield from self.assembler.problems
         if run:
@@ -152,9 +152,9 @@ class _Thread:
 
     def start(self, event: Json, line: int) -> None:
         """A request begins: it is sent everything that came before."""
-        self._close()
+        self._close_request()
         self._request, self._is_answered = text_in(event.get("id")) or f"line {line}", False
-        self._at, self._usage, self._model = moment(event.get("processed_at")), None, _model(event)
+        self._at, self._usage, self._model = moment(event.get("processed_at")), None, _model_name(event)
 
     def end(self, event: Json, line: int) -> None:
         """A request ended; one that failed said nothing and is no turn."""
@@ -166,10 +166,10 @@ class _Thread:
         elif self._request:
             self._usage = usage
 
-    def _close(self) -> None:
+    def _close_request(self) -> None:
         """End the newest request: a response without words is a turn too if it was billed."""
         if self._request and not self._is_answered and self._usage is not None:
-            self._say({}, 0)
+            self._add_response_part({}, 0)
         for call in self._denied.keys() - self._answered:
             self.assembler.result(call, content(self._denied[call]) or (Text(""),), error=True)
         for said in self._waiting:
@@ -178,13 +178,17 @@ class _Thread:
         self._waiting.clear()
 
     def message(self, event: Json, line: int) -> None:
-        self._say(event, line, content_of(event.get("content")))
+        self._add_response_part(event, line, content_of(event.get("content")))
 
     def call(self, event: Json, line: int) -> None:
         name, id = text_in(event.get("name")), text_in(event.get("id"))
-        self._say(event, line, actions=(Action(id=id, name=name, arguments=arguments_in(event.get("input"))),))
+        self._add_response_part(
+            event, line, actions=(Action(id=id, name=name, arguments=arguments_in(event.get("input"))),)
+        )
 
-    def _say(self, event: Json, line: int, said: Content = (), *, actions: tuple[Action, ...] = ()) -> None:
+    def _add_response_part(
+        self, event: Json, line: int, said: Content = (), *, actions: tuple[Action, ...] = ()
+    ) -> None:
         """A part of the response of the newest request; without requests in the log, of what was said last."""
         if self._is_answered if self._request else self.assembler.is_unanswered:
             self.assembler.amend(content=said, actions=actions)
@@ -206,14 +210,14 @@ class _Thread:
             self._denied[text_in(event.get("tool_use_id"))] = text_in(event.get("deny_message"))
 
     def user(self, event: Json, line: int) -> None:
-        self._hear(content_of(event.get("content")))
+        self._add_user_words(content_of(event.get("content")))
 
     def outcome(self, event: Json, line: int) -> None:
         """What the agent is to produce, and how that will be graded."""
         rubric = text_in(mapping_in(event.get("rubric")).get("content"))
-        self._hear(content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
+        self._add_user_words(content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
 
-    def _hear(self, said: Content) -> None:
+    def _add_user_words(self, said: Content) -> None:
         if self._request:
             self._waiting.append(said)
         else:
@@ -229,22 +233,22 @@ class _Thread:
         self.assembler.compaction()
 
 
-_HANDLERS: Mapping[str, Callable[[_Thread, Json, int], None]] = {
-    "span.model_request_start": _Thread.start,
-    "span.model_request_end": _Thread.end,
-    "agent.message": _Thread.message,
-    "agent.thread_message_sent": _Thread.message,
-    "agent.tool_use": _Thread.call,
-    "agent.mcp_tool_use": _Thread.call,
-    "agent.custom_tool_use": _Thread.call,
-    "agent.tool_result": _Thread.result,
-    "agent.mcp_tool_result": _Thread.result,
-    "user.custom_tool_result": _Thread.result,
-    "user.tool_result": _Thread.result,
-    "user.tool_confirmation": _Thread.confirmation,
-    "user.message": _Thread.user,
-    "user.define_outcome": _Thread.outcome,
-    "agent.thread_message_received": _Thread.user,
-    "system.message": _Thread.system,
-    "agent.thread_context_compacted": _Thread.compaction,
+_HANDLERS: Mapping[str, Callable[[_AgentThread, Json, int], None]] = {
+    "span.model_request_start": _AgentThread.start,
+    "span.model_request_end": _AgentThread.end,
+    "agent.message": _AgentThread.message,
+    "agent.thread_message_sent": _AgentThread.message,
+    "agent.tool_use": _AgentThread.call,
+    "agent.mcp_tool_use": _AgentThread.call,
+    "agent.custom_tool_use": _AgentThread.call,
+    "agent.tool_result": _AgentThread.result,
+    "agent.mcp_tool_result": _AgentThread.result,
+    "user.custom_tool_result": _AgentThread.result,
+    "user.tool_result": _AgentThread.result,
+    "user.tool_confirmation": _AgentThread.confirmation,
+    "user.message": _AgentThread.user,
+    "user.define_outcome": _AgentThread.outcome,
+    "agent.thread_message_received": _AgentThread.user,
+    "system.message": _AgentThread.system,
+    "agent.thread_context_compacted": _AgentThread.compaction,
 }

@@ -95,7 +95,7 @@ class ChatMessages:
     def _assistant(self, message: Json, line: int | None) -> None:
         said = openai_chat.said(message)
         response = mapping_in(message.get("response"))
-        fragment = _fragment(message, response)
+        fragment = _read_fragment(message, response)
         is_same = self._continues_newest(said, fragment)
         self._newest = (said, fragment)
         if is_same:
@@ -148,7 +148,7 @@ class ChatMessages:
         self._assembler.result(action_id, result.content, tool=result.tool, error=result.error, line=line)
 
 
-def _fragment(message: Json, response: Json) -> Fragment:
+def _read_fragment(message: Json, response: Json) -> Fragment:
     return Fragment(
         id=text_in(response.get("id")),
         model=text_in(message.get("model")) or text_in(response.get("model")),

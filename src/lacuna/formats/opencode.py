@@ -62,14 +62,14 @@ class OpenCode:
     def read(self, document: Document) -> Iterator[Found]:
         """Every session, the oldest first."""
         problems = Assembler(document.path)
-        sessions = _stored(problems, document) if document.members else [_exported(document)]
+        sessions = _read_storage(problems, document) if document.members else [_read_export(document)]
         yield from problems.problems
         for session in sessions:
-            yield from _read(document.path, session, self.name)
+            yield from _read_session(document.path, session, self.name)
 
 
 @dataclass(slots=True)
-class _Session:
+class _StoredSession:
     """A session's own record and its messages, in the order in which they began."""
 
     id: str
@@ -88,22 +88,22 @@ def _is_message(value: Any) -> bool:
     return text_in(mapping_in(held.get("info")).get("role")) in ("user", "assistant") and "parts" in held
 
 
-def _exported(document: Document) -> _Session:
+def _read_export(document: Document) -> _StoredSession:
     value = json_value(document)
     info = mapping_in(mapping_in(value).get("info"))
-    return _Session(text_in(info.get("id")) or run_name(document.path), info, _messages_of(value))
+    return _StoredSession(text_in(info.get("id")) or run_name(document.path), info, _messages_of(value))
 
 
-def _stored(problems: Assembler, document: Document) -> list[_Session]:
+def _read_storage(problems: Assembler, document: Document) -> list[_StoredSession]:
     """The sessions of a storage folder. Ids ascend with time; a part lies in the folder of its message."""
     parts: dict[str, list[Any]] = {}
     for name in sorted(document.members):
         if (found := _PART.fullmatch(name)) and (part := read_member(problems, document, name)) is not None:
             parts.setdefault(found[1], []).append(part)
-    sessions: dict[str, _Session] = {}
+    sessions: dict[str, _StoredSession] = {}
     for name in sorted(document.members):
         if (found := _MESSAGE.fullmatch(name)) and (info := read_member(problems, document, name)) is not None:
-            session = sessions.setdefault(found[1], _Session(found[1]))
+            session = sessions.setdefault(found[1], _StoredSession(found[1]))
             session.messages.append({"info": info, "parts": parts.get(found[2], [])})
     for name in document.members:
         if (found := _SESSION.fullmatch(name)) and found[1] in sessions:
@@ -111,8 +111,8 @@ def _stored(problems: Assembler, document: Document) -> list[_Session]:
     return list(sessions.values())
 
 
-def _read(file: str, session: _Session, format: str) -> Iterator[Found]:
-    run = _Run(Assembler(file, observations="tools"), _counted(session.messages))
+def _read_session(file: str, session: _StoredSession, format: str) -> Iterator[Found]:
+    run = _SessionRun(Assembler(file, observations="tools"), _detect_counting(session.messages))
     run.head(session.messages)
     for number, message in enumerate(session.messages, start=1):
         if _is_message(message):
@@ -128,7 +128,7 @@ def _read(file: str, session: _Session, format: str) -> Iterator[Found]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _SessionRun:
     """Gives the messages of a session to the assembler."""
 
     assembler: Assembler
@@ -145,50 +145,50 @@ class _Run:
     def take(self, info: Json, parts: list[Json], number: int) -> None:
         """The next message."""
         if info.get("role") == "user":
-            self.assembler.user(tuple(part for each in parts for part in _asked(each)))
+            self.assembler.user(tuple(part for each in parts for part in _user_content(each)))
         elif info.get("summary") is True:
             self._summary(info, parts)
-        elif not info.get("error") or _was_said(parts):
+        elif not info.get("error") or _has_words(parts):
             self._assistant(info, parts, number)
 
     def _summary(self, info: Json, parts: list[Json]) -> None:
-        usage = self._usage([*_finished(parts), info][0])
+        usage = self._read_usage([*_finish_parts(parts), info][0])
         summary = "\n".join(filter(None, (text_in(part.get("text")) for part in parts if part.get("type") == "text")))
         self.assembler.compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
     def _assistant(self, info: Json, parts: list[Json], number: int) -> None:
         """A turn for each step. The first request left when the message began, another when its results were there."""
         at = moment(mapping_in(info.get("time")).get("created"))
-        steps = _steps(parts)
+        steps = _split_steps(parts)
         for step in steps:
-            finished = _finished(step)
-            usage = self._usage([*finished, info][0]) if finished or len(steps) == 1 else None
+            finished = _finish_parts(step)
+            usage = self._read_usage([*finished, info][0]) if finished or len(steps) == 1 else None
             tools = [part for part in step if part.get("type") == "tool"]
-            said = tuple(part for each in step for part in _said(each))
-            reasoning = "\n".join(filter(None, map(_reasoning, step)))
+            said = tuple(part for each in step for part in _spoken_content(each))
+            reasoning = "\n".join(filter(None, map(_reasoning_text, step)))
             if not (said or reasoning or tools or usage):
                 continue
             self.assembler.assistant(
                 said,
                 reasoning=reasoning,
-                actions=map(_action, tools),
+                actions=map(_read_call, tools),
                 usage=usage,
                 at=at,
                 model=text_in(info.get("modelID")),
                 line=number,
             )
             for part in tools:
-                shown, error = _result(mapping_in(part.get("state")))
+                shown, error = _read_result(mapping_in(part.get("state")))
                 call, tool = text_in(part.get("callID")), text_in(part.get("tool"))
                 self.assembler.result(call, shown or (Text(""),), tool=tool, error=error, line=number)
-            at = max(filter(None, (at, *map(_ended, tools))), default=None)
+            at = max(filter(None, (at, *map(_end_time, tools))), default=None)
 
-    def _usage(self, holder: Json) -> Usage | None:
-        tokens = _Tokens.of(holder)
+    def _read_usage(self, holder: Json) -> Usage | None:
+        tokens = _RecordedTokens.of(holder)
         return self.counted.usage(tokens.litellm, usd=tokens.usd)
 
 
-def _steps(parts: list[Json]) -> list[list[Json]]:
+def _split_steps(parts: list[Json]) -> list[list[Json]]:
     """The parts of each request; a message that tells of no step is one."""
     steps: list[list[Json]] = [[]]
     for part in parts:
@@ -199,17 +199,17 @@ def _steps(parts: list[Json]) -> list[list[Json]]:
     return [step for step in steps if step] or [[]]
 
 
-def _was_said(parts: list[Json]) -> bool:
+def _has_words(parts: list[Json]) -> bool:
     """Whether a message that failed or was broken off said something: opencode sends no other again."""
     return any(part.get("type") in ("text", "tool") for part in parts)
 
 
-def _finished(parts: list[Json]) -> list[Json]:
+def _finish_parts(parts: list[Json]) -> list[Json]:
     return [part for part in parts if part.get("type") == "step-finish"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tokens:
+class _RecordedTokens:
     """What a step or a message was billed, as recorded."""
 
     input: int
@@ -221,7 +221,7 @@ class _Tokens:
     usd: float | None
 
     @classmethod
-    def of(cls, holder: Json) -> _Tokens:
+    def of(cls, holder: Json) -> _RecordedTokens:
         tokens = mapping_in(holder.get("tokens"))
         cache = mapping_in(tokens.get("cache"))
         return cls(
@@ -257,50 +257,50 @@ class _Tokens:
         )
 
 
-def _counted(messages: Iterable[Any]) -> PromptTokens:
+def _detect_counting(messages: Iterable[Any]) -> PromptTokens:
     """What the input of a session's requests includes: versions and providers differ in that too."""
     infos = [mapping_in(message) for message in messages]
-    holders = [part for each in infos for part in _finished(mappings_in(each.get("parts")))]
-    tokens = [_Tokens.of(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]]
+    holders = [part for each in infos for part in _finish_parts(mappings_in(each.get("parts")))]
+    tokens = [_RecordedTokens.of(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]]
     if any(each.excludes_cache for each in tokens):
         return PromptTokens(reads=False, writes=False)
     return PromptTokens.of_run(each.litellm for each in tokens)
 
 
-def _asked(part: Json) -> Content:
+def _user_content(part: Json) -> Content:
     """What a part of a user's message says to the model."""
     kind = part.get("type")
     if kind == "text":
         return () if part.get("ignored") is True else content(text_in(part.get("text")))
     if kind == "file" and text_in(part.get("mime")) not in _SENT_AS_TEXT:
-        return (_attachment(part),)
+        return (_keep_media(part),)
     return ()
 
 
-def _said(part: Json) -> Content:
+def _spoken_content(part: Json) -> Content:
     return content(text_in(part.get("text"))) if part.get("type") == "text" else ()
 
 
-def _reasoning(part: Json) -> str:
+def _reasoning_text(part: Json) -> str:
     return text_in(part.get("text")) if part.get("type") == "reasoning" else ""
 
 
-def _attachment(part: Json) -> Any:
+def _keep_media(part: Json) -> Any:
     return opaque("image" if text_in(part.get("mime")).startswith("image/") else "file", part)
 
 
-def _action(part: Json) -> Action:
+def _read_call(part: Json) -> Action:
     state = mapping_in(part.get("state"))
     return Action(
         id=text_in(part.get("callID")), name=text_in(part.get("tool")), arguments=arguments_in(state.get("input"))
     )
 
 
-def _result(state: Json) -> tuple[Content, bool]:
+def _read_result(state: Json) -> tuple[Content, bool]:
     """What opencode sends of a call's outcome, and whether it failed."""
     status = state.get("status")
     if status == "completed":
-        attached = tuple(_attachment(part) for part in mappings_in(state.get("attachments")))
+        attached = tuple(_keep_media(part) for part in mappings_in(state.get("attachments")))
         return content_of(state.get("output")) + attached, False
     if status == "error":
         metadata = mapping_in(state.get("metadata"))
@@ -309,5 +309,5 @@ def _result(state: Json) -> tuple[Content, bool]:
     return content(_INTERRUPTED), True
 
 
-def _ended(part: Json) -> float | None:
+def _end_time(part: Json) -> float | None:
     return moment(mapping_in(mapping_in(part.get("state")).get("time")).get("end"))

@@ -41,7 +41,7 @@ class OpenHandsSession:
     def read(self, document: Document) -> Iterator[Found]:
         """The one conversation of the folder."""
         assembler = Assembler(document.path, observations="tools")
-        events = _events(assembler, document)
+        events = _read_events(assembler, document)
         run = V0Run(assembler, prompt_tokens(events.values()))
         for number in sorted(events):
             run.take(events[number], number)
@@ -56,7 +56,7 @@ def _first_number(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _events(assembler: Assembler, document: Document) -> Mapping[int, Any]:
+def _read_events(assembler: Assembler, document: Document) -> Mapping[int, Any]:
     """The events by their number, each from its own file, else from the page that holds it."""
     events: dict[int, Any] = {}
     for name in document.members:

@@ -109,7 +109,7 @@ def _choose_reader(document: Document) -> tuple[Reader | None, list[Problem]]:
         except _MALFORMED as error:
             _log.warning("%s: the %s reader could not look at it", document.path, reader.name, exc_info=error)
         except Exception as error:  # noqa: BLE001 - a bug costs one file, not all
-            bugs.append(_bug(reader, document, error))
+            bugs.append(_report_bug(reader, document, error))
     return None, bugs
 
 
@@ -149,13 +149,13 @@ def _contained(reader: Reader, document: Document) -> Iterator[Found]:
         yield Problem(file=document.path, line=None, reason=reason)
         return
     except Exception as error:  # noqa: BLE001 - a bug costs one file, not all
-        yield _bug(reader, document, error)
+        yield _report_bug(reader, document, error)
         return
     if not anything:
         yield Problem(file=document.path, line=None, reason=f"{_a(reader.name)} file without any assistant message")
 
 
-def _bug(reader: Reader, document: Document, error: Exception) -> Problem:
+def _report_bug(reader: Reader, document: Document, error: Exception) -> Problem:
     """An error that no file should cause: ours to mend, so it names where in our code it happened."""
     _log.error("%s: a bug in the %s reader", document.path, reader.name, exc_info=error)
     innermost = traceback.extract_tb(error.__traceback__)[-1]

@@ -64,7 +64,7 @@ def run_name(path: str) -> str:
     """A readable id for the one run of a file: its name, without folder, archive and suffixes."""
     name = path.rsplit("!", 1)[-1].rstrip("/").rsplit("/", 1)[-1]
     name = re.sub(r"\.(gz|tgz)$", "", name, flags=re.IGNORECASE)
-    return re.sub(r"(\.traj)?\.(json|jsonl|ndjson|traj|eval|tar)$", "", name, flags=re.IGNORECASE) or "main"
+    return re.sub(r"(\.traj)?\.(json|jsonl|ndjson|traj|eval|tar|zip)$", "", name, flags=re.IGNORECASE) or "main"
 
 
 def _folder(root: Path) -> Iterator[Document | Problem]:
@@ -80,11 +80,20 @@ def _folder(root: Path) -> Iterator[Document | Problem]:
     )
     yield from problems
     groups = group_files(names)
-    for base in sorted(set(groups.values())):
-        yield from _event_folder(root, base, [name for name in names if groups.get(name) == base])
+    for base, own in _list_folders(names, groups):
+        yield from _event_folder(root, base, own)
     for name in names:
         if name not in groups and _worth_reading(root / name):
             yield from _file(root / name, str(root / name))
+
+
+def _list_folders(names: list[str], groups: dict[str, str]) -> list[tuple[str, list[str]]]:
+    """The folders of `groups` in order, each with its files in the order of `names`."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        if name in groups:
+            folders.setdefault(groups[name], []).append(name)
+    return sorted(folders.items())
 
 
 def _event_folder(root: Path, base: str, names: list[str]) -> Iterator[Document | Problem]:
@@ -120,7 +129,7 @@ def _file(path: Path, label: str) -> Iterator[Document | Problem]:
                 yield from _tar(path, label)
                 return
             for piece in _whole(file, label):
-                yield from _opened(piece)
+                yield from _open_zip(piece)
     except _BROKEN as error:
         yield Problem(file=label, line=None, reason=f"cannot be read ({error})")
 
@@ -184,7 +193,7 @@ def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
     yield from problems
 
 
-def _opened(piece: Document | Problem) -> Iterator[Document | Problem]:
+def _open_zip(piece: Document | Problem) -> Iterator[Document | Problem]:
     """The files of `piece` where it is a zip, unless that zip is itself a recording; else `piece`."""
     if isinstance(piece, Problem) or not piece.data.startswith(ZIP):
         yield piece
@@ -194,17 +203,17 @@ def _opened(piece: Document | Problem) -> Iterator[Document | Problem]:
     except FormatError as error:
         yield Problem(file=piece.path, line=None, reason=str(error).removeprefix(f"{piece.path}: "))
         return
-    yield from [piece] if is_inspect_log(members) else _zip(members, piece.path)
+    yield from [piece] if is_inspect_log(members) else _zip_documents(members, piece.path)
 
 
-def _zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
+def _zip_documents(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
     """The files of a zip: its folders that are one recording, then the others, each in sorted order."""
     names = sorted(name for name in members.names if not name.endswith("/") and not name.startswith(_MAC))
     groups = group_files(names)
-    for base in sorted(set(groups.values())):
+    for base, own in _list_folders(names, groups):
         gathered: dict[str, bytes] = {}
-        for name in (name for name in names if groups.get(name) == base):
-            for piece in _zip_member(members, label, name, wanted=True):
+        for name in own:
+            for piece in _read_zip_member(members, label, name, wanted=True):
                 if isinstance(piece, Document):
                     gathered[name.removeprefix(base)] = piece.data
                 else:
@@ -212,10 +221,10 @@ def _zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
         yield _event_document(label, base, gathered)
     for name in names:
         if name not in groups:
-            yield from _zip_member(members, label, name, wanted=False)
+            yield from _read_zip_member(members, label, name, wanted=False)
 
 
-def _zip_member(members: ZipMembers, label: str, name: str, *, wanted: bool) -> Iterator[Document | Problem]:
+def _read_zip_member(members: ZipMembers, label: str, name: str, *, wanted: bool) -> Iterator[Document | Problem]:
     """One file of a zip, as a document."""
     path = f"{label}!{name}"
     try:

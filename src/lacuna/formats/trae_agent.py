@@ -37,7 +37,9 @@ class TraeAgent:
 
     def read(self, document: Document) -> Iterator[Found]:
         value = mapping_in(json_value(document))
-        assemblers = [_interactions(document, value)] if "llm_interactions" in value else _steps(document, value)
+        assemblers = (
+            [_read_interactions(document, value)] if "llm_interactions" in value else _read_steps(document, value)
+        )
         for number, assembler in enumerate(assemblers, start=1):
             name = run_name(document.path) if len(assemblers) == 1 else f"conversation {number}"
             run = assembler.finish(name, format=self.name, model=text_in(value.get("model")))
@@ -49,7 +51,7 @@ class TraeAgent:
 # -- trae-agent -------------------------------------------------------------------------------------------------------
 
 
-def _interactions(document: Document, value: Json) -> Assembler:
+def _read_interactions(document: Document, value: Json) -> Assembler:
     assembler = Assembler(document.path, observations="tools")
     calls = mappings_in(value.get("llm_interactions"))
     counted = PromptTokens.of_run(mapping_in(call.get("response")).get("usage") for call in calls)
@@ -57,12 +59,12 @@ def _interactions(document: Document, value: Json) -> Assembler:
     answered: set[str] = set()
     for number, call in enumerate(calls, start=1):
         for message in mappings_in(call.get("input_messages")):
-            _input(assembler, message, answered, number)
+            _add_input(assembler, message, answered, number)
         response = mapping_in(call.get("response"))
         ended = moment(call.get("timestamp"))
         assembler.assistant(
             content_of(response.get("content")),
-            actions=map(_action, mappings_in(response.get("tool_calls"))),
+            actions=map(_read_call, mappings_in(response.get("tool_calls"))),
             usage=counted.usage(response.get("usage")),
             at=ended if clock is None else clock,
             model=text_in(response.get("model")) or text_in(call.get("model")),
@@ -71,37 +73,37 @@ def _interactions(document: Document, value: Json) -> Assembler:
         clock = ended
     for step in mappings_in(value.get("agent_steps")):
         for result in mappings_in(step.get("tool_results")):
-            _result(assembler, result, answered, len(calls))
+            _add_result(assembler, result, answered, len(calls))
     return assembler
 
 
-def _input(assembler: Assembler, message: Json, answered: set[str], number: int) -> None:
+def _add_input(assembler: Assembler, message: Json, answered: set[str], number: int) -> None:
     """A message that was new to the model."""
     if result := mapping_in(message.get("tool_result")):
-        _result(assembler, result, answered, number)
+        _add_result(assembler, result, answered, number)
     elif message.get("role") == "system":
         assembler.system(content_of(message.get("content")))
     elif message.get("role") == "user":
         assembler.user(content_of(message.get("content")))
 
 
-def _action(call: Json) -> Action:
+def _read_call(call: Json) -> Action:
     return Action(
         id=text_in(call.get("call_id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("arguments"))
     )
 
 
-def _result(assembler: Assembler, result: Json, answered: set[str], number: int) -> None:
+def _add_result(assembler: Assembler, result: Json, answered: set[str], number: int) -> None:
     """A result as the model was shown it, once: interactions and steps both keep it."""
     call, success = text_in(result.get("call_id")), result.get("success")
     if call in answered:
         return
     answered.add(call)
     error = not success if isinstance(success, bool) else None
-    assembler.result(call, _shown(result) or (Text(""),), error=error, line=number)
+    assembler.result(call, _result_text(result) or (Text(""),), error=error, line=number)
 
 
-def _shown(result: Json) -> Content:
+def _result_text(result: Json) -> Content:
     said, error = text_in(result.get("result")), text_in(result.get("error"))
     return content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
 
@@ -109,7 +111,7 @@ def _shown(result: Json) -> Content:
 # -- the port ---------------------------------------------------------------------------------------------------------
 
 
-def _steps(document: Document, value: Json) -> list[Assembler]:
+def _read_steps(document: Document, value: Json) -> list[Assembler]:
     """A conversation for each chain of steps that go on with each other."""
     chains: list[list[Json]] = []
     for step in mappings_in(value.get("steps")):
@@ -119,10 +121,10 @@ def _steps(document: Document, value: Json) -> list[Assembler]:
             chains[-1].append(step)
         else:
             chains.append([step])
-    return [_conversation(document, steps) for steps in chains]
+    return [_read_conversation(document, steps) for steps in chains]
 
 
-def _conversation(document: Document, steps: list[Json]) -> Assembler:
+def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
     """The last step holds the whole conversation; each step tells when its own response was there."""
     assembler = Assembler(document.path, observations="tools")
     messages = ChatMessages(assembler)
@@ -132,12 +134,12 @@ def _conversation(document: Document, steps: list[Json]) -> Assembler:
     results = [_tool_message(result) for result in mappings_in(last.get("tool_results"))]
     for number, message in enumerate([*mappings_in(last.get("messages")), response, *results], start=1):
         if message.get("role") == "assistant":
-            message = {**message, "created": _seconds(next(times, {}))}
+            message = {**message, "created": _step_time(next(times, {}))}
         messages.feed(message, number)
     return assembler
 
 
-def _seconds(step: Json) -> float | None:
+def _step_time(step: Json) -> float | None:
     milliseconds = number_in(step.get("timestamp"))
     return None if milliseconds is None else milliseconds / 1000
 
