@@ -258,6 +258,69 @@ def test_says_what_was_recorded() -> None:
     )
 
 
+def _interrupted(command: tuple[object, ...], line: str) -> tuple[int, str]:
+    """The exit code and standard error of `lacuna`, interrupted when it prints a line with `line` in it."""
+    process = subprocess.Popen(
+        [*LACUNA, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        said = ""
+        for each in process.stderr:
+            said += each
+            if line in each:
+                break
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_before_the_first_run_is_finished_leaves_every_file(tmp_path: Path, jobs: str) -> None:
+    """A good report stays as it is, and no other comes; two long runs are at work when it is pressed."""
+    folder, good = tmp_path / "runs", tmp_path / "good.json"
+    folder.mkdir()
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+        (folder / name).write_bytes((RUNS / "pi-session.jsonl.gz").read_bytes())
+    assert _lacuna("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
+    before = good.read_bytes()
+    command = ("replay", folder, "-j", jobs, "--json", good, "--html", tmp_path / "new.html")
+    code, said = _interrupted(command, "% of the work is done")
+    assert code == 130
+    assert "Nothing is written" in said
+    assert "Recorded as" not in said
+    assert good.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["good.json", "runs"]
+
+
+def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path) -> None:
+    """A short run is done, and a long one is at its yardstick: the short one is in the report."""
+    lines = gzip.decompress((RUNS / "pi-session.jsonl.gz").read_bytes()).splitlines(keepends=True)
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:30]))
+    (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
+    out = tmp_path / "out.json"
+    command = ("replay", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-s", "hybrid", "-j", "1", "--json", out)
+    code, _ = _interrupted(command, "20 % of the work is done")
+    assert code == 130
+    assert [Path(run["file"]).name for run in json.loads(out.read_bytes())["runs"]] == ["a.jsonl"]
+
+
+def test_hindsight_can_be_left_out() -> None:
+    """No column, no yardstick in the JSON, no default strategy that needs one; asking for one is refused."""
+    result = _lacuna("replay", SWE_AGENT, "--no-hindsight", "--json", "-")
+    data = json.loads(result.stdout)
+    assert data["hindsight"] is False
+    assert {run["usd_hindsight"] for run in data["runs"]} == {None}
+    assert "hybrid, hindsight" not in {run["strategy"] for run in data["runs"]}
+    assert "No hindsight was asked for" in result.stderr
+    refused = _lacuna("replay", SWE_AGENT, "--no-hindsight", "-s", "masking(schedule=hindsight)")
+    assert refused.returncode == 2
+    assert "--no-hindsight" in refused.stderr
+
+
 def test_ctrl_c_with_several_workers(tmp_path: Path) -> None:
     """Workers are ended at once, and what they delivered is kept."""
     source = gzip.decompress(SWE_AGENT.read_bytes())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lacuna.errors import FormatError, SpecError
+from lacuna.lab.progress import Progress
 from lacuna.lab.results import Row, Study, total
 from lacuna.lab.study import Settings, candidates, defaults, load, study
 from lacuna.strategies.spec import describe
@@ -81,8 +83,8 @@ def test_jobs_change_nothing() -> None:
 def test_interrupted_keeps_what_is_finished() -> None:
     """Ctrl-C leaves the finished runs in the report, marked as unfinished."""
 
-    def interrupt(done: int, every: int) -> None:
-        if done:
+    def interrupt(progress: Progress) -> None:
+        if progress.finished:
             raise KeyboardInterrupt
 
     settings = Settings(prices=named("anthropic"), candidates=candidates(("raw",)))
@@ -90,6 +92,39 @@ def test_interrupted_keeps_what_is_finished() -> None:
     assert not found.finished
     assert len(found.rows) == 1
     assert found.json()["finished"] is False
+
+
+def test_progress_moves_within_a_run() -> None:
+    """The share of the work rises in small steps while no run is finished, in this process and in workers."""
+    for jobs, paths in ((1, [SWE_AGENT]), (2, [SWE_AGENT, RUNS / "openhands-pylint.tar.gz"])):
+        seen: list[Progress] = []
+        settings = Settings(prices=named("anthropic"), candidates=candidates(SPECS))
+        study(load(paths), settings, jobs=jobs, progress=seen.append)
+        shares = [progress.share for progress in seen]
+        assert shares == sorted(shares)
+        assert seen[0] == Progress(0, 3 * len(paths), 0.0)
+        assert seen[-1] == Progress(3 * len(paths), 3 * len(paths), 1.0)
+        assert any(0 < progress.share < 1 and not progress.finished for progress in seen)
+        if jobs == 1:
+            # Each pass of each replay, and each call of the search.
+            assert len(seen) > 4 * 84
+
+
+def test_hindsight_can_be_left_out() -> None:
+    """No cheapest schedule is worked out, everything else is the same, and the JSON says so."""
+    settings = Settings(
+        prices=named("anthropic"), candidates=candidates(("raw", "masking"), hindsight=False), hindsight=False
+    )
+    found, whole = study(load([SWE_AGENT]), settings), _study(SWE_AGENT, specs=("raw", "masking"))
+    assert [replace(row, hindsight_usd=None) for row in whole.rows] == list(found.rows)
+    assert (found.json()["hindsight"], whole.json()["hindsight"]) == (False, True)
+
+
+def test_without_hindsight_no_schedule_of_it_is_compared() -> None:
+    """The defaults lose theirs; one that is asked for is refused."""
+    assert [each.label for each in candidates((), hindsight=False)] == [each.label for each in defaults()][:-1]
+    with pytest.raises(SpecError, match="--no-hindsight"):
+        candidates(["masking(schedule=hindsight)"], hindsight=False)
 
 
 def test_a_bad_file_among_good_ones_is_a_problem(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from lacuna.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, prices_of
 from lacuna.cli.outputs import check_outputs, encode_report, write_report
 from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.errors import FormatError, OutputError, SpecError
 from lacuna.lab.dialect import known
+from lacuna.lab.progress import Progress as StudyProgress
 from lacuna.lab.report import html, png, terminal
 from lacuna.lab.report.vega import renderer
 from lacuna.lab.results import Study
@@ -52,14 +53,21 @@ def replay(
             "a control of the evidence measure.",
         ),
     ] = None,
+    hindsight: Annotated[
+        bool,
+        typer.Option(
+            "--hindsight/--no-hindsight", help="Work out each strategy's cheapest schedule; leaving it out saves time."
+        ),
+    ] = True,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed."""
     settings = Settings(
         prices=prices_of(model, price, price_set),
-        candidates=candidates(strategy or []),
+        candidates=candidates(strategy or [], hindsight=hindsight),
         tokens=tokens,
         dialect=known(dialect),
+        hindsight=hindsight,
     )
     if html_file or png_file:
         renderer()  # before the work: what comes behind it must not be lost for want of an extra
@@ -116,22 +124,37 @@ def _window(text: str) -> tuple[str, int]:
 
 def _run(settings: Settings, loaded: Loaded, jobs: int, errors: Console) -> Study:
     if not errors.is_terminal:
-        return study(loaded, settings, jobs=jobs, progress=_tell)
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("", total=None)
+        return study(loaded, settings, jobs=jobs, progress=_ProgressLog().report)
+    columns = (TextColumn("replaying"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    counted = TextColumn("{task.fields[finished]} of {task.fields[every]} replays")
+    with Progress(*columns, counted, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=1.0, finished=0, every=0)
 
-        def progress(done: int, every: int) -> None:
-            bar.update(task, completed=done, total=every)
+        def show(progress: StudyProgress) -> None:
+            bar.update(task, completed=progress.share, finished=progress.finished, every=progress.every)
 
-        return study(loaded, settings, jobs=jobs, progress=progress)
+        return study(loaded, settings, jobs=jobs, progress=show)
 
 
-def _tell(done: int, every: int) -> None:
-    """Progress for a log: a line for the first run, then one for about every tenth of the work."""
-    runs = max(1, every // 10)
-    if done and (done <= runs or done // runs != (done - 1) // runs or done == every):
-        print(f"replayed {done} of {every}", file=sys.stderr, flush=True)
+class _ProgressLog:
+    """Progress as lines: for the first finished run and about every tenth of the replays, and for each tenth of the
+    work in which no run ends."""
+
+    def __init__(self) -> None:
+        self._finished = self._tenth = 0
+
+    def report(self, progress: StudyProgress) -> None:
+        step = max(1, progress.every // 10)
+        before, self._finished = self._finished, progress.finished
+        tenth, self._tenth = self._tenth, int(progress.share * 10)
+        if progress.finished == before:
+            if self._tenth > tenth:
+                self._print(f"{self._tenth}0 % of the work is done")
+        elif progress.finished <= step or progress.finished // step > before // step:
+            self._print(f"replayed {progress.finished} of {progress.every}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _write_files(found: Study, files: Mapping[str, Path], log: Console) -> OutputError | None:

@@ -1,15 +1,18 @@
 """Evidence recall: of what an agent's steps use and can only know from observations, how much the view still shows.
 
+Line numbers that a tool put in front of lines are no evidence: they are where something stood, and move with each edit.
 A run is read once; every strategy's replay is then asked, call by call, what of it was hidden (design 9).
 """
 
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from lacuna.lab.gutters import strip_gutters
 from lacuna.trajectory.items import items
 from lacuna.trajectory.plan import Key
 from lacuna.trajectory.spoken import spoken
@@ -20,6 +23,8 @@ from lacuna.trajectory.trajectory import Trajectory
 COMMON = 0.2
 #: Fewer runs than this say nothing about what is common.
 FEWEST_RUNS = 5
+#: With so many other runs each is compared at most: with every one, the time would grow with the square of the runs.
+PARTNERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def evidence(trajectory: Trajectory) -> Evidence:
                 if call in made:
                     again.append(Repeat(turn.index, made[call]))
                 made[call] = (turn.index, position)
-            for item in items(observation.text):
+            for item in items(strip_gutters(observation.text)):
                 seen[item].append((turn.index, position))
         repeats[turn.index] = tuple(again)
         written.update(item for message in turn.interjections for item in items(message.text))
@@ -152,11 +157,21 @@ def noise(runs: Sequence[Evidence], common: Sequence[Collection[str]]) -> list[f
     """For each of `runs`: the mean count of its items that another run's observations hold, as a share of its own.
 
     Items of `common` are left out on both sides. None where the run has no item of its own or no other run exists.
+    Each run is compared with `PARTNERS` others at most, picked at random with a fixed seed.
     """
     shares: list[float | None] = []
     for place, run in enumerate(runs):
         fresh = run.fresh.difference(common[place])
         own = sum(1 for uses in run.uses.values() for use in uses if use.item not in common[place])
-        others = [len(fresh & other.observed) for number, other in enumerate(runs) if number != place]
+        others = [len(fresh & runs[partner].observed) for partner in _pick_partners(place, len(runs))]
         shares.append(sum(others) / len(others) / own if own and others else None)
     return shares
+
+
+def _pick_partners(place: int, runs: int) -> list[int]:
+    """The places of the runs with which the one at `place` is compared."""
+    if runs - 1 <= PARTNERS:
+        return [other for other in range(runs) if other != place]
+    # The place itself is left out by counting past it.
+    picked = random.Random(place).sample(range(runs - 1), PARTNERS)
+    return [other + (other >= place) for other in picked]

@@ -188,6 +188,7 @@ class Study:
 
     counter: how tokens were counted ("o200k", "cl100k", "estimate"). strategies: labels in the order asked for.
     series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
+    hindsight: False if the cheapest schedules were not asked for.
     """
 
     prices: Prices
@@ -198,6 +199,7 @@ class Study:
     problems: tuple[Problem, ...] = ()
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
     finished: bool = True
+    hindsight: bool = True
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -215,6 +217,7 @@ class Study:
         return {
             "format": FORMAT,
             "finished": self.finished,
+            "hindsight": self.hindsight,
             "counter": self.counter,
             "prices": prices_json(self.prices),
             "runs": [row.json() for row in self.rows],

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 
+from lacuna.engine import Session
 from lacuna.errors import BudgetError, FormatError, SpecError
 from lacuna.formats.registry import read
 from lacuna.lab.cheapest_plan import Best
@@ -21,6 +23,7 @@ from lacuna.lab.dialect import sizer
 from lacuna.lab.evidence import Evidence, Tally, common_items, evidence, noise
 from lacuna.lab.heads import with_recorded_head
 from lacuna.lab.hindsight import has_hindsight, hindsight
+from lacuna.lab.progress import Progress, ProgressBoard
 from lacuna.lab.replay import Replay, replay
 from lacuna.lab.results import Control, Row, Series, Study
 from lacuna.strategies.masking import Masking
@@ -34,6 +37,8 @@ from lacuna.trajectory.trajectory import Problem, Trajectory
 
 #: Turns at the end of a run whose mean cost is the price of one more.
 LATE = 10
+#: How often the progress of worker processes is looked at.
+PROGRESS_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +68,40 @@ def defaults() -> tuple[Candidate, ...]:
     return tuple(Candidate(label, parse(spec)) for label, spec in DEFAULTS)
 
 
-def candidates(specs: Sequence[str]) -> tuple[Candidate, ...]:
-    """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError."""
+def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candidate, ...]:
+    """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError.
+
+    hindsight: False where no cheapest schedule is worked out: then none may be asked for, and the defaults have none.
+    """
     found: dict[Strategy, str] = {}
     for spec in specs:
         strategy = parse(spec)
         found.setdefault(strategy, spec.strip())
-        if isinstance(strategy.schedule, Hindsight) and not has_hindsight(strategy):
+        if not isinstance(strategy.schedule, Hindsight):
+            continue
+        if not hindsight:
+            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
+        if not has_hindsight(strategy):
             raise SpecError(
                 f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
             )
-    return tuple(Candidate(label, strategy) for strategy, label in found.items()) or defaults()
+    chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or defaults()
+    return chosen if hindsight else tuple(each for each in chosen if not isinstance(each.strategy.schedule, Hindsight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is asked of every run. tokens: name of the counter. dialect: whose messages are sent."""
+    """What is asked of every run.
+
+    tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
+    out, which takes a good part of the time.
+    """
 
     prices: Prices
     candidates: tuple[Candidate, ...]
     tokens: str = "o200k"
     dialect: str = "openai"
+    hindsight: bool = True
 
     @property
     def sizer(self) -> Sizer:
@@ -154,26 +172,24 @@ def _distinct(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
 
 
 def study(
-    loaded: Loaded, settings: Settings, *, jobs: int = 1, progress: Callable[[int, int], None] | None = None
+    loaded: Loaded, settings: Settings, *, jobs: int = 1, progress: Callable[[Progress], None] | None = None
 ) -> Study:
     """Replay every run under every candidate.
 
-    jobs: processes. progress: told (done, all) in replays, one run under one strategy each.
+    jobs: processes. progress: called as the work goes on, within long runs too.
     """
     counting = settings.sizer
     runs = [with_recorded_head(run, counting) for run in loaded.runs]
     known = [evidence(run) for run in runs]
     common = _common(runs, known)
     done: dict[int, _Result] = {}
-    every = len(runs) * len(settings.candidates)
+    board = ProgressBoard(runs, len(settings.candidates), progress)
     finished = True
     try:
-        if progress is not None:
-            progress(0, every)
-        for place, result in _spread(runs, known, common, settings, jobs):
+        board.report()
+        for place, result in _spread(runs, known, common, settings, jobs, board):
             done[place] = result
-            if progress is not None:
-                progress(len(done) * len(settings.candidates), every)
+            board.finish(place)
     except KeyboardInterrupt:
         finished = False
     results = [done[place] for place in sorted(done)]
@@ -187,6 +203,7 @@ def study(
         problems=loaded.problems + tuple(problem for result in results for problem in result.problems),
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
+        hindsight=settings.hindsight,
     )
 
 
@@ -204,28 +221,51 @@ class _Result:
     problems: list[Problem]
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One candidate's part of a run's progress, in two halves of length `half` from `start` on."""
+
+    report: Callable[[float], None]
+    start: float
+    half: float
+
+    def report_half(self, share: float) -> None:
+        """Report that `share` of the first half is done."""
+        self.report(self.start + self.half * share)
+
+    def watch_second_half(self, turns: int) -> Callable[[Session], None]:
+        """Return what reports a replay's passes over `turns` turns as the second half."""
+        return lambda session: self.report(self.start + self.half * (1 + len(session.state.turns) / turns))
+
+
 def _spread(
     runs: Sequence[Trajectory],
     known: Sequence[Evidence],
     common: Sequence[frozenset[str]],
     settings: Settings,
     jobs: int,
+    board: ProgressBoard,
 ) -> Iterator[tuple[int, _Result]]:
     """Outcomes of each run with its place, as they finish."""
     if jobs <= 1 or len(runs) <= 1:
-        for place in range(len(runs)):
-            yield place, _replay_all(runs[place], known[place], common[place], settings)
+        for place, run in enumerate(runs):
+            report = partial(board.update, place)
+            yield place, _replay_all(run, known[place], common[place], settings, report)
         return
     others = set(active_children())
     # Workers leave Ctrl-C to us: we end them and keep what they have delivered.
-    with ProcessPoolExecutor(jobs, initializer=_ignore_interrupt) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
         futures: dict[Future[_Result], int] = {
-            pool.submit(_replay_all, runs[place], known[place], common[place], settings): place
+            pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
             for place in _order(runs, jobs)
         }
+        waiting = set(futures)
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            while waiting:
+                ended, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
+                for future in ended:
+                    yield futures[future], future.result()
+                board.report()
         except (KeyboardInterrupt, GeneratorExit):
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in set(active_children()) - others:
@@ -240,24 +280,46 @@ def _order(runs: Sequence[Trajectory], jobs: int) -> list[int]:
     return places[::-1][: jobs - 1] + places[: len(places) - (jobs - 1)]
 
 
-def _ignore_interrupt() -> None:
+#: In a worker: where each run says how much of it is done.
+_shares: MutableSequence[float] = []
+
+
+def _set_up_worker(shares: MutableSequence[float]) -> None:
+    global _shares
+    _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _replay_all(run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings) -> _Result:
-    """`run` under every candidate. A run that does not fit one strategy's budget is left out of all: totals compare."""
+def _replay_in_worker(
+    place: int, run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings
+) -> _Result:
+    return _replay_all(run, known, common, settings, partial(_shares.__setitem__, place))
+
+
+def _replay_all(
+    run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings, report: Callable[[float], None]
+) -> _Result:
+    """`run` under every candidate. A run that does not fit one strategy's budget is left out of all: totals compare.
+
+    report: called with the share of the work that is done.
+    """
     counting = settings.sizer
     plans: dict[Strategy, Best | None] = {}
     outcomes: list[_Outcome] = []
     problems: list[Problem] = []
-    for candidate in settings.candidates:
-        strategy, best = candidate.strategy, _yardstick(run, candidate.strategy, settings.prices, counting, plans)
+    for number, candidate in enumerate(settings.candidates):
+        # Half of each candidate's share is its yardstick, half its replay.
+        step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
+        strategy, best = candidate.strategy, None
+        if settings.hindsight:
+            best = _yardstick(run, strategy, settings.prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, Hindsight):
             if best is None:
                 problems.append(_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
             strategy = replace(strategy, schedule=best.schedule if best else CacheAware())
         try:
-            result = replay(run, strategy, settings.prices, counting, known=known, tally=Tally(common=common))
+            tally, watch = Tally(common=common), step.watch_second_half(len(run.turns))
+            result = replay(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
         except BudgetError as error:
             return _Result([], [_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
         outcomes.append(_Outcome(_row(run, candidate.label, result, best), _series(result)))
@@ -269,12 +331,17 @@ def _problem(run: Trajectory, reason: str) -> Problem:
 
 
 def _yardstick(
-    run: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer, plans: dict[Strategy, Best | None]
+    run: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    plans: dict[Strategy, Best | None],
+    report: Callable[[float], None],
 ) -> Best | None:
     """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
     family = replace(strategy, schedule=CacheAware())
     if family not in plans:
-        plans[family] = hindsight(run, family, prices, sizer)
+        plans[family] = hindsight(run, family, prices, sizer, report)
     return plans[family]
 
 

@@ -139,6 +139,20 @@ def test_a_run_without_hindsight_or_evidence() -> None:
     assert "recall" not in {attributes.get("id") for _, attributes in page.elements}
 
 
+def test_a_study_without_hindsight_does_not_speak_of_it() -> None:
+    """Neither its column, nor its mark, nor its word; the other columns of the runs are where they were."""
+    whole, page = Page(html.page(study())), Page(html.page(replace(study(), hindsight=False)))
+    assert "yardstick" not in page.words
+    assert "Upright mark" not in page.words
+    assert "× hindsight" not in page.words.replace("\xa0", " ")
+    keys = [column["key"] for column in whole.data()["columns"]]
+    place = keys.index("to_hindsight")
+    assert [column["key"] for column in page.data()["columns"]] == keys[:place] + keys[place + 1 :]
+    # A row holds the place of its run, and not the run's name and format.
+    for with_it, without in zip(whole.data()["rows"], page.data()["rows"], strict=True):
+        assert without == with_it[: place - 1] + with_it[place:]
+
+
 def _ids(what: Study) -> set[str | None]:
     return {attributes.get("id") for _, attributes in Page(html.page(what)).elements}
 

@@ -66,6 +66,14 @@ def test_nothing_empty_is_shown() -> None:
     assert "hindsight:" in shown(study())
 
 
+def test_hindsight_that_was_not_asked_for_has_no_column() -> None:
+    """Neither in the totals nor among the worst runs; a sentence says why."""
+    text = shown(replace(study(), hindsight=False), 200)
+    assert "hind-" not in text
+    assert "No hindsight was asked for" in text
+    assert "wider terminal" not in text
+
+
 def test_a_missing_hindsight_is_explained() -> None:
     """A dash in the column has a line below the table, unless it is raw's."""
     assert "– under × hindsight" in shown(study())

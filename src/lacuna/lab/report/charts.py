@@ -7,7 +7,7 @@ the tooltips.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeAlias
 
@@ -70,7 +70,7 @@ def cost(study: Study, ink: Ink) -> Spec:
         ],
         ink,
         x=_dollars("usd", "cost, USD"),
-        tooltip=["strategy", "cost", "× raw", "× hindsight", "saves"],
+        tooltip=["strategy", "cost", "× raw", *(["× hindsight"] if study.hindsight else []), "saves"],
     )
 
 
@@ -216,14 +216,11 @@ def context(study: Study, ink: Ink) -> Spec:
     return spec
 
 
-def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitle: str) -> Spec:
-    """`spec` as a picture that stands alone: with a width, a ground and a title."""
+def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence[str]) -> Spec:
+    """`spec` as a picture that stands alone: with a width, a ground, a title and lines below it."""
     heading = {
         "text": wrap(title.replace(" %", "\xa0%"), 74),
-        "subtitle": [
-            subtitle,
-            "dashed line: sending everything; black mark: the same strategy's cheapest schedule in hindsight",
-        ],
+        "subtitle": list(subtitles),
         "anchor": "start",
         "frame": "group",
         "fontSize": 17,

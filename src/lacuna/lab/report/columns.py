@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from lacuna.lab.report import figures, wording
 from lacuna.lab.report.names import is_raw, plain
-from lacuna.lab.results import Control, Row
+from lacuna.lab.results import Control, Row, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,9 @@ class Column:
         return "better" if row.to_raw < 1 else "worse"
 
 
+#: Heading of the column that is absent where no cheapest schedule was asked for.
+HINDSIGHT = "× hindsight"
+
 COLUMNS = (
     Column("cost", 100, lambda row: figures.usd(row.usd)),
     Column("of it\nsummaries", 40, lambda row: figures.usd(row.summarizer.usd) if row.summaries else figures.NOTHING),
@@ -54,7 +57,12 @@ COLUMNS = (
 
 
 #: Of a strategy's worst run.
-WORST = tuple(column for column in COLUMNS if column.heading in ("cost", "× raw", "× hindsight", "regret turns"))
+WORST = tuple(column for column in COLUMNS if column.heading in ("cost", "× raw", HINDSIGHT, "regret turns"))
+
+
+def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
+    """Return the columns that have something to show: without × hindsight where it was not asked for."""
+    return [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
 
 
 def _saves(row: Row) -> str:

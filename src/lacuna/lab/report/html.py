@@ -19,7 +19,7 @@ from string import Template
 from typing import Any
 
 from lacuna.lab.report import charts, figures, wording
-from lacuna.lab.report.columns import COLUMNS, CONTROL_TITLES, WORST, Column, control_cells
+from lacuna.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, WORST, Column, control_cells, select_columns
 from lacuna.lab.report.names import is_raw, plain, run_names, short_strategies, spelled_out
 from lacuna.lab.report.palette import PAGE, Look, css, looks
 from lacuna.lab.report.vega import renderer
@@ -40,7 +40,7 @@ RUN_COLUMNS = (
     ("calls", "calls", "count"),
     ("usd", "cost", "usd"),
     ("to_raw", "× raw", "times"),
-    ("to_hindsight", "× hindsight", "times"),
+    ("to_hindsight", HINDSIGHT, "times"),
     ("peak", "peak context", "tokens"),
     ("epochs", "epochs", "count"),
     ("summaries", "summaries", "count"),
@@ -173,7 +173,9 @@ def _tiles(study: Study) -> str:
 
 
 def _cost(study: Study) -> str:
-    said = "Dashed line: sending everything. Upright mark: the same strategy's cheapest schedule in hindsight."
+    said = "Dashed line: sending everything."
+    if study.hindsight:
+        said += " Upright mark: the same strategy's cheapest schedule in hindsight."
     return _section("half", "What each strategy costs", _under(said), _chart("cost", "bars: cost of each strategy"))
 
 
@@ -230,30 +232,32 @@ def _line(look: Look) -> str:
 
 def _totals(study: Study) -> str:
     names, style = short_strategies(study.strategies), looks(study.strategies)
+    columns = select_columns(COLUMNS, study)
     body = [
-        [f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>", *(_cell(c, row) for c in COLUMNS)]
+        [f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>", *(_cell(c, row) for c in columns)]
         for row in study.totals
     ]
     legend = "".join(f'<p class="legend">{_text(name)}: {_text(label)}</p>' for name, label in spelled_out(study))
     missing = wording.no_hindsight(study)
     foot = f'<p class="legend">{_text(missing)}</p>' if missing else ""
-    table = _table(["strategy", *map(_heading, COLUMNS)], body)
+    table = _table(["strategy", *map(_heading, columns)], body)
     return _section("", "All strategies", table, foot, legend)
 
 
 def _worst(study: Study) -> str:
     names, style, runs = short_strategies(study.strategies), looks(study.strategies), run_names(study.rows)
+    columns = select_columns(WORST, study)
     body = [
         [
             f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>",
-            *(_cell(column, row) for column in WORST),
+            *(_cell(column, row) for column in columns),
             _run(runs[row.file, row.trajectory]),
         ]
         for row in wording.worst(study)
     ]
     if not body:
         return ""
-    return _section("", "Worst runs", _table(["strategy", *map(_heading, WORST), "run"], body))
+    return _section("", "Worst runs", _table(["strategy", *map(_heading, columns), "run"], body))
 
 
 def _run(name: str) -> str:
@@ -331,12 +335,13 @@ def _data(study: Study) -> dict[str, Any]:
     }
     called, first = run_names(study.rows), {(row.file, row.trajectory): row for row in study.rows}
     best = wording.featured(study)
+    columns = _run_columns(study)
     return {
         "strategies": list(names.values()),
         "featured": names[best.strategy] if best else "",
-        "columns": [{"key": key, "title": title, "kind": kind} for key, title, kind in RUN_COLUMNS],
+        "columns": [{"key": key, "title": title, "kind": kind} for key, title, kind in columns],
         "runs": [{"name": called[key], "reader": plain(first[key].reader), "calls": first[key].calls} for key in runs],
-        "rows": [[runs[row.file, row.trajectory], places[row.strategy], *_numbers(row)] for row in rows],
+        "rows": [[runs[row.file, row.trajectory], places[row.strategy], *_numbers(row, columns)] for row in rows],
         "series": [
             [runs[key], place, list(found.tokens), list(found.rewrites), list(found.summaries)]
             for key in series
@@ -353,10 +358,25 @@ def _data(study: Study) -> dict[str, Any]:
     }
 
 
-def _numbers(row: Row) -> list[float | None]:
-    """A row's cells behind run, strategy and format, in the order of RUN_COLUMNS."""
-    exact = (row.calls, row.usd, row.to_raw, row.to_hindsight, row.peak, row.epochs, row.summaries)
-    return [_short(value) for value in (*exact, row.evidence_recall, row.regret_turns)]
+def _run_columns(study: Study) -> list[tuple[str, str, str]]:
+    """The columns of the runs' table: without × hindsight where it was not asked for."""
+    return [column for column in RUN_COLUMNS if study.hindsight or column[1] != HINDSIGHT]
+
+
+def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | None]:
+    """A row's cells after run, strategy and format, in the order of `columns`."""
+    values = {
+        "calls": row.calls,
+        "usd": row.usd,
+        "to_raw": row.to_raw,
+        "to_hindsight": row.to_hindsight,
+        "peak": row.peak,
+        "epochs": row.epochs,
+        "summaries": row.summaries,
+        "evidence": row.evidence_recall,
+        "regret": row.regret_turns,
+    }
+    return [_short(values[key]) for key, _, _ in columns if key in values]
 
 
 def _short(value: float | None) -> float | None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lacuna.lab.report import figures, wording
-from lacuna.lab.report.columns import COLUMNS, CONTROL_TITLES, WORST, Column, control_cells
+from lacuna.lab.report.columns import COLUMNS, CONTROL_TITLES, WORST, Column, control_cells, select_columns
 from lacuna.lab.report.fitting import GAP, fitting
 from lacuna.lab.report.fitting import width as width_of
 from lacuna.lab.report.names import run_names, short_strategies, spelled_out
@@ -59,7 +59,7 @@ def table(study: Study, width: int = WIDTH) -> Table:
     """Totals per strategy: as many columns as fit into `width` cells, no number ever broken or cut."""
     rows = study.totals
     names = short_strategies(study.strategies)
-    columns = _fitting(COLUMNS, rows, width - _widest(["strategy", *names.values()]))
+    columns = _fitting(select_columns(COLUMNS, study), rows, width - _widest(["strategy", *names.values()]))
     result = _table(["strategy"], columns)
     for row in rows:
         result.add_row(Text(names[row.strategy]), *_cells(columns, row))
@@ -94,7 +94,7 @@ def _no_hindsight(study: Study, console: Console) -> None:
 def _worst(study: Study, rows: Sequence[Row], width: int) -> Table:
     names, runs = short_strategies(study.strategies), run_names(study.rows)
     room = width - _widest(["strategy", *(names[row.strategy] for row in rows)]) - GAP
-    columns = _fitting(WORST, rows, room - (_NAME if width >= _ROOMY else _LITTLE))
+    columns = _fitting(select_columns(WORST, study), rows, room - (_NAME if width >= _ROOMY else _LITTLE))
     room -= sum(width_of([column.title, *(column.cell(row) for row in rows)]) for column in columns)
     result = _table(["strategy"], columns, ["run"])
     for row in rows:
@@ -129,7 +129,7 @@ def _widest(texts: Iterable[str]) -> int:
 
 
 def _hint(study: Study, console: Console) -> None:
-    missing = len(COLUMNS) + 1 - len(table(study, console.width).columns)
+    missing = len(select_columns(COLUMNS, study)) + 1 - len(table(study, console.width).columns)
     if missing:
         said = f"{figures.plural(missing, 'column')} more in a wider terminal; everything with --html or --json."
         _paragraph(console, said, style="dim")

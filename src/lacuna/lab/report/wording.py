@@ -130,7 +130,9 @@ def controlled(study: Study) -> bool:
 
 
 def no_hindsight(study: Study) -> str | None:
-    """Why a strategy has a dash for its hindsight; None where none has."""
+    """Why a strategy has a dash for its hindsight, or none has any; None where each has one."""
+    if not study.hindsight:
+        return "No hindsight was asked for: the cheapest schedule of each strategy is not worked out."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     return (
@@ -146,7 +148,8 @@ def glossary(study: Study) -> list[tuple[str, str]]:
         absent |= {"evidence", "regret"}
     if not any(row.repeats for row in study.rows):
         absent.add("redone")
-    if not any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows):
+    known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
+    if not known or not study.hindsight:
         absent.add("hindsight")
     return [(word, meaning) for word, meaning in _GLOSSARY if word not in absent]
 
