@@ -17,6 +17,7 @@ from lacuna.formats.registry import READERS
 from lacuna.gateway import metrics as gateway_metrics
 from lacuna.gateway.request_log import facts
 from lacuna.gateway.served import Served
+from lacuna.lab.report.wording import GLOSSARY as REPORT_WORDS
 from lacuna.lab.results import Control, Row, Study, prices_json
 from lacuna.strategies.budget import Budget
 from lacuna.strategies.extractors import BUILT_IN
@@ -41,6 +42,22 @@ def quoted(page: str) -> set[str]:
 
 def options(kind: type[Any]) -> set[str]:
     return {field.name for field in fields(kind) if not field.name.startswith("_")}
+
+
+def test_glossary() -> None:
+    """It has the words of the reports and those that README and CONTRIBUTING promise, in order, with examples."""
+    entries = {
+        entry.partition("\n")[0]: entry
+        for entry in re.split(r"^### ", prose(DOC / "glossary.md"), flags=re.MULTILINE)[1:]
+    }
+    assert list(entries) == sorted(entries)
+    assert all("Example: " in entry for entry in entries.values())
+    words = " ".join(entries)
+    assert all(word in words for word, _ in REPORT_WORDS if word != "redone")
+    for page in (README, CONTRIBUTING):
+        promised = re.search(r"The words \(([^)]*)\)[^.]*docs/glossary\.md", prose(page))
+        assert promised
+        assert set(promised[1].split(", ")) <= set(entries)
 
 
 def test_strategies() -> None:

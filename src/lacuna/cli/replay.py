@@ -27,6 +27,8 @@ from lacuna.lab.study import Loaded, Settings, candidates, load, study, with_win
 
 #: Recorded models named one by one.
 SHOWN = 4
+#: So many calls take so long that a log says how far they are before the first run is finished.
+MANY = 1_000
 
 
 def replay(
@@ -137,8 +139,8 @@ def _run(settings: Settings, loaded: Loaded, jobs: int, errors: Console) -> Stud
 
 
 class _ProgressLog:
-    """Progress as lines: for the first finished run and about every tenth of the replays, and for each tenth of the
-    work in which no run ends."""
+    """Progress as lines: for the first finished run and about every tenth of the replays; where there are many calls,
+    for each tenth of the work in which no run ends as well."""
 
     def __init__(self) -> None:
         self._finished = self._tenth = 0
@@ -148,7 +150,7 @@ class _ProgressLog:
         before, self._finished = self._finished, progress.finished
         tenth, self._tenth = self._tenth, int(progress.share * 10)
         if progress.finished == before:
-            if self._tenth > tenth:
+            if self._tenth > tenth and progress.calls >= MANY:
                 self._print(f"{self._tenth}0 % of the work is done")
         elif progress.finished <= step or progress.finished // step > before // step:
             self._print(f"replayed {progress.finished} of {progress.every}")

@@ -14,11 +14,13 @@ class Progress:
     """finished, every: replays, of which one is one run under one strategy; those of unfinished runs do not count.
 
     share: of all work that is done, from 0 to 1; it moves within a run as well. The work of a run is its turns.
+    calls: of all replays together.
     """
 
     finished: int
     every: int
     share: float
+    calls: int
 
 
 class ProgressBoard:
@@ -48,5 +50,12 @@ class ProgressBoard:
         if self._listener is None:
             return
         done = sum(work * share for work, share in zip(self._work, self.shares, strict=True))
-        every = len(self._work) * self._replays
-        self._listener(Progress(self._finished * self._replays, every, done / (sum(self._work) or 1)))
+        work = sum(self._work)
+        self._listener(
+            Progress(
+                finished=self._finished * self._replays,
+                every=len(self._work) * self._replays,
+                share=done / work if work else 1.0,
+                calls=work * self._replays,
+            )
+        )

@@ -151,10 +151,10 @@ def glossary(study: Study) -> list[tuple[str, str]]:
     known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
     if not known or not study.hindsight:
         absent.add("hindsight")
-    return [(word, meaning) for word, meaning in _GLOSSARY if word not in absent]
+    return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
 
 
-_GLOSSARY: tuple[tuple[str, str], ...] = (
+GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "epoch",
         "a stretch of calls that only add to the prompt; a new one begins when something earlier is rewritten, and what"
