@@ -105,10 +105,9 @@ def test_progress_moves_within_a_run() -> None:
         every = 3 * len(paths)
         assert (seen[0].finished, seen[0].every, seen[0].share) == (0, every, 0.0)
         assert (seen[-1].finished, seen[-1].every, seen[-1].share) == (every, every, 1.0)
-        assert any(0 < progress.share < 1 and not progress.finished for progress in seen)
         if jobs == 1:
-            # Each pass of each replay, and each call of the search.
-            assert len(seen) > 4 * 84
+            # Each pass of each replay, and each call of the search. Workers are looked at from time to time.
+            assert sum(0 < progress.share < 1 and not progress.finished for progress in seen) > 4 * 84
 
 
 def test_hindsight_can_be_left_out() -> None:

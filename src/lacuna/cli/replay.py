@@ -55,21 +55,18 @@ def replay(
             "a control of the evidence measure.",
         ),
     ] = None,
-    hindsight: Annotated[
-        bool,
-        typer.Option(
-            "--hindsight/--no-hindsight", help="Work out each strategy's cheapest schedule; leaving it out saves time."
-        ),
-    ] = True,
+    no_hindsight: Annotated[
+        bool, typer.Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.")
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed."""
     settings = Settings(
         prices=prices_of(model, price, price_set),
-        candidates=candidates(strategy or [], hindsight=hindsight),
+        candidates=candidates(strategy or [], hindsight=not no_hindsight),
         tokens=tokens,
         dialect=known(dialect),
-        hindsight=hindsight,
+        hindsight=not no_hindsight,
     )
     if html_file or png_file:
         renderer()  # before the work: what comes behind it must not be lost for want of an extra
