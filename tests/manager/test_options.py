@@ -29,8 +29,21 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("on_event", [3], "on_event: int among them; give functions"),
         ("on_event", 3, "on_event=3: give a function, or several"),
         ("pin", "system", "pin='system': give a function of a message"),
-        ("session", 5, "session=5: give one line of at most 400 characters"),
-        ("session", "a\nb", "session='a\\nb': give one line of at most 400 characters"),
+        (
+            "session",
+            5,
+            "session=5: give one line of at most 400 characters, not ending in ~ and a number as branches do",
+        ),
+        (
+            "session",
+            "a~2",
+            "session='a~2': give one line of at most 400 characters, not ending in ~ and a number as branches do",
+        ),
+        (
+            "session",
+            "a\nb",
+            "session='a\\nb': give one line of at most 400 characters, not ending in ~ and a number as branches do",
+        ),
         ("parent", None, "parent=NoneType: give one line of at most 400 characters"),
         ("observations", "all", "observations='all': give tools, user or auto"),
         ("model", None, "model=NoneType: give the model's name"),
@@ -99,6 +112,13 @@ def test_the_smallest_budget_that_leaves_something_is_taken() -> None:
     ContextManager(store="memory:", token_budget=1_178, reserved_for_response=1_000).close()
     with pytest.raises(SpecError):
         ContextManager(store="memory:", token_budget=1_177, reserved_for_response=1_000)
+
+
+@pytest.mark.parametrize("name", ["a~", "a~b", "~", "a~2b", "2~ 2", "a~1234567890"])
+def test_a_name_with_a_tilde_is_a_name(name: str) -> None:
+    """Only what ends as the key of a branch does is refused."""
+    with ContextManager(store="memory:", session=name) as context:
+        assert context.session == name
 
 
 def test_a_store_must_be_one() -> None:

@@ -12,6 +12,7 @@ from lacuna.dialects.native import BETA
 from lacuna.dialects.rules import introduced, violations
 from lacuna.dialects.rules.anthropic import breakpoints
 from lacuna.manager import ContextManager, ContextView
+from lacuna.stores.memory import MemoryStore
 
 from .agents import SHAPES, Message, history
 
@@ -196,6 +197,20 @@ def test_breakpoints_may_wait_until_something_is_hidden() -> None:
             if not marked:
                 assert all(sent is own for sent, own in zip(view.messages, messages, strict=True))
         assert marked
+
+
+@pytest.mark.parametrize("strategy", [EAGER, "masking(window=4)", FOLDING])
+def test_a_call_that_is_made_again_is_the_same_request(strategy: str) -> None:
+    """A client's retry, in this process or the next one, has its cache breakpoints where they stood."""
+    store = MemoryStore()
+    for steps in range(10):
+        messages = history("anthropic", steps)
+        with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
+            first, retried = context.prepare(messages), context.prepare(messages)
+        with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
+            restarted = context.prepare(messages)
+        assert breakpoints(body(first))
+        assert first.request == retried.request == restarted.request
 
 
 def test_no_summary_is_asked_for_where_none_could_be_sent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -284,6 +285,10 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and "\n" not in value and len(value) <= 400
 
 
+def _is_session(value: Any) -> bool:
+    return _is_name(value) and _BRANCH.search(value) is None
+
+
 def _is_store(value: Any) -> bool:
     # What it is must not be asked of a store: one that fails says so at every question.
     return value is not None and not isinstance(value, int | float | bytes | dict | list | tuple | PurePath)
@@ -294,6 +299,8 @@ def _is_listeners(value: Any) -> bool:
 
 
 _NAME: Final = (_is_name, "one line of at most 400 characters")
+#: How keys of branches end: a session of that name would meet one.
+_BRANCH: Final = re.compile(r"~[0-9]{1,9}\Z")
 _FLAG: Final = _kind("True or False", bool)
 _TOKENS: Final = _kind("tokens, a whole number", int, type(None))
 #: What each option must be: it would fail in every pass otherwise, where it only means that requests go out as they
@@ -302,7 +309,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("model", *_kind("the model's name", str)),
     ("prices", *_kind("the name of a set or of a model, or lacuna.Prices(...)", str, Prices, type(None))),
     ("store", _is_store, "a URL (`memory:` keeps nothing) or a Store"),
-    ("session", *_NAME),
+    ("session", _is_session, f"{_NAME[1]}, not ending in ~ and a number as branches do"),
     ("family", *_NAME),
     ("parent", *_NAME),
     ("dialect", *_one_of(*get_args(DialectName))),

@@ -45,6 +45,8 @@ class State:
         # Segments of the last request: rewriting one of them begins an epoch. From the events, not from `last`: a
         # state rebuilt from a log has seen the calls, but was never asked for a view.
         self._sent = 0
+        # Segments that the last view shared with the one before it.
+        self._shared = 0
         # Whether this client takes back words that stood behind its newest turn.
         self._reworded = False
 
@@ -89,10 +91,8 @@ class State:
 
         frontier: segment count in front of what a later pass may rewrite; a cache breakpoint is put there.
         """
-        last = self.last
-        kept = last.length if last is not None and last.track is self.track else None
-        marks = {self.head_length, len(self.track.segments)}
-        marks.add(self._standing() if self._reworded else self._rewritten(last) if kept is None else kept)
+        self._shared = self._shared_segments()
+        marks = {self.head_length, self._shared, len(self.track.segments)}
         if frontier is not None and frontier >= self.head_length:
             marks.add(frontier)
         self.last = View(
@@ -103,6 +103,16 @@ class State:
             marks=tuple(sorted(mark for mark in marks if mark))[-4:],
         )
         return self.last
+
+    def _shared_segments(self) -> int:
+        """Leading segments that the view before has too. A call that is made again shares what it shared the first
+        time, so that its breakpoints stand where they stood."""
+        last = self.last
+        if self._reworded:
+            return self._standing()
+        if last is None or last.track is not self.track:
+            return self._rewritten(last)
+        return last.length if last.length < len(self.track.segments) else self._shared
 
     @property
     def sent(self) -> int:
