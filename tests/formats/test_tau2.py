@@ -14,6 +14,7 @@ from lacuna.errors import FormatError
 from lacuna.formats.document import Document
 from lacuna.formats.tau2 import Tau2
 from lacuna.trajectory.trajectory import Problem, Trajectory
+from lacuna.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -100,6 +101,14 @@ def test_usage_cost_and_time() -> None:
     assert second.usage is not None
     assert (first.usage.input, first.usage.output, first.usage.usd, second.usage.usd) == (100, 9, 0.25, None)
     assert (second.at or 0) - (first.at or 0) == 9
+
+
+def test_the_providers_own_usage_counts_the_cache() -> None:
+    """Where the provider's answer is kept, its usage is read: the benchmark's own leaves out what the cache served."""
+    own = {"prompt_tokens": 100, "completion_tokens": 9}
+    raw = {"usage": {**own, "prompt_tokens_details": {"cached_tokens": 60}}, "model": "m"}
+    (run,), _ = read(results(simulation({"role": "assistant", "content": "a", "usage": own, "raw_data": raw})))
+    assert run.turns[0].usage == Usage(input=40, cache_read=60, output=9)
 
 
 def test_several_results_in_one_message() -> None:

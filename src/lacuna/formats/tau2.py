@@ -154,4 +154,6 @@ def _result(assembler: Assembler, result: Json, number: int) -> None:
 
 def _usage(message: Json) -> Usage | None:
     # The benchmark books 0.0 USD for models that it has no price for: as good as no statement.
-    return openai_chat.usage(message.get("usage"), usd=number_in(message.get("cost")) or None)
+    usd = number_in(message.get("cost")) or None
+    answer = mapping_in(message.get("raw_data"))  # the provider's own, where it is kept, counts the cache too
+    return openai_chat.usage(answer.get("usage"), usd=usd) or openai_chat.usage(message.get("usage"), usd=usd)
