@@ -128,6 +128,20 @@ def test_junk_never_raises(tmp_path: Path, name: str) -> None:
         assert [run.tool_turns for run in runs] == [11]
 
 
+def test_other_zips_in_a_folder_are_passed_over(tmp_path: Path) -> None:
+    """In a folder only what is called a zip is opened, a wheel is not; a zip in a zip is a problem."""
+    traj = (SESSION.parents[1] / "swe_agent" / "text.traj").read_bytes()
+    for name in ("runs.zip", "some.whl"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("one.traj", traj)
+            archive.writestr("metadata.json", "{}")
+            archive.writestr("inner.zip", b"PK\x03\x04")
+    runs, problems = split(tmp_path)
+    assert [Path(run.file).name for run in runs] == ["runs.zip!one.traj"]
+    assert [Path(problem.file).name for problem in problems] == ["runs.zip!inner.zip", "runs.zip!metadata.json"]
+    assert len(split(tmp_path / "some.whl")[0]) == 1
+
+
 def test_a_zip_of_other_recordings(tmp_path: Path) -> None:
     """A zip is opened like a tar: its files are named behind "!", compressed ones are unpacked, macOS's are left out,
     and one that cannot be unpacked is a problem."""

@@ -31,6 +31,7 @@ SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".eval")
 _CHUNK = 2**20
 _GZIP = b"\x1f\x8b"
 _TAR_NAMES = (".tar", ".tgz", ".tar.gz")
+_ZIP_NAME = ".zip"
 #: What macOS adds to a zip: resource forks, no files of the user.
 _MAC = "__MACOSX/"
 #: First bytes of JSON (a byte order mark included) and of a zip.
@@ -52,7 +53,7 @@ def documents(path: Path) -> Iterator[Document | Problem]:
             path.open("rb").close()
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror})") from error
-    yield from _folder(path) if path.is_dir() else _file(path, str(path))
+    yield from _folder(path) if path.is_dir() else _file(path, str(path), is_named=True)
 
 
 def is_candidate(name: str) -> bool:
@@ -119,7 +120,7 @@ def _worth_reading(path: Path) -> bool:
     return start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)
 
 
-def _file(path: Path, label: str) -> Iterator[Document | Problem]:
+def _file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Document | Problem]:
     if not path.is_file():
         yield Problem(file=label, line=None, reason="not a file that can be read; left out")
         return
@@ -129,7 +130,7 @@ def _file(path: Path, label: str) -> Iterator[Document | Problem]:
                 yield from _tar(path, label)
                 return
             for piece in _whole(file, label):
-                yield from _open_zip(piece)
+                yield from _open_zip(piece, is_named=is_named)
     except _BROKEN as error:
         yield Problem(file=label, line=None, reason=f"cannot be read ({error})")
 
@@ -193,17 +194,21 @@ def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
     yield from problems
 
 
-def _open_zip(piece: Document | Problem) -> Iterator[Document | Problem]:
-    """The files of `piece` where it is a zip, unless that zip is itself a recording; else `piece`."""
+def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document | Problem]:
+    """The files of `piece` where it is a zip, unless that zip is itself a recording; else `piece`.
+
+    is_named: the user named it. In a folder only what is called a zip is opened: wheels and spreadsheets are zips too.
+    """
     if isinstance(piece, Problem) or not piece.data.startswith(ZIP):
         yield piece
         return
+    is_archive = is_named or piece.path.lower().removesuffix(".gz").endswith(_ZIP_NAME)
     try:
         members = ZipMembers(piece.path, piece.data)
     except FormatError as error:
         yield Problem(file=piece.path, line=None, reason=str(error).removeprefix(f"{piece.path}: "))
         return
-    yield from [piece] if is_inspect_log(members) else _zip_documents(members, piece.path)
+    yield from _zip_documents(members, piece.path) if is_archive and not is_inspect_log(members) else [piece]
 
 
 def _zip_documents(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
@@ -257,7 +262,7 @@ def _member(stream: IO[bytes], label: str, *, wanted: bool) -> Iterator[Document
     if not (wanted or is_candidate(label) or start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)):
         return
     rest = _Joined(start, stream)
-    if _is_tar(label, start):
+    if _is_tar(label, start) or label.lower().endswith(_ZIP_NAME):
         yield Problem(file=label, line=None, reason="an archive inside an archive is not opened; unpack it first")
     elif start.startswith(_GZIP):
         yield from _whole(gzip.GzipFile(fileobj=rest), label)
