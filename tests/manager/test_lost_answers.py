@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from lacuna.summarizers.written import Written
 from lacuna.trajectory.events import Attempted, Called, Decided, Event, Learned
 from lacuna.trajectory.plan import SummaryRequest
 
-from .agents import LONG, Message, history
+from .agents import LONG, Message, history, openai
 from .stores import Unreliable
 from .test_offering import BOUND, thinking
 
@@ -42,6 +43,17 @@ def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
 
 def is_masked(view: ContextView) -> list[bool]:
     return ["tokens hidden" in str(message.get("content")) for message in view.messages]
+
+
+class Counted:
+    """A summarizer that counts what it is paid."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, request: SummaryRequest) -> Written:
+        self.times += 1
+        return Written(text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5)
 
 
 #: What an agent does between two calls; each writes.
@@ -77,6 +89,44 @@ def test_one_writer_is_never_two(plan: list[str], doors: list[str], options: dic
     assert [turn.index for turn in store.turns("s")] == list(range(1, 11))
     again = manager(store=store, **options).prepare(history("openai", 10))
     assert all(now or not before for now, before in zip(is_masked(again), masked, strict=True))
+
+
+def next_history(chance: random.Random, messages: list[Message], step: int) -> list[Message]:
+    """What a client sends next: mostly a turn more; at times it undoes, speaks up, takes that back, or begins anew."""
+    ways: list[Callable[[], list[Message]]] = [
+        lambda: messages[: 1 + 2 * chance.randrange(max(1, len(messages) // 2))],
+        lambda: [*messages, {"role": "user", "content": f"Hurry, {step}."}],
+        lambda: messages[:-1] if messages[-1]["role"] == "user" and len(messages) > 1 else messages,
+        lambda: [{"role": "user", "content": f"Another task, {step}."}, *messages[1:]],
+    ]
+    return chance.choice(ways)() if chance.random() < 0.3 else [*messages, *openai(step)]
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "team"}, {"family": "team", "write_behind": True}], ids=str)
+@pytest.mark.parametrize("seed", range(12))
+def test_histories_that_turn_back_meanwhile(seed: int, options: dict[str, Any]) -> None:
+    """Undone, amended, rewritten, summarized and taken up again while answers are lost: the log has every turn of the
+    branch that the client is on, and another process goes on with it."""
+    chance, store, writer = random.Random(seed), Unreliable(), Counted()
+    context = manager(FOLDING, store=store, summarizer=writer, **options)
+    messages = history("openai", 0)
+    for step in range(1, 25):
+        store.plan = [chance.choice(["ok", "down", "lost"]) for _ in range(chance.randrange(4))]
+        messages = next_history(chance, messages, step)
+        view = context.prepare(messages)
+        assert "engine" not in {fault.kind for fault in view.diagnostics.faults}
+        DOORS[chance.choice(sorted(DOORS))](context, messages)
+        if chance.random() < 0.1:
+            store.plan.clear()
+            context.close()
+            context = manager(FOLDING, store=store, summarizer=writer, **options)
+    store.plan.clear()
+    view = context.prepare(messages)
+    context.close()
+    assert not view.diagnostics.faults
+    assert len(store.turns(view.diagnostics.branch)) == view.diagnostics.turns
+    again = manager(FOLDING, store=store, summarizer=writer, **options).prepare(messages)
+    assert (again.diagnostics.turns, again.diagnostics.faults) == (view.diagnostics.turns, ())
 
 
 @pytest.mark.parametrize("down", [0, 1, 5])
@@ -159,17 +209,6 @@ def test_a_second_failure_in_the_pass_that_knew_its_own_write() -> None:
 
 
 # -- what is paid ---------------------------------------------------------------------------------------------------
-
-
-class Counted:
-    """A summarizer that counts what it is paid."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __call__(self, request: SummaryRequest) -> Written:
-        self.times += 1
-        return Written(text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5)
 
 
 @pytest.mark.parametrize("lost_at", range(4, 11))
