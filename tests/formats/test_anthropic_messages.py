@@ -137,6 +137,16 @@ def test_a_plain_conversation_is_left_to_chat() -> None:
     )
 
 
+def test_a_plain_request_is_told_by_its_response() -> None:
+    """An answer of type `message` is this API's, whatever little the request says."""
+    response = {"type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "hi"}]}
+    made = document({"request": {"model": "claude", "messages": [HI]}, "response": response})
+    assert AnthropicMessages().sniff(made)
+    (run,), problems = read(made)
+    assert not problems
+    assert [turn.text for turn in run.turns] == ["hi"]
+
+
 def test_one_odd_message_does_not_hide_the_format() -> None:
     """A message of unknown role is a Problem with its place, and the rest is read."""
     odd = document([*TALK, {"role": "banana"}, {"role": "assistant", "content": "end"}])

@@ -11,7 +11,7 @@ from tests.recorded.hiding import MESSAGES, SYSTEM, answer_of
 
 from lacuna import ContextManager
 from lacuna.dialects.live.conversation import Conversation
-from lacuna.dialects.live.detect import LIVE
+from lacuna.dialects.live.detect import LIVE, shown
 from lacuna.dialects.live.pieces import digest
 from lacuna.trajectory.turn import Turn
 
@@ -23,6 +23,7 @@ def check_round_trip(exchange: Exchange) -> Iterator[str]:
     """Say what of a request and its answer is lost or misread on the way into turns and back, one sentence each."""
     assert exchange.api is not None
     yield from _check_view(exchange)
+    yield from _check_dialect(exchange)
     for place, message in enumerate(read_messages(exchange)):
         pieces = LIVE[exchange.api].pieces(message, place)
         parts = [part for piece in pieces for part in piece.spot.parts or ()]
@@ -46,6 +47,16 @@ def _check_view(exchange: Exchange) -> Iterator[str]:
     if [id(each) for each in view.messages] != [id(each) for each in messages]:
         yield "the view has other messages than the request"
     yield from (str(fault) for fault in view.diagnostics.faults)
+
+
+def _check_dialect(exchange: Exchange) -> Iterator[str]:
+    """A request that bears a sign of an API bears that of its own."""
+    assert exchange.api is not None
+    body = exchange.request_json()
+    system, tools = body.get(SYSTEM.get(exchange.api, "")), body.get("tools")
+    sign = shown(read_messages(exchange), system, tools, str(body["model"]))
+    if sign is not None and sign.name != exchange.api:
+        yield f"it is taken for {sign.name}"
 
 
 def check_continuation(one: Exchange, other: Exchange) -> Iterator[str]:

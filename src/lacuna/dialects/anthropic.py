@@ -38,8 +38,12 @@ BLOCKS = frozenset(
         "tool_search_tool_result",
         "mcp_tool_use",
         "mcp_tool_result",
+        "advisor_tool_result",
+        "compaction",
         "container_upload",
         "search_result",
+        "tool_addition",
+        "tool_removal",
     ]
 )
 

@@ -22,7 +22,7 @@ _RESUMED = frozenset(("pause_turn", "max_tokens"))
 
 
 class AnthropicMessages:
-    """`sniff` wants a sign of the dialect: one of its blocks, a `system` field, a tool with an `input_schema`."""
+    """`sniff` wants a sign of the dialect: a block of its own, `system`, a tool's `input_schema`, its kind of response."""
 
     name = "anthropic-messages"
 
@@ -48,7 +48,9 @@ def _is_foreign(message: Json) -> bool:
 
 
 def _shows(conversation: Conversation) -> bool:
-    return anthropic.shows((mapping_in(message) for _, message in conversation.messages), conversation.outer)
+    is_answered = mapping_in(conversation.outer.get("response")).get("type") == "message"
+    messages = (mapping_in(message) for _, message in conversation.messages)
+    return is_answered or anthropic.shows(messages, conversation.outer)
 
 
 def _feed(assembler: Assembler, conversation: Conversation) -> None:

@@ -135,9 +135,9 @@ class Passes:
             return LIVE[self.options.dialect]
         known = self.branch.history if self.branch else None
         if known is None:
-            self._settled = shown(given.messages, given.system, given.tools) is not None
+            self._settled = shown(given.messages, given.system, given.tools, model) is not None
             return detected(given.messages, given.system, given.tools, model)
-        sign = None if self._settled else shown(given.messages[len(known) :], given.system, given.tools)
+        sign = None if self._settled else shown(given.messages[len(known) :], given.system, given.tools, model)
         self._settled = self._settled or sign is not None
         if sign is None or sign is known.dialect:
             return known.dialect

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lacuna.dialects import anthropic, mapping_in, mappings_in, openai_responses
+from lacuna.dialects import Json, anthropic, mapping_in, mappings_in, openai_responses, text_in
+from lacuna.dialects.capabilities import bare
 from lacuna.dialects.live.anthropic import Anthropic
 from lacuna.dialects.live.openai_chat import OpenAIChat
 from lacuna.dialects.live.openai_responses import OpenAIResponses
@@ -15,6 +17,9 @@ from lacuna.dialects.live.plain import plain
 LIVE: Final[Mapping[str, LiveDialect]] = {
     dialect.name: dialect for dialect in (OpenAIChat(), OpenAIResponses(), Anthropic())
 }
+#: Types of tools that Anthropic runs, or defines: `web_search_20250305`.
+_ANTHROPICS: Final = re.compile(r".*_\d{8}|mcp_toolset")
+_OPENAIS: Final = re.compile(r"(gpt|o\d|chatgpt|codex|computer-use)\b")
 
 
 def detected(messages: Sequence[Any], system: object, tools: object, model: str) -> LiveDialect:
@@ -22,18 +27,30 @@ def detected(messages: Sequence[Any], system: object, tools: object, model: str)
 
     model: decides where nothing else does.
     """
-    return shown(messages, system, tools) or LIVE["anthropic" if "claude" in model and not tools else "openai"]
+    return shown(messages, system, tools, model) or LIVE["anthropic" if "claude" in model and not tools else "openai"]
 
 
-def shown(messages: Sequence[Any], system: object, tools: object) -> LiveDialect | None:
-    """The same, or None where there is no sign."""
+def shown(messages: Sequence[Any], system: object, tools: object, model: str = "") -> LiveDialect | None:
+    """The same, or None where there is no sign. A system prompt that stands apart is a sign of the model's own API."""
     looked = [mapping_in(plain(message)) for message in messages]
     definitions = mappings_in(plain(tools)) if tools else []
-    if openai_responses.shows(looked) or any(
-        "type" in tool and "function" not in tool and "parameters" in tool for tool in definitions
-    ):
+    if openai_responses.shows(looked):
         return LIVE["openai-responses"]
-    if anthropic.shows(looked, {"system": plain(system), "tools": definitions}):
+    if anthropic.shows(looked, {"tools": definitions}):
         return LIVE["anthropic"]
+    if named := next(filter(None, map(_owner, definitions)), ""):
+        return LIVE[named]
+    if isinstance(plain(system), str | list):
+        return LIVE["openai-responses" if _OPENAIS.match(bare(model)) else "anthropic"]
     said = any("tool_calls" in message or message.get("role") in ("tool", "system", "developer") for message in looked)
     return LIVE["openai"] if said or definitions else None
+
+
+def _owner(tool: Json) -> str:
+    """The dialect that a tool's definition is written in; "" where it does not show."""
+    if "function" in tool or "custom" in tool:
+        return "openai"
+    kind = text_in(tool.get("type"))
+    if _ANTHROPICS.fullmatch(kind):
+        return "anthropic"
+    return "openai-responses" if kind else ""

@@ -1,0 +1,54 @@
+"""Whose messages these are: by their own signs, by tools, by a system prompt that stands apart, by the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lacuna.dialects.live.detect import detected, shown
+
+ASKED = [{"role": "user", "content": "Look."}]
+#: Tools -> whose they are.
+TOOLS: dict[str, tuple[dict[str, Any], str]] = {
+    "a function of chat": ({"type": "function", "function": {"name": "ls"}}, "openai"),
+    "a custom tool of chat": ({"type": "custom", "custom": {"name": "ls"}}, "openai"),
+    "a function of Responses": ({"type": "function", "name": "ls", "parameters": {}}, "openai-responses"),
+    "a custom tool of Responses": ({"type": "custom", "name": "ls"}, "openai-responses"),
+    "a search of OpenAI's": ({"type": "web_search"}, "openai-responses"),
+    "a server of OpenAI's": ({"type": "mcp", "server_label": "wiki", "server_url": "https://…"}, "openai-responses"),
+    "a tool of Anthropic's": ({"name": "ls", "input_schema": {}}, "anthropic"),
+    "a search of Anthropic's": ({"type": "web_search_20250305", "name": "web_search"}, "anthropic"),
+    "a server of Anthropic's": ({"type": "mcp_toolset", "mcp_server_name": "wiki"}, "anthropic"),
+}
+
+
+@pytest.mark.parametrize("case", TOOLS)
+def test_tools_tell_the_dialect(case: str) -> None:
+    """Also those that the provider runs, whatever the model is called."""
+    tool, name = TOOLS[case]
+    found = shown(ASKED, None, [tool])
+    assert found is not None
+    assert found.name == name
+    assert detected(ASKED, None, [tool], "some-model").name == name
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("gpt-5", "openai-responses"),
+        ("o4-mini", "openai-responses"),
+        ("claude-sonnet-4-5", "anthropic"),
+        ("", "anthropic"),
+    ],
+)
+def test_a_system_prompt_apart_is_the_models_api(model: str, name: str) -> None:
+    """OpenAI's models take one as `instructions`, and only in Responses."""
+    assert detected(ASKED, "Be brief.", None, model).name == name
+
+
+def test_without_a_sign_the_model_decides() -> None:
+    """A bare task looks the same everywhere."""
+    assert shown(ASKED, None, None) is None
+    assert detected(ASKED, None, None, "claude-sonnet-4-5").name == "anthropic"
+    assert detected(ASKED, None, None, "gpt-5").name == "openai"
