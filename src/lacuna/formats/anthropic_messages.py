@@ -22,7 +22,7 @@ _RESUMED = frozenset(("pause_turn", "max_tokens"))
 
 
 class AnthropicMessages:
-    """`sniff` wants a sign of the dialect: a block of its own, `system`, a tool's `input_schema`, its kind of response."""
+    """`sniff` wants a sign of the dialect: a block of its own, `system`, an `input_schema`, its kind of response."""
 
     name = "anthropic-messages"
 
