@@ -56,11 +56,11 @@ class Asked:
 
 def run(summarizer: Any, **options: Any) -> list[ContextView]:
     """An agent's calls, in this thread."""
-    views = []
+    views, before = [], writers()
     with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
         for steps in range(CALLS):
             views.append(context.prepare(history("openai", steps)))
-            join_writers()
+            join(writers() - before)
     return views
 
 
@@ -69,10 +69,10 @@ def run_async(summarizer: Any, **options: Any) -> list[ContextView]:
 
     async def agent() -> list[ContextView]:
         async with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
-            views = []
+            views, before = [], writers()
             for steps in range(CALLS):
                 views.append(await context.prepare_async(history("openai", steps)))
-                await asyncio.to_thread(join_writers)
+                await asyncio.to_thread(join, writers() - before)
         return views
 
     return asyncio.run(agent())
@@ -87,10 +87,13 @@ def run_coroutine(asked: Asked) -> list[ContextView]:
     return run_async(write)
 
 
-def join_writers() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "lacuna-summary":
-            thread.join(10)
+def writers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "lacuna-summary"}
+
+
+def join(threads: set[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(10)
 
 
 DRIVERS: dict[str, Callable[[Asked], list[ContextView]]] = {
