@@ -6,6 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final
 
+from anthropic._models import construct_type as anthropic_type
+from anthropic.types.beta import BetaMessage
+from openai._models import construct_type as openai_type
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
 from tests.recorded.cassettes import Api, Exchange
 from tests.recorded.hiding import MESSAGES, SYSTEM, answer_of
 
@@ -13,6 +18,7 @@ from lacuna import ContextManager
 from lacuna.dialects.live.conversation import Conversation
 from lacuna.dialects.live.detect import LIVE, shown
 from lacuna.dialects.live.pieces import digest
+from lacuna.dialects.live.plain import plain
 from lacuna.trajectory.turn import Turn
 
 #: Fields of what a model said that some clients send back and some leave out.
@@ -24,6 +30,7 @@ def check_round_trip(exchange: Exchange) -> Iterator[str]:
     assert exchange.api is not None
     yield from _check_view(exchange)
     yield from _check_dialect(exchange)
+    yield from _check_objects(exchange)
     for place, message in enumerate(read_messages(exchange)):
         pieces = LIVE[exchange.api].pieces(message, place)
         parts = [part for piece in pieces for part in piece.spot.parts or ()]
@@ -47,6 +54,34 @@ def _check_view(exchange: Exchange) -> Iterator[str]:
     if [id(each) for each in view.messages] != [id(each) for each in messages]:
         yield "the view has other messages than the request"
     yield from (str(fault) for fault in view.diagnostics.faults)
+
+
+def _check_objects(exchange: Exchange) -> Iterator[str]:
+    """An answer as the objects of the provider's package is sent back as what the provider wrote."""
+    if exchange.status != 200 or exchange.is_stream:
+        return
+    found, expected = _without_nulls(plain(_answer_objects(exchange))), _without_nulls(answer_of(exchange))
+    if found != expected:
+        yield f"the package's objects say {found}"
+
+
+def _answer_objects(exchange: Exchange) -> list[Any]:
+    """The messages that a client of the provider's package appends for a response."""
+    body = exchange.response_json()
+    match exchange.api:
+        case "openai":
+            return [openai_type(type_=ChatCompletion, value=body).choices[0].message]  # type: ignore[attr-defined]
+        case "anthropic":
+            content = anthropic_type(type_=BetaMessage, value=body).content  # type: ignore[attr-defined]
+            return [{"role": "assistant", "content": content}] if content else []
+        case _:
+            return list(openai_type(type_=Response, value=body).output)  # type: ignore[attr-defined]
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _check_dialect(exchange: Exchange) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lacuna import ContextManager
 from lacuna.dialects.live.detect import detected, shown
 
 ASKED = [{"role": "user", "content": "Look."}]
@@ -45,6 +46,18 @@ def test_tools_tell_the_dialect(case: str) -> None:
 def test_a_system_prompt_apart_is_the_models_api(model: str, name: str) -> None:
     """OpenAI's models take one as `instructions`, and only in Responses."""
     assert detected(ASKED, "Be brief.", None, model).name == name
+
+
+def test_a_system_message_settles_nothing() -> None:
+    """Chat and Responses both have it: it is taken for chat until an item shows otherwise."""
+    prompted = [{"role": "developer", "content": "Be brief."}, *ASKED]
+    assert shown(prompted, None, None) is None
+    assert detected(prompted, None, None, "claude-sonnet-4-5").name == "openai"
+    call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "a.py"}
+    with ContextManager("raw", model="gpt-5", store="memory:") as context:
+        assert context.prepare(prompted).dialect == "openai"
+        assert context.prepare([*prompted, call, output]).dialect == "openai-responses"
 
 
 def test_without_a_sign_the_model_decides() -> None:

@@ -27,7 +27,12 @@ def detected(messages: Sequence[Any], system: object, tools: object, model: str)
 
     model: decides where nothing else does.
     """
-    return shown(messages, system, tools, model) or LIVE["anthropic" if "claude" in model and not tools else "openai"]
+    found = shown(messages, system, tools, model)
+    if found is not None:
+        return found
+    # Between the messages stand system prompts of chat, and of Responses too, whose items will show it.
+    is_prompted = any(mapping_in(plain(message)).get("role") in ("system", "developer") for message in messages)
+    return LIVE["anthropic" if "claude" in model and not tools and not is_prompted else "openai"]
 
 
 def shown(messages: Sequence[Any], system: object, tools: object, model: str = "") -> LiveDialect | None:
@@ -42,7 +47,7 @@ def shown(messages: Sequence[Any], system: object, tools: object, model: str = "
         return LIVE[named]
     if isinstance(plain(system), str | list):
         return LIVE["openai-responses" if _OPENAIS.match(bare(model)) else "anthropic"]
-    said = any("tool_calls" in message or message.get("role") in ("tool", "system", "developer") for message in looked)
+    said = any("tool_calls" in message or message.get("role") == "tool" for message in looked)
     return LIVE["openai"] if said or definitions else None
 
 

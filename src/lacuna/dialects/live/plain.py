@@ -34,7 +34,9 @@ def plain(value: Any) -> Any:
         return [plain(inner) for inner in value]
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        return plain(dump(mode="json", exclude_none=True))
+        # Providers send values that are newer than the package's types; pydantic would warn of each.
+        silent = {"warnings": False} if hasattr(value, "__pydantic_serializer__") else {}
+        return plain(dump(mode="json", exclude_none=True, **silent))
     return value if isinstance(value, str | int | float) else str(value)
 
 
