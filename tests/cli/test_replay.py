@@ -204,9 +204,9 @@ def test_a_closed_pipe_costs_no_file(tmp_path: Path) -> None:
 
 def test_nothing_replayed_is_an_error() -> None:
     """A run that fits no budget leaves nothing to show: exit code 2, and why."""
-    result = _lacuna("replay", SWE_AGENT, "-s", "masking(budget=5000)")
+    result = _lacuna("replay", SWE_AGENT, "-s", "masking(budget=4000)")
     assert result.returncode == 2
-    assert "does not fit masking(budget=5000)" in result.stderr
+    assert "does not fit masking(budget=4000)" in result.stderr
 
 
 def test_with_nothing_finished_nothing_is_written(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_with_nothing_finished_nothing_is_written(tmp_path: Path) -> None:
     good, new = tmp_path / "good.json", tmp_path / "new.html"
     assert _lacuna("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
     before = good.read_bytes()
-    result = _lacuna("replay", SWE_AGENT, "-s", "masking(budget=5000)", "--json", good, "--html", new)
+    result = _lacuna("replay", SWE_AGENT, "-s", "masking(budget=4000)", "--json", good, "--html", new)
     assert result.returncode == 2
     assert "Nothing is written" in result.stderr
     assert "Recorded as" not in result.stderr

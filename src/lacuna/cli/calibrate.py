@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Paths, Tokens
 from lacuna.cli.outputs import check_outputs, encode_report, write_report
 from lacuna.cli.reader_bugs import exit_on_reader_bug
@@ -42,7 +42,7 @@ def calibrate(
     if json_file is not None:
         text = json.dumps(study.json(), indent=1, ensure_ascii=False) + "\n"
         failure = write_report(json_file, encode_report(text))
-    print_study(study, Console(stderr=str(json_file) == "-"), detail=detail)
+    print_study(study, open_console(stderr=str(json_file) == "-"), detail=detail)
     if failure is not None:
         raise failure
     exit_on_reader_bug(study.problems)

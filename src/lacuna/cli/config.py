@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lacuna.cli.console import open_console
 from lacuna.config import Entry, Settings, settings
 from lacuna.config.in_force import NOWHERE
 
@@ -33,7 +33,7 @@ def config(
     if as_json:
         typer.echo(json.dumps(_json(found), indent=2, ensure_ascii=False))
         return
-    console = Console()
+    console = open_console()
     console.print(table(found, wide=console.width >= WIDE))
     for entry in found.entries:
         if entry.note:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Paths
 from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.cli.view_text import printable
@@ -41,14 +42,14 @@ def playback(
     """
     runs, problems = _runs(paths)
     if listed:
-        Console().print(_table(runs))
+        open_console().print(_table(runs))
         exit_on_reader_bug(problems)
         return
     # An extra serves them, and the other commands must do without it.
     from lacuna.testing.playback import Playback
     from lacuna.testing.provider import Terms
 
-    errors = Console(stderr=True)
+    errors = open_console(stderr=True)
     with Playback(runs, Terms(key=key, window=window), host=host, port=port) as server:
         if not quiet:
             server.provider.watch = lambda received: _told(errors, received)

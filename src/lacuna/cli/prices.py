@@ -9,10 +9,11 @@ from typing import Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lacuna.cli.console import open_console
 from lacuna.trajectory.price_lookup import for_model
 from lacuna.trajectory.price_sets import SETS
 from lacuna.trajectory.price_table import DATED, PROVIDERS, Row, row_of, rows
@@ -39,7 +40,7 @@ def prices(
     ] = None,
 ) -> None:
     """List what models cost; with MODEL, all that is known of one."""
-    console = Console()
+    console = open_console()
     parts = _everything(console.width) if model is None else _one(model)
     for number, part in enumerate(parts):
         if number:

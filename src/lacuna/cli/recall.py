@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import StoreUrl
 from lacuna.cli.session_names import ancestors, chosen, shown
 from lacuna.cli.view_text import visible
@@ -129,7 +129,7 @@ def _list(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
     """A line for each place, the newest turn first. Raises UnknownHandle if there is none."""
     if not hits:
         raise UnknownHandle(f"session {shown(info.key)!r}: {shown(words)!r} stands nowhere in it; all words must occur")
-    console = Console()
+    console = open_console()
     names = [hit.handle for hit in hits]
     tools = [shown(hit.tool) if hit.tool else "said" for hit in hits]
     for hit, name, tool in zip(hits, names, tools, strict=True):

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, prices_of
 from lacuna.cli.outputs import check_outputs, encode_report, write_report
 from lacuna.cli.reader_bugs import exit_on_reader_bug
@@ -73,14 +74,14 @@ def replay(
     files = {"json": json_file, "html": html_file, "png": png_file}
     check_outputs(files, paths)
     windows = dict(map(_window, recorded_window or []))
-    errors = Console(stderr=True)
+    errors = open_console(stderr=True)
     with errors.status("reading"):
         loaded = with_windows(load(paths), windows)
     found = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
     asked = {kind: path for kind, path in files.items() if path is not None}
     # The files first: a reader that closes our output must not cost them.
     failure = _write_files(found, asked, errors) if found.rows else None
-    terminal.show(found, errors if "-" in map(str, asked.values()) else Console())
+    terminal.show(found, errors if "-" in map(str, asked.values()) else open_console())
     if found.rows:
         _tell_recorded(loaded, settings, errors)
     elif asked:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Paths, Tokens
 from lacuna.cli.reader_bugs import exit_on_reader_bug
 from lacuna.lab.study import load
@@ -47,7 +47,7 @@ def rules(
         count, size, examples = matched(rule, runs, sizer)
         table.add_row(Text(_spelled(found, rule)), str(count), f"{size:,}", Text(", ".join(examples)))
     every = sum(len(turn.observations) for run in runs for turn in run.turns)
-    console = Console()
+    console = open_console()
     console.print(table)
     plural = "" if len(runs) == 1 else "s"
     console.print(f"{every:,} observations in {len(runs)} run{plural}; keep wins over all, then the first after.")

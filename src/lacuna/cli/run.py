@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 
 from lacuna.agent import AnthropicModel, Model, OpenAIModel, Report, Run, Shell, run_agent
 from lacuna.agent.resume import Before, said_before
 from lacuna.agent.said import SYSTEM
+from lacuna.cli.console import open_console
 from lacuna.cli.run_screen import Screen
 from lacuna.cli.view_text import printable
 from lacuna.config import Typed, settings
@@ -108,7 +108,7 @@ def _worked(
     """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
     session = found.session or f"run-{uuid.uuid4().hex[:8]}"
     before = _before(store, session, llm, task)
-    screen, report = Screen(Console(stderr=True)), Report(model=llm.name)
+    screen, report = Screen(open_console(stderr=True)), Report(model=llm.name)
     screen.begins(llm, environment.folder, session, before is not None)
     with ContextManager.from_settings(found, store=store, session=session) as context:
         try:

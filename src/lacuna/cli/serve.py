@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lacuna.cli.config import table
+from lacuna.cli.console import open_console
 from lacuna.cli.options import StoreUrl
 from lacuna.cli.view_text import printable
 from lacuna.config import Typed
@@ -136,7 +136,7 @@ def _check(given: dict[str, Any]) -> int:
     from lacuna.gateway.settings import gateway_settings
 
     settings = gateway_settings(**given)
-    console = Console()
+    console = open_console()
     console.print(table(settings.library, wide=False))
     results = asyncio.run(tried(settings))
     shown = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)

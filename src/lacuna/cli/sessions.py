@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
 from lacuna.cli import sessions_table as table
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
 from lacuna.cli.session_names import trees
 from lacuna.config import settings
@@ -55,7 +55,7 @@ def sessions(
         if json:
             _write(rows)
         else:
-            console = Console()
+            console = open_console()
             console.print(table.sessions(list(rows), len(listed), time.time(), console.width, fast=fast))
     finally:
         opened.close()

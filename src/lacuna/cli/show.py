@@ -6,8 +6,8 @@ import json as json_module
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
 from lacuna.cli.session_names import chosen
 from lacuna.cli.show_call import show_call
@@ -46,12 +46,12 @@ def show(
     finally:
         opened.close()
     if call is not None:
-        show_call(log, call, dialect, Console(), json=json, full=full)
+        show_call(log, call, dialect, open_console(), json=json, full=full)
     elif json:
         typer.echo(json_module.dumps(_whole(log), indent=1))
     else:
         branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
-        SessionScreen(Console(), full=full).show(log.account(), branches)
+        SessionScreen(open_console(), full=full).show(log.account(), branches)
 
 
 def _whole(log: Log) -> dict[str, object]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from lacuna.cli import store_tables as tables
 from lacuna.cli.amounts import size_in, size_out, span_in
+from lacuna.cli.console import open_console
 from lacuna.cli.options import StoreUrl
 from lacuna.cli.store_files import log_of, run_of, write_lines
 from lacuna.config import settings
@@ -46,7 +46,7 @@ def du(
         opened.close()
     largest = sorted(sessions, key=lambda info: (-info.raw_bytes, info.key))
     shown = largest if everything else largest[: tables.SHOWN]
-    Console().print(tables.usage(footprint, shown, time.time()))
+    open_console().print(tables.usage(footprint, shown, time.time()))
 
 
 @store.command("gc")
@@ -67,7 +67,7 @@ def gc(
     now = time.time()
     oldest = None if older_than is None else now - span_in(older_than, "--older-than")
     limit = None if max_bytes is None else size_in(max_bytes, "--max-bytes")
-    opened, console = _opened(url), Console()
+    opened, console = _opened(url), open_console()
     try:
         if dry_run:
             footprint, sessions = opened.footprint(), opened.sessions()
@@ -102,7 +102,7 @@ def fsck(
         footprint = None if found else opened.footprint()
     finally:
         opened.close()
-    console = Console()
+    console = open_console()
     if footprint is not None:
         console.print(f"in order: {tables.contents(footprint)}")
         return
@@ -118,7 +118,7 @@ def _repaired(address: str) -> None:
     if scheme != "linear-hash":
         raise SettingError("--repair is for linear-hash stores; `lacuna store migrate` saves what another holds")
     done = repair(Path(path_in(rest, address)))
-    console = Console()
+    console = open_console()
     if done.lost:
         console.print(tables.findings(list(done.lost)))
     kept = ", ".join(path.name for path in done.kept)
@@ -172,7 +172,7 @@ def export(
     finally:
         opened.close()
     if str(out) != "-":
-        Console(stderr=True).print(
+        open_console(stderr=True).print(
             f"wrote {tables.count(len(chosen), 'session')} to {out}"
             + ("" if raw else "; secrets were replaced, --raw keeps them"),
             markup=False,
@@ -206,7 +206,7 @@ def _lines(opened: Store, sessions: Sequence[SessionInfo], *, log: bool, redacti
 def _report(copies: Iterable[Copied | StoreError]) -> None:
     """Show what was copied. Raises StoreError if anything was not."""
     done = list(copies)
-    Console().print(tables.copies(done))
+    open_console().print(tables.copies(done))
     refused = [str(each) for each in done if isinstance(each, StoreError)]
     if refused:
         raise StoreError(f"{tables.count(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")

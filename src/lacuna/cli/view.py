@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from lacuna.cli.console import open_console
 from lacuna.cli.options import Model, Price, PriceSet, Tokens, prices_of
 from lacuna.cli.outputs import replace_file
 from lacuna.cli.reader_bugs import exit_on_reader_bug
@@ -74,7 +74,7 @@ def view(
     elif out is not None:
         raise SpecError(f"{printable(str(out))}: a file is written with --json only")
     else:
-        screen = Screen(Console(), run, strategy, counting, full=full)
+        screen = Screen(open_console(), run, strategy, counting, full=full)
         (screen.difference if diff else screen.show)(_at(every, call, len(run.turns)))
     exit_on_reader_bug(problems)
 
