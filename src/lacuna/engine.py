@@ -26,7 +26,7 @@ from lacuna.strategies.situation import Situation
 from lacuna.strategies.strategy import Strategy
 from lacuna.strategies.summary_cost import SummaryCall
 from lacuna.summarizers.breaker import Breaker
-from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, request, standing, used
+from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, count_replaced_tokens, request, used
 from lacuna.summarizers.digest import digest
 from lacuna.summarizers.redacted import Redactor
 from lacuna.summarizers.written import Written, parse_answer
@@ -369,16 +369,16 @@ class Session:
 
     # -- summaries -----------------------------------------------------------------------------------------------
 
-    def _limit(self, plan: Plan) -> int:
+    def _summary_limit(self, plan: Plan) -> int:
         """Most tokens that the summary of `plan` may have."""
         return plan.summary_tokens or self.strategy.summary_max_tokens
 
     def _is_worth_asking(self, plan: Plan) -> bool:
         """Whether a model is asked for the summary of `plan`; the digest says as much in next to nothing."""
-        return self._limit(plan) >= min(SHORT, self.strategy.summary_max_tokens)
+        return self._summary_limit(plan) >= min(SHORT, self.strategy.summary_max_tokens)
 
     def _request(self, plan: Plan, situation: Situation) -> SummaryRequest:
-        limit = self._limit(plan)
+        limit = self._summary_limit(plan)
         route = billed(self.state, situation, plan.summarize, limit).route
         return self._clean(request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh"))
 
@@ -416,7 +416,7 @@ class Session:
         if covers > plan.summarize:
             wrong = f"it covers turns up to {covers}, of which it was not asked: up to {plan.summarize}"
             raise SummaryError(wrong, cause="malformed")
-        limit, room = self._limit(plan), self._room(plan, covers, situation)
+        limit, room = self._summary_limit(plan), self._room(plan, covers, situation)
         return accepted(self.state, self.policy, covers, answer.text, call, self.redaction, limit=limit, room=room)
 
     def _room(self, plan: Plan, covers: int, situation: Situation) -> int | None:
@@ -425,7 +425,9 @@ class Session:
             return None
         saved = sum(self.policy.pending[mask.key].saves for mask in plan.masks if mask.key[0] > covers)
         saved += sum(self.state.segment(clip.key).tokens - self.sizer.text(clip.text) for clip in plan.clips)
-        rest = self.state.track.tokens - standing(self.state, covers) - saved + situation.entering(hides=True)
+        rest = (
+            self.state.track.tokens - count_replaced_tokens(self.state, covers) - saved + situation.entering(hides=True)
+        )
         return situation.usable - rest
 
     def _reject(self, error: Exception, used: SummaryCall, call: int) -> str:
@@ -487,7 +489,7 @@ class Session:
         may_summarize = self.terms.may_summarize
         wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
         if wanted.summarize:
-            asked = self._clean(request(self.state, wanted.summarize, self._limit(wanted)))
+            asked = self._clean(request(self.state, wanted.summarize, self._summary_limit(wanted)))
             written = Written(text=digest(asked, self.sizer.count), route=MODEL_FREE.route)
             try:
                 return self._accept(wanted, wanted.summarize, written, MODEL_FREE, situation), wanted

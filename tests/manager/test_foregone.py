@@ -35,7 +35,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "offer": st.sampled_from(["caller", "first", "start", "never"]),
         "cache_control": st.sampled_from(["auto", "gaps", "client"]),
-        "token_budget": st.sampled_from([200, 1_000, 100_000]),
+        "token_budget": st.sampled_from([1_200, 2_000, 100_000]),
         "shadow": st.booleans(),
         "model": st.sampled_from(["gpt-5.2", "claude-sonnet-4-5", "claude-opus-5-5"]),
         "thinking": st.sampled_from(["auto", "native", "drop_block", "defer", "ignore"]),

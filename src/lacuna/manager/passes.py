@@ -334,12 +334,12 @@ class Passes:
         except ConflictError:
             # It is decided again behind what others wrote.
             self.forced = forced
-            self._lost += paid(branch.session.events[mark:])
+            self._lost += find_paid_asks(branch.session.events[mark:])
             raise
         except StoreError as error:
             failed = error
         except Exception:
-            self._lost += paid(branch.session.events[mark:])
+            self._lost += find_paid_asks(branch.session.events[mark:])
             raise
         return view if failed is None else self._undone(branch, mark, failed, model, now)
 
@@ -363,13 +363,13 @@ class Passes:
             request = next(steps)
             while True:
                 yield Io(lambda: branch.save(self.store, now))
-                answer: Answer = yield from self._answer(self._enriched(request, branch, given, model))
+                answer: Answer = yield from self._ask(self._enriched(request, branch, given, model))
                 is_paid = is_paid or not isinstance(answer, Later)
                 request = steps.send(answer)
         except StopIteration as done:
             view: View = done.value
         except Exception as error:
-            if is_paid and not paid(branch.session.events[mark:]):
+            if is_paid and not find_paid_asks(branch.session.events[mark:]):
                 call, why = len(branch.session.state.turns) + 1, f"the pass failed: {type(error).__name__}"
                 self._lost.append(Attempted(call=call, cause="other", reason=why))
             raise
@@ -383,7 +383,7 @@ class Passes:
         return view
 
     @staticmethod
-    def _answer(request: SummaryRequest) -> Generator[SummaryRequest, Any, Answer]:
+    def _ask(request: SummaryRequest) -> Generator[SummaryRequest, Any, Answer]:
         """The summarizer's answer; whatever is raised instead is one as well."""
         try:
             answer: Answer = yield request
@@ -499,7 +499,7 @@ class Passes:
 
     def _undone(self, branch: Branch, mark: int, error: StoreError, model: str, now: float) -> View:
         """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
-        self._lost += paid(branch.session.events[mark:])
+        self._lost += find_paid_asks(branch.session.events[mark:])
         branch.rebuild(self.make(branch.session.events[:mark]))
         return self._held(branch, error, model, now)
 
@@ -507,19 +507,19 @@ class Passes:
         """Something failed and was passed over; in one pass the same is told once. Raised with `on_fault="raise"`."""
         if self.options.on_fault == "raise" and kind != "budget":
             raise error
-        if (fault := self._fault(kind, error)) not in self.faults:
-            self.faults.append(self._logged(fault))
+        if (fault := self._make_fault(kind, error)) not in self.faults:
+            self.faults.append(self._log_fault(fault))
 
     def told_of(self, kind: FaultKind, error: Exception) -> Fault:
         """What failed, logged; without secrets."""
-        return self._logged(self._fault(kind, error))
+        return self._log_fault(self._make_fault(kind, error))
 
-    def _fault(self, kind: FaultKind, error: Exception) -> Fault:
+    def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
         what = self.options.redaction.text(str(error))
         cause = error.__cause__ if isinstance(error, CallbackError) and error.__cause__ else error
         return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
 
-    def _logged(self, fault: Fault) -> Fault:
+    def _log_fault(self, fault: Fault) -> Fault:
         _log.warning("session %s: %s: %s", self.session, fault.kind, fault.what)
         return fault
 
@@ -536,7 +536,7 @@ class Passes:
         return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))
 
 
-def paid(events: Sequence[Event]) -> list[Attempted | Decided]:
+def find_paid_asks(events: Sequence[Event]) -> list[Attempted | Decided]:
     """Those of `events` that say what became of a summary which a model was asked for."""
     return [
         event

@@ -113,7 +113,7 @@ class Scribe:
             found = self.writer(request)
             if inspect.isawaitable(found):
                 found = asyncio.run(cast("Coroutine[Any, Any, str | Written]", found))
-            return _timed(parse_answer(found), time.perf_counter() - started)
+            return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise
         except Exception as error:
@@ -125,7 +125,7 @@ class Scribe:
             return await asyncio.wrap_future(self._begun(request))
         try:
             found = await cast("Awaitable[str | Written]", self.writer(request))
-            return _timed(parse_answer(found), time.perf_counter() - started)
+            return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise
         except asyncio.CancelledError as error:
@@ -160,7 +160,7 @@ class Scribe:
         return future
 
 
-def _timed(written: Written, seconds: float) -> Written:
+def _with_seconds(written: Written, seconds: float) -> Written:
     return written if written.seconds else replace(written, seconds=seconds)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from lacuna.errors import BudgetError
@@ -75,15 +76,15 @@ def _fitting(
     # Not just below the limit: there every next call would mask one more (design 3, low watermark).
     if _after(policy, state, situation, masked) <= target:
         return masked
-    plans = [masked]
-    if summaries:
-        summarized = _summarize(policy, state, situation, target, budget.min_window)
-        plans = [summarized or masked, *_summarize_shortly(policy, state, situation, target, usable, budget.min_window)]
-    for plan in plans:
+    summarized = _summarize(policy, state, situation, target, budget.min_window) if summaries else None
+    shorter = _summarize_shortly(policy, state, situation, target, usable, budget.min_window) if summaries else ()
+    tried = []
+    for plan in chain([summarized or masked], shorter):
         if _after(policy, state, situation, plan) <= usable:
             return plan
+        tried.append(plan)
     cut = []
-    for plan in plans:
+    for plan in tried:
         tokens = _after(policy, state, situation, plan)
         tokens += situation.entering(hides=True) - policy.entering(situation, plan)
         plan, tokens = _clip(policy, state, plan, tokens, usable)

@@ -53,7 +53,7 @@ def billed(state: State, situation: Situation, covers: int, output: int) -> Summ
 
 def used(state: State, situation: Situation, covers: int, answer: Written | SummaryError) -> SummaryCall:
     """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
-    told = _sound(answer.billed) if isinstance(answer, SummaryError) else answer
+    told = _usable_bill(answer.billed) if isinstance(answer, SummaryError) else answer
     if isinstance(answer, SummaryError) and told and not told.input and answer.cause != "timeout":
         # Its writer counts, and was never answered: nothing is billed for that. What timed out may be.
         return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
@@ -66,7 +66,7 @@ def used(state: State, situation: Situation, covers: int, answer: Written | Summ
     return SummaryCall(route=route, input=told.input, cached=told.cached, output=told.output, usd=usd)
 
 
-def _sound(billed: Billed | None) -> Billed | None:
+def _usable_bill(billed: Billed | None) -> Billed | None:
     """What a failed summary says it used; None where it says nothing, or figures that are none."""
     return billed if billed is not None and has_sound_usage(billed) else None
 
@@ -110,7 +110,7 @@ def accepted(
     text = make_encodable(block(answer, covers, _quotes(state, policy, covers), older))
     said = sum(sizes[index - 1] for index in kept)
     taken = sizer.text(text) + said
-    if taken >= standing(state, covers):
+    if taken >= count_replaced_tokens(state, covers):
         raise SummaryError("it is not shorter than what it replaces", cause="too-long")
     if room is not None and taken > room:
         raise SummaryError(f"it takes {taken} tokens where the budget leaves {room}", cause="too-long")
@@ -127,7 +127,7 @@ def accepted(
     )
 
 
-def standing(state: State, covers: int) -> int:
+def count_replaced_tokens(state: State, covers: int) -> int:
     """Tokens that a summary of turns 1 ... `covers` takes the place of."""
     place = state.turn_places.get(covers + 1, len(state.track.segments))
     return state.track.start(place) - state.track.start(state.head_length)

@@ -108,7 +108,7 @@ class Writer:
         """Tokens that may be left for reasoning at most: as given, or a share of the window if that is more."""
         return max(self.reasoning.least, int(_REASONING * self.window))
 
-    def limited(self, max_tokens: int) -> int:
+    def cap_answer(self, max_tokens: int) -> int:
         """`max_tokens`, or what the model writes at most, where it said so."""
         return max_tokens if self._longest is None else min(max_tokens, self._longest)
 
@@ -161,7 +161,7 @@ class _Job:
             text = self.redactor.text(_said(answer))
             found = self._judged(answer, text)
             if found is None:
-                self._ease(answer, text)
+                self._leave_less(answer, text)
                 return self._written(text)
         assert found is not None, "at least one attempt"
         raise SummaryError(found.reason, cause=found.cause, billed=self.tally.written())
@@ -181,7 +181,7 @@ class _Job:
 
     def _room(self) -> int:
         """Tokens that an answer may take."""
-        return self.writer.limited(int(_ROOM * self.clean.max_tokens) + self.thinking)
+        return self.writer.cap_answer(int(_ROOM * self.clean.max_tokens) + self.thinking)
 
     def _longest_prompt(self) -> int:
         """Tokens that a prompt may take, by our count."""
@@ -268,7 +268,7 @@ class _Job:
         self.thinking = max(self.thinking, self.writer.thinking)
         self.limit = min(self.limit, self._longest_prompt())
 
-    def _ease(self, answer: Answer, text: str) -> None:
+    def _leave_less(self, answer: Answer, text: str) -> None:
         """Leave less for reasoning where `answer`, which came, took less."""
         if answer.usage is not None:
             self.writer.reasoning.shrink(max(0, answer.usage.output - self.count(text)))

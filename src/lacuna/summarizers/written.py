@@ -61,12 +61,12 @@ def _find_wrong_field(written: Written) -> str:
     if not isinstance(written.text, str):
         return f"text is a {type(written.text).__name__}; give str"
     if written.route not in _ROUTES:
-        return f"route is {_shown(written.route)}; give {', '.join(_ROUTES)}"
+        return f"route is {_describe(written.route)}; give {', '.join(_ROUTES)}"
     for name in ("attempts", "redacted", "covers"):
         if not _is_count(getattr(written, name)):
-            return f"{name} is {_shown(getattr(written, name))}; give a whole number, 0 or more"
+            return f"{name} is {_describe(getattr(written, name))}; give a whole number, 0 or more"
     if not _is_amount(written.seconds):
-        return f"seconds is {_shown(written.seconds)}; give a number, 0 or more"
+        return f"seconds is {_describe(written.seconds)}; give a number, 0 or more"
     return _find_wrong_usage(written)
 
 
@@ -74,16 +74,16 @@ def _find_wrong_usage(billed: object) -> str:
     counts = {name: getattr(billed, name, None) for name in ("input", "cached", "output")}
     for name, count in counts.items():
         if not _is_count(count):
-            return f"{name} is {_shown(count)}; give tokens, 0 or more"
+            return f"{name} is {_describe(count)}; give tokens, 0 or more"
     if counts["cached"] > counts["input"]:  # type: ignore[operator]
         return f"cached ({counts['cached']}) is more than input ({counts['input']}), of which it is a part"
     usd = getattr(billed, "usd", None)
     if usd is not None and not _is_amount(usd):
-        return f"usd is {_shown(usd)}; give USD, 0 or more, or None"
+        return f"usd is {_describe(usd)}; give USD, 0 or more, or None"
     return ""
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     try:
         return repr(value)[:60]
     except Exception:  # noqa: BLE001 - a value of others, or a number too long to be printed

@@ -63,7 +63,7 @@ def _asked(table: Extractors, action: Action | None, observation: Observation, s
     for registration in table.registrations:
         if registration.serves(tool):
             try:
-                found = _outcome(registration, action, observation, said)
+                found = _ask_extractor(registration, action, observation, said)
             except CallbackError as error:
                 table.report(error)
                 continue
@@ -72,7 +72,9 @@ def _asked(table: Extractors, action: Action | None, observation: Observation, s
     return generic(action, observation, said)
 
 
-def _outcome(registration: Registration, action: Action | None, observation: Observation, said: str) -> Outcome | None:
+def _ask_extractor(
+    registration: Registration, action: Action | None, observation: Observation, said: str
+) -> Outcome | None:
     """What one extractor says. Raises CallbackError for all that it may raise, and for an answer that is none."""
     try:
         found = registration.extractor(action, observation, said)
