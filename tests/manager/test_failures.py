@@ -719,7 +719,7 @@ def test_objects_of_a_framework_are_refused_too() -> None:
 def test_messages_in_no_known_shape_are_noted() -> None:
     """They pass as they came, the very objects, and the diagnostics name the first; what is known is hidden."""
     odd: list[Json] = [{"role": "bot", "content": "hi"}, {}]
-    with manager(store=MemoryStore()) as context:
+    with manager(store=MemoryStore(), recall=False) as context:
         assert context.prepare([*history("openai", 5)]).diagnostics.notes == ()
         view = context.prepare([*history("openai", 5), *odd])
         assert view.messages[-2] is odd[0]

@@ -277,5 +277,5 @@ def test_the_pass_is_told() -> None:
 
 def test_a_word_that_is_none() -> None:
     """Options are checked when they are given."""
-    with pytest.raises(SettingError, match="offer='later': give caller, first, start, never"):
+    with pytest.raises(SettingError, match="offer='later': give caller, first, start or never"):
         manager(MemoryStore(), "later")

@@ -495,6 +495,9 @@ class ContextManager:
             sent = replace(sent, notes=(*sent.notes, offering.BOUND))
         if history.unknown:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown, dialect.name)))
+        # Where the provider clears by itself, no placeholder of ours is sent.
+        if treated != "native" and offering.names_unread_handles(branch.session, sent.tools):
+            self._note_once(offering.UNREAD)
         return self._view(branch, sent, how, model, started, dialect.name)
 
     def _terms(self, session: Session, given: Sent, treated: Way, *, in_blocks: bool) -> Terms:
@@ -545,6 +548,8 @@ class ContextManager:
         messages, system = self._plain.messages(view)
         sent = Outgoing(messages=messages, system=system, tools=list(branch.session.state.head.tools) or None)
         sent = offering.joined(sent, branch.session, self._plain.dialect)
+        if offering.names_unread_handles(branch.session, sent.tools):
+            self._note_once(offering.UNREAD)
         made = self._view(branch, sent, "continue", model, started, self._plain.dialect)
         self._tell(made.diagnostics)
         return made

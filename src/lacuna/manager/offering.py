@@ -17,6 +17,11 @@ from lacuna.manager.sending import Outgoing
 _OURS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
 #: What is said where the tools enter, and where they were to and do not.
 ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
+#: What is said where the first placeholder names a handle that no tool reads.
+UNREAD: Final = (
+    "placeholders name handles, and no recall tool is among `tools`: add context.tool_definitions(), have us add them "
+    'with offer="first", or say recall=False'
+)
 BOUND: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
 
 
@@ -54,6 +59,13 @@ def joined(sent: Outgoing, session: Session, dialect: str) -> Outgoing:
     entered = session.newest is not None and session.newest.decided.offers
     notes = (*sent.notes, ENTERED) if entered else sent.notes
     return replace(sent, tools=[*(sent.tools or ()), *ours], added=tuple(ours), notes=notes)
+
+
+def names_unread_handles(session: Session, tools: Any) -> bool:
+    """Whether the newest pass wrote placeholders with handles, and no tool of the request reads them."""
+    if session.newest is None or not session.newest.decided.masks or not session.policy.placeholders.named:
+        return False
+    return not (session.shadow or defines(tools))
 
 
 def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
