@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -154,34 +155,23 @@ def test_paths_exist(page: Path) -> None:
 
 
 def test_the_tree() -> None:
-    """The README's tree has one line for every file and folder down to the second level, and nothing else."""
+    """The README's tree has one line for every folder with modules or data down to the second level, and no other."""
     (tree,) = [block.text for block in blocks(README) if block.text.startswith("src/lacuna/\n")]
     listed: list[str] = []
-    folder = ""
     for line in tree.splitlines()[1:]:
-        indent, name, words = re.fullmatch(r"( +)(\S+) +(\S.*)", line).groups()  # type: ignore[union-attr]
+        indent, name, words = re.fullmatch(r"( +)(\S+/) +(\S.*)", line).groups()  # type: ignore[union-attr]
         assert words
-        folder = name if len(indent) == 2 and name.endswith("/") else folder if len(indent) == 4 else ""
-        listed.append(name if len(indent) == 2 else folder + name)
-    assert listed == sorted(listed, key=_order)
-    assert set(listed) == _files()
+        outer = [each for each in listed if each.count("/") == 1][-1:] if len(indent) == 4 else []
+        listed.append("".join([*outer, name]))
+    folders = (path for path in SOURCE.rglob("*") if path.is_dir() and "__pycache__" not in path.parts)
+    inner = (path.relative_to(SOURCE) for path in folders)
+    assert listed == sorted(f"{path}/" for path in inner if len(path.parts) <= 2)
 
 
-def _order(name: str) -> tuple[str, ...]:
-    return tuple(name.split("/"))
-
-
-def _files() -> set[str]:
-    """Modules, and folders that hold any; empty `__init__` and the marker file left out."""
-    found = set()
-    for path in SOURCE.rglob("*"):
-        inner = path.relative_to(SOURCE)
-        if len(inner.parts) > 2 or "__pycache__" in inner.parts or path.name == "py.typed":
-            continue
-        if path.name == "__init__.py" and not path.read_text(encoding="utf-8"):
-            continue
-        found.add(f"{inner}/" if path.is_dir() else str(inner))
-    return found
+def test_the_file_map() -> None:
+    """docs/files.md says of each module what the module says of itself."""
+    update = runpy.run_path(str(DOC / "update_files.py"))
+    assert (DOC / "files.md").read_text(encoding="utf-8") == update["build_page"](), "python docs/update_files.py"
 
 
 def test_settings() -> None:
