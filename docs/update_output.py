@@ -8,14 +8,17 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from difflib import SequenceMatcher
+from io import StringIO
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
-from docs.run import folder, lacuna, made  # noqa: E402
+from docs.run import folder, lacuna, made, working_in  # noqa: E402
 
 
 def nearest(chunk: Sequence[str], real: Sequence[str]) -> list[str]:
@@ -29,9 +32,17 @@ def _likeness(ours: Sequence[str], theirs: Sequence[str]) -> float:
 
 
 def updated(page: Path, at: Path) -> str:
-    """The text of `page` with every shown output as it is now."""
+    """The text of `page` with every shown output of a command as it is now. Its code runs too: commands read what it
+    writes."""
     text = page.read_text(encoding="utf-8")
+    module = ModuleType("a_page")
+    # Dataclasses look up the module that they are made in.
+    sys.modules[module.__name__] = module
     for block in blocks(page):
+        if block.language == "python":
+            with working_in(at), redirect_stdout(StringIO()):
+                exec(compile("\n" * block.line + block.text, str(page), "exec"), module.__dict__)  # noqa: S102
+            continue
         for command in commands(block):
             first, _, rest = command.text.partition(" ")
             lines = [command.text] if first == "lacuna" else made(rest) if first == "make" else []
@@ -44,8 +55,7 @@ def updated(page: Path, at: Path) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        here = folder(Path(name))
-        for page in PAGES:
-            if page != CONTRIBUTING:
-                page.write_text(updated(page, here), encoding="utf-8")
+    for page in PAGES:
+        if page != CONTRIBUTING:
+            with tempfile.TemporaryDirectory() as name:
+                page.write_text(updated(page, folder(Path(name))), encoding="utf-8")

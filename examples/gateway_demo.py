@@ -187,23 +187,29 @@ class Progress:
         return Text.assemble(
             (f"call {so_far['calls']:3} of {self.calls}  ", "dim"),
             f"{newest['after']:>7,} tokens sent of {newest['raw']:,}",
-            ("  saved so far ", "dim"),
+            ("  saved by hiding so far ", "dim"),
             (saved(so_far), "bold green"),
         )
 
 
 def saved(figures: Json) -> str:
-    """Dollars, and what share of the bill that is."""
-    usd = round(figures["saved_usd"], 3)
-    share = usd / figures["raw_usd"] if figures["raw_usd"] else 0.0
+    """What hiding saved, in dollars and as a share of the bill of sending everything with the same cache."""
+    usd, everything = round(figures["hiding_usd"], 3), figures["raw_usd"] - figures["caching_usd"]
+    share = usd / everything if everything else 0.0
     return f"{'−' if usd < 0 else ''}${abs(usd):.3f} ({abs(share):.0%})"
+
+
+def caching(figures: Json) -> str:
+    """What cache breakpoints saved that the client does not set; "" where it sets its own."""
+    usd = figures["caching_usd"]
+    return f"; cache breakpoints, which the client does not set, saved ${usd:.3f} more" if usd > 0.0005 else ""
 
 
 def ended(console: Console, progress: Progress, gateway: str, store: Path, *, stays: bool) -> None:
     """What came of it, one hidden result read again, and where to look. stays: whether the gateway goes on serving."""
     found, name = progress.newest["figures"], progress.newest["name"]
     rows = [
-        ("Saved", f"{saved(found)} of ${found['raw_usd']:.3f}, prompt caching counted on both sides"),
+        ("Saved", f"{saved(found)} by hiding, of ${found['raw_usd'] - found['caching_usd']:.3f}{caching(found)}"),
         ("Tokens", f"{found['sent_tokens']:,} sent of {found['raw_tokens']:,}"),
         ("Cache", f"{found['hit']:.0%} of those sent were read from it, as the provider reported"),
         *_again(progress, gateway),

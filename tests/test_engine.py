@@ -308,7 +308,7 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
     assert parted.events == whole.events
     assert parted.books.spent == pytest.approx(whole.books.spent)
     assert parted.books.raw_spent == pytest.approx(whole.books.raw_spent)
-    assert (parted.anchor, parted.state.epoch) == (7, whole.state.epoch)
+    assert (parted.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
 
 
 def test_an_amended_turn_is_the_newest_one_again() -> None:

@@ -13,6 +13,7 @@ The same session runs live and in a replay; nothing in it knows which. Everythin
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, get_args
@@ -22,6 +23,7 @@ from lacuna.strategies.books import Books
 from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
 from lacuna.strategies.pressure import SHORT, fits, relieve
+from lacuna.strategies.session_costs import SessionCosts
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.strategy import Strategy
 from lacuna.strategies.summary_cost import SummaryCall
@@ -35,6 +37,7 @@ from lacuna.trajectory.events import (
     Amended,
     Answered,
     Attempted,
+    Breakpoints,
     Called,
     Decided,
     Event,
@@ -49,6 +52,7 @@ from lacuna.trajectory.plan import Plan, Summary, SummaryRequest
 from lacuna.trajectory.prices import Bill, Prices
 from lacuna.trajectory.redact import DEFAULT, Redaction
 from lacuna.trajectory.state import State
+from lacuna.trajectory.token_scale import TokenScale
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.turn import Head, Turn
 from lacuna.trajectory.usage import Usage
@@ -69,6 +73,8 @@ Pass: TypeAlias = Generator[SummaryRequest, Answer, View]
 
 #: How the reason of a pass begins that was not to decide anything.
 HELD = "held"
+#: A turn behind every turn.
+ALL_TURNS: Final = sys.maxsize
 #: Characters of the reason why a summary came to nothing.
 _REASON: Final = 500
 
@@ -82,18 +88,19 @@ def output_tokens(turn: Turn, sizer: Sizer) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """What the newest pass did: its decision, its view, and both prompt-side bills.
+    """What the newest pass did: its decision, its view, and both prompt-side bills, by our count of tokens.
 
-    before: tokens of the view had this pass hidden nothing, whole: had nothing ever been hidden. covered: the newest
-    turn that was covered before it. summarizer: bill of this pass alone.
+    before: tokens of the view had this pass hidden nothing. everything: the view had nothing ever been hidden.
+    covered: the newest turn that was covered before it. summarizer: bill of this pass alone.
     """
 
     decided: Decided
+    model: str
     view: View
     bill: Bill
     raw: Bill
     before: int
-    whole: int
+    everything: View
     covered: int
     summarizer: Bill
 
@@ -105,13 +112,17 @@ class Terms:
     may_summarize:  whether a summary could be sent: not where the provider clears by itself, and messages stay whole.
     editable_from:  the first turn that may be edited, where the provider binds thinking to what stands before it.
     recall_blocked: whether the recall tools must not enter requests.
-    no_cache_marks: whether the client sets no cache breakpoints, and none of ours are set before something is hidden.
+    no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.
+    hour_turn:      the newest turn whose cache entries live an hour, as the client asks for; 0 for the head alone, None
+                    for nothing.
     """
 
     may_summarize: bool = True
     editable_from: int = 1
     recall_blocked: bool = False
     no_cache_marks: bool = False
+    breakpoints: Breakpoints = "gaps"
+    hour_turn: int | None = None
 
 
 class Session:
@@ -145,11 +156,16 @@ class Session:
         self.breaker = Breaker()
         self.events: list[Event] = []
         self.newest: Pending | None = None
-        #: Tokens that the provider's last usage had beyond our count of the same prompt, and that count.
-        self.anchor = 0
-        self._anchored = 0
+        #: What the calls cost and would have cost, on the provider's scale.
+        self.costs = SessionCosts(prices)
+        self.scale = TokenScale()
+        #: The newest prompt that the provider counted, and which model it was asked of.
+        self._reported: tuple[View, str] | None = None
         #: Whether requests go out as they came: what the provider reports is of the whole prompt then.
         self.shadow = False
+        #: The newest turn whose cache entries live an hour, as the provider reported it; 0 for the head alone, None for
+        #: nothing.
+        self._hour_reported: int | None = None
         #: Why the newest pass could not make its view fit, where it was to do without.
         self.exceeded: BudgetError | None = None
         self.terms = Terms()
@@ -175,7 +191,7 @@ class Session:
     def begin(self, head: Head) -> None:
         """The head is known, or known to have changed."""
         if not self.state.turns and not self.state.calls:
-            self.books = Books(self.prices, head.warm_tokens)
+            self.books, self.costs = Books(self.prices, head.warm_tokens), SessionCosts(self.prices)
         self._record(HeadSet(head))
         self.policy.head_set(head)
 
@@ -184,7 +200,10 @@ class Session:
         self._record(TurnAdded(turn, node))
         self.policy.turn_added(self.state, turn)
         if self.newest is not None:
-            self.books.answer(output_tokens(turn, self.sizer), self.newest.view.tokens, self.newest.raw.sent)
+            sent = self.costs.newest
+            self.books.answer(output_tokens(turn, self.sizer), sent.ours.sent, sent.raw.sent)
+            if turn.usage is not None:
+                self._learn_lifetime(turn.usage)
 
     def amended(self, turn: Turn, node: str = "") -> Session:
         """The session in which the newest turn came with another ending: this one where only words of the user differ,
@@ -210,19 +229,37 @@ class Session:
         self._record(event)
         match event:
             case Answered() if self.newest is not None and self._is_of(self.newest, event):
-                self._anchor(self.newest, event.usage.sent_prompt)
+                self._rescale(self.newest, event.usage.sent_prompt)
+                self._learn_lifetime(event.usage)
             case Opened():
                 self.shadow = event.shadow
             case Learned():
                 self._learn(event.window)
                 if self.newest is not None and self.newest.decided.call == event.call and event.tokens:
                     # Refused it was, and counted all the same.
-                    self._anchor(self.newest, event.tokens)
+                    self._rescale(self.newest, event.tokens)
 
-    def _anchor(self, newest: Pending, prompt: int) -> None:
-        """The provider counted the newest prompt."""
-        self._anchored = newest.whole if self.shadow else newest.view.tokens
-        self.anchor = prompt - self._anchored
+    def _rescale(self, newest: Pending, prompt: int) -> None:
+        """The provider counted the newest prompt, which is billed again on its scale."""
+        view = newest.everything if self.shadow else newest.view
+        before, model = self._reported or (None, "")
+        extends = before is not None and model == newest.model and view.common(before) == before.length
+        self.scale.learn(view.tokens, prompt, extends=extends)
+        self._reported = view, newest.model
+        self.costs.rescale(self.scale)
+
+    def _learn_lifetime(self, usage: Usage) -> None:
+        """How long the entries live that the newest request wrote: what is reported holds for the requests to come."""
+        if not usage.cache_write or self.newest is None:
+            return
+        minutes = usage.cache_write - usage.cache_write_1h
+        if not usage.cache_write_1h:
+            # The end of the prompt lives five minutes. Nothing is said of its front, which was not written now.
+            self._hour_reported = None if self._hour_reported is None else 0
+            return
+        self._hour_reported = 0 if minutes else ALL_TURNS
+        if not minutes:
+            self.books.lengthen(self.newest.model)
 
     def _is_of(self, newest: Pending, event: Answered) -> bool:
         """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
@@ -231,18 +268,8 @@ class Session:
         return event.call == newest.decided.call and prompt > 0 and (window is None or prompt <= window)
 
     def as_billed(self, tokens: int) -> int:
-        """`tokens` of a prompt as the provider would count them: what its last usage had beyond our count is added, of
-        a shorter prompt in proportion."""
-        if tokens >= self._anchored:
-            return tokens + self.anchor
-        return round(tokens * (self._anchored + self.anchor) / self._anchored)
-
-    def _counted(self, usable: int) -> int:
-        """The other way round: how many tokens by our count fill `usable` of the provider's."""
-        billed = self._anchored + self.anchor
-        if usable >= billed or not self._anchored:
-            return usable - self.anchor
-        return usable * self._anchored // billed
+        """`tokens` of a prompt as the provider would count them."""
+        return self.scale.to_billed(tokens)
 
     def _learn(self, window: int) -> None:
         self.prices = learned(self.prices, window)
@@ -325,19 +352,20 @@ class Session:
         covered, first = self.state.covered, not self.state.calls
         self._record(decided)
         self.policy.decided(self.state, decided)
-        view = self._marked(self.state.view(self.policy.frontier(self.state)), ours=self.edited)
-        raw = self.books.send_raw(self._marked(self.state.raw_view(), ours=False), now, model)
-        bill = self.books.send(view, now, model, anew=decided.offers and not first)
-        self._record(
-            Called(call=decided.call, at=now, model=model, tokens=view.tokens, unmarked=self.terms.no_cache_marks),
-        )
+        view = self._marked(self.state.view(self.policy.frontier(self.state)))
+        everything = self._marked(self.state.raw_view())
+        raw = self.books.send_raw(everything, now, model)
+        ours = self.books.send(view, now, model, anew=decided.offers and not first)
+        self.costs.send(ours, raw, self.scale, client_marks=not self.terms.no_cache_marks)
+        self._record(self._called(decided, now, model, view))
         self.newest = Pending(
             decided=decided,
+            model=model,
             view=view,
-            bill=bill,
-            raw=raw,
+            bill=ours.bill(self.prices),
+            raw=raw.bill(self.prices),
             before=before,
-            whole=self.state.raw.tokens,
+            everything=everything,
             covered=covered,
             summarizer=cost,
         )
@@ -348,9 +376,38 @@ class Session:
         """Whether requests are other than the client's."""
         return bool(self.state.hidden or self.state.covered or self.state.offered)
 
-    def _marked(self, view: View, *, ours: bool) -> View:
-        """The view with the breakpoints that its request bears; ours: whether we put some."""
-        return replace(view, marks=()) if self.terms.no_cache_marks and not ours else view
+    def _called(self, decided: Decided, now: float | None, model: str, view: View) -> Called:
+        terms = self.terms
+        return Called(
+            call=decided.call,
+            at=now,
+            model=model,
+            tokens=view.tokens,
+            unmarked=terms.no_cache_marks,
+            ours=terms.breakpoints if terms.no_cache_marks else "gaps",
+            hour_turn=terms.hour_turn,
+        )
+
+    def _marked(self, view: View) -> View:
+        """The view with the breakpoints that its request bears now, and how long their entries live."""
+        terms = self.terms
+        if terms.no_cache_marks and not (self.edited or terms.breakpoints == "always"):
+            return replace(view, marks=())
+        turn = self._hour_turn
+        return view if turn is None else replace(view, hour=self._hour_of(view, turn))
+
+    @property
+    def _hour_turn(self) -> int | None:
+        """The newest turn whose cache entries live an hour, as the client asks for or the provider reported."""
+        kept = [turn for turn in (self.terms.hour_turn, self._hour_reported) if turn is not None]
+        return max(kept, default=None)
+
+    def _hour_of(self, view: View, turn: int) -> int:
+        """Leading segments of `view` up to the end of `turn`."""
+        if turn >= len(self.state.turns):
+            return view.length
+        behind = (place for place, segment in enumerate(view.track.segments) if segment.turn > turn)
+        return min(next(behind, view.length), view.length)
 
     def _situation(self, now: float | None, model: str) -> Situation:
         return Situation(
@@ -360,11 +417,12 @@ class Session:
             prices=self.prices,
             cache=self.books.cache,
             spent=self.books.spent,
-            raw=self.books.raw_spent + self.books.peek_raw(self._marked(self.state.raw_view(), ours=False), now, model),
+            raw=self.books.raw_spent + self.books.peek_raw(self._marked(self.state.raw_view()), now, model),
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
             recall=self.state.recall_tokens if self._may_enter else 0,
             at_once=self.state.offer == "start",
-            usable=None if self._usable is None else max(self._counted(self._usable), self._usable // 4),
+            hour=self._hour_turn is not None and self._hour_turn >= len(self.state.turns),
+            usable=None if self._usable is None else max(self.scale.to_counted(self._usable), self._usable // 4),
         )
 
     # -- summaries -----------------------------------------------------------------------------------------------
@@ -541,7 +599,9 @@ class Session:
 
     def _relive(self, waiting: Sequence[Attempted | Decided], called: Called) -> None:
         """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
-        self.terms = replace(self.terms, no_cache_marks=called.unmarked)
+        self.terms = replace(
+            self.terms, no_cache_marks=called.unmarked, breakpoints=called.ours, hour_turn=called.hour_turn
+        )
         situation, before = self._situation(called.at, called.model), self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, Decided))
         if not decided.reason.startswith(HELD):

@@ -52,9 +52,9 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     assert lines[-1].endswith(f"lacuna serve --store sqlite:///{tmp_path}/demo.db")
     assert "a recorded one never calls it\n" in out, "lines are whole where no terminal cuts them"
     text = "\n".join(lines)
-    assert re.search(r"call +80 of 84 +[\d,]+ tokens sent of [\d,]+ +saved so far \$0\.\d+ \(\d+%\)", text)
+    assert re.search(r"call +80 of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+%\)", text)
     assert re.search(r"call +\d+ +\d+ results hidden", text)
-    usd = re.search(r"Saved +\$([\d.]+) \(\d+%\) of \$([\d.]+)", text)
+    usd = re.search(r"Saved +\$([\d.]+) \(\d+%\) by hiding, of \$([\d.]+)", text)
     assert usd is not None
     assert 0 < float(usd[1]) < float(usd[2])
     store = open_store(f"sqlite:///{tmp_path}/demo.db")

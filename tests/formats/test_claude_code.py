@@ -80,6 +80,16 @@ def test_parallel_calls_of_a_recording_are_one_turn() -> None:
     assert second.usage == Usage(input=1, cache_read=18869, cache_write=156, output=1)
 
 
+def test_an_hour_is_read() -> None:
+    """How long what was written lives stands in each message's usage."""
+    minutes = b'"ephemeral_5m_input_tokens":156,"ephemeral_1h_input_tokens":0'
+    hour = b'"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":156'
+    runs, _ = read((DATA / "excerpt.jsonl").read_bytes().replace(minutes, hour))
+    usages = [turn.usage for turn in runs["main"].turns if turn.usage is not None]
+    assert usages[1] == Usage(input=1, cache_read=18869, cache_write=156, cache_write_1h=156, output=1)
+    assert not any(usage.cache_write_1h for usage in (usages[0], *usages[2:]))
+
+
 def test_results_may_stand_between_fragments() -> None:
     """A result between two fragments splits nothing; the last fragment's output count is the message's."""
     turn = odd()[0]["main"].turns[0]

@@ -258,6 +258,35 @@ def test_kept_longer() -> None:
     assert found.causes["kept-longer"].tokens == -2000
 
 
+def hourly(prompt: int, read: int, *, at: float = 0, minutes: int = 0) -> tuple[Usage, float, str]:
+    """A Claude bill whose writes live an hour, but for the last `minutes` tokens."""
+    written = prompt - read
+    usage = Usage(cache_read=read, cache_write=written, cache_write_1h=written - minutes, output=10)
+    return usage, START + at, ""
+
+
+def test_an_hour_is_no_long_life() -> None:
+    """What was written for an hour is read behind half an hour, as it should be, and costs 2 x input to write."""
+    found = checked(run(hourly(2000, 0), hourly(3000, 2000, at=1_800), hourly(4000, 3000, at=1_810)))
+    assert causes(found) == [None, None, None]
+    assert found.counted == found.lengths == found.billed
+    assert found.billed.usd == pytest.approx((4000 * 6 + 5000 * 0.3 + 30 * 15) / 1e6)
+
+
+def test_behind_an_hour_there_is_a_gap() -> None:
+    """An hour and a second later nothing is read."""
+    assert causes(checked(run(hourly(2000, 0), hourly(3000, 0, at=3_601)))) == [None, "gap"]
+
+
+def test_the_front_is_kept_longer_than_the_rest() -> None:
+    """The system prompt is written for an hour and the rest for five minutes: behind half an hour the front is read."""
+    system, task = Message(role="system", content=said(1500)), Message(role="user", content=said(500))
+    trajectory = run(hourly(2000, 0, minutes=500), call(3000, 1500, at=1_800))
+    found = checked(replace(trajectory, head=Head(messages=(system, task))))
+    assert found.lengths.cache_read == found.billed.cache_read == 1500
+    assert "kept-longer" not in causes(found)
+
+
 def test_unsent() -> None:
     """An observation recorded at several times its billed size was clipped when it was sent; it sets no scale."""
     found = checked(run(call(2000, 0), call(3000, 2000), call(4000, 3000), grow=[1000, 9000]))

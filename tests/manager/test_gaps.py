@@ -9,7 +9,7 @@ import pytest
 
 from lacuna.lab.dialect import sizer
 from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.session_log import by_caching, log_of
+from lacuna.manager.session_log import log_of
 from lacuna.stores.memory import MemoryStore
 from lacuna.strategies.guards import Guards
 from lacuna.trajectory.events import Called
@@ -83,7 +83,7 @@ def test_what_is_not_marked_is_plain_input(own: bool) -> None:
         context.prepare(history("anthropic", steps), request=request)
     context.settle()
     account = log_of(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).account()
-    raw = sum((each.raw for each in account.passes), Bill())
+    raw = sum((each.bills.raw for each in account.passes), Bill())
     assert (raw.cache_write > 0, raw.cache_read > 0) == (own, own)
     if not own:
         assert raw.usd == pytest.approx(raw.input * account.prices.rates(0).input / 1e6)
@@ -112,9 +112,14 @@ def test_what_breakpoints_save_is_told_apart() -> None:
             context.prepare(history("anthropic", steps), request=request)
         context.settle()
         told[own] = log_of(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).account()
-    assert by_caching(told[True].passes) == 0.0
-    # Before the first gap nothing of ours stands in the request, and both are paid in full.
-    edited = next(place for place, each in enumerate(told[False].passes) if each.bill.cache_write)
-    plain, cached = (sum(each.raw.usd for each in told[own].passes[edited:]) for own in (False, True))
-    assert by_caching(told[False].passes) == pytest.approx(plain - cached, rel=0.01)
-    assert by_caching(told[False].passes) > 0
+    assert told[True].end is not None
+    assert told[True].end.costs.caching == 0.0
+    # Before the first gap nothing of ours stands in the request, and both are paid in full; with it all is written.
+    passes = told[False].passes
+    edited = next(place for place, each in enumerate(passes) if each.bills.ours.cache_write)
+    assert not any(each.bills.caching for each in passes[:edited])
+    assert passes[edited].bills.caching < 0
+    plain, cached = (sum(each.bills.raw.usd for each in told[own].passes[edited + 1 :]) for own in (False, True))
+    assert sum(each.bills.caching for each in passes[edited + 1 :]) == pytest.approx(plain - cached, rel=0.01)
+    assert told[False].end is not None
+    assert told[False].end.costs.caching == pytest.approx(sum(each.bills.caching for each in passes))

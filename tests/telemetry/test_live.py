@@ -47,7 +47,7 @@ def test_sums_are_those_of_the_run(lived: tuple[list[Diagnostics], dict[str, flo
     assert found["agent_context_sent_tokens_total claude-sonnet-4-5"] == sum(each.after for each in told)
     costs = told[-1].costs
     assert found["agent_context_cost_usd_total ours claude-sonnet-4-5"] == pytest.approx(costs.ours)
-    assert found["agent_context_saved_usd claude-sonnet-4-5"] == pytest.approx(costs.saved)
+    assert found["agent_context_saved_usd hiding claude-sonnet-4-5"] == pytest.approx(costs.hiding)
     rewrites = sum(value for name, value in found.items() if name.startswith("agent_context_rewrites_total "))
     assert rewrites == sum(told[-1].rewrites.values()) > 0
     assert found["agent_context_tokens_in claude-sonnet-4-5"] == told[-1].raw

@@ -72,7 +72,7 @@ def test_metrics(reader: InMemoryMetricReader, meters: MeterProvider) -> None:
     assert set(found) >= PROMISED
     assert points(found["agent_context_tokens_out"])["claude-sonnet-4-5",].value == 12_400
     assert points(found["agent_context_passes_total"])["no", "cap-on-raw"].value == 2
-    assert points(found["agent_context_saved_usd"])["claude-sonnet-4-5",].value == pytest.approx(0.35)
+    assert points(found["agent_context_saved_usd"])["claude-sonnet-4-5", "hiding"].value == pytest.approx(0.35)
     assert found["agent_context_saved_usd"].data.is_monotonic is False
     assert found["agent_context_passes_total"].data.is_monotonic is True
     assert found["agent_context_tokens_in"].unit == "{token}"

@@ -42,7 +42,7 @@ def test_a_scrape() -> None:
     assert found["agent_context_tokens_in claude-sonnet-4-5"] == 45_400
     assert found["agent_context_summary_calls_total fresh"] == 1
     assert found["agent_context_passes_total no cap-on-raw"] == 2
-    assert found["agent_context_saved_usd claude-sonnet-4-5"] == pytest.approx(0.35)
+    assert found["agent_context_saved_usd hiding claude-sonnet-4-5"] == pytest.approx(0.35)
     assert found["agent_context_pass_seconds_count"] == 3
     assert found["agent_context_pass_seconds_bucket 0.0025"] == 2
 

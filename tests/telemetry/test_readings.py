@@ -64,7 +64,7 @@ def test_totals_of_a_session_are_counted_once() -> None:
     found = summed(FULL, QUIET, later(QUIET))
     assert found["cost_usd_total claude-sonnet-4-5 ours"] == pytest.approx(0.55)
     assert found["cost_usd_total claude-sonnet-4-5 summarizer"] == pytest.approx(0.02)
-    assert found["saved_usd claude-sonnet-4-5"] == pytest.approx(0.9 - 0.55)
+    assert found["saved_usd claude-sonnet-4-5 hiding"] == pytest.approx(0.9 - 0.55)
     assert found["rewrites_total mask"] == found["rewrites_total summary"] == 1
     assert found["recalls_total"] == 2
 
@@ -72,7 +72,7 @@ def test_totals_of_a_session_are_counted_once() -> None:
 def test_a_saving_may_be_negative() -> None:
     """What cost more than sending everything is told as it is."""
     dear = replace(FULL, costs=Costs(ours=1.0, raw=0.4))
-    assert summed(dear)["saved_usd claude-sonnet-4-5"] == pytest.approx(-0.6)
+    assert summed(dear)["saved_usd claude-sonnet-4-5 hiding"] == pytest.approx(-0.6)
 
 
 def test_a_session_that_is_taken_up_again() -> None:
@@ -150,7 +150,7 @@ def test_a_real_run() -> None:
     told = passes("hybrid(window=3, summarize_at=12, tail=4, schedule=batched(3))", steps(40), max_turns=30)
     found = summed(*told)
     assert found["cost_usd_total claude-sonnet-4-5 ours"] == pytest.approx(told[-1].costs.ours)
-    assert found["saved_usd claude-sonnet-4-5"] == pytest.approx(told[-1].costs.saved)
+    assert found["saved_usd claude-sonnet-4-5 hiding"] == pytest.approx(told[-1].costs.hiding)
     assert found["rewrites_total mask"] == told[-1].epoch - 1 > 0
     assert found["stops_total max_turns"] == 1
     assert sum(value for key, value in found.items() if key.startswith("passes_total")) == len(told) == 41

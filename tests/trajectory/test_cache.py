@@ -130,3 +130,45 @@ def test_an_entry_that_is_marked_again_is_read() -> None:
     cache, track = PromptCache(MARKED), grown(Track(), 60)
     cache.send(view(track, 3, 60), 0.0)
     assert cache.send(view(rewritten(track, 40), 3, 40, 60), 1.0) == 30
+
+
+def kept(track: Track, hour: int, *marks: int) -> View:
+    """A view whose first `hour` segments are kept for an hour."""
+    length = len(track.segments)
+    return View(call=1, epoch=1, track=track, length=length, marks=marks or (length,), hour=hour)
+
+
+def test_each_entry_lives_as_long_as_its_breakpoint_says() -> None:
+    """Behind a pause of half an hour the front that is kept for an hour is read, and the rest is not."""
+    cache, track = PromptCache(MARKED), grown(Track(), 5)
+    cache.send(kept(track, 2, 2, 5), 0.0)
+    assert cache.lookup(kept(track, 2, 2, 5), 300.0) == 50
+    assert cache.lookup(kept(track, 2, 2, 5), 1_800.0) == 20
+    assert not cache.is_cold(1_800.0)
+    assert cache.lookup(kept(track, 2, 2, 5), 3_600.1) == 0
+    assert cache.is_cold(3_600.1)
+
+
+def test_an_hour_begins_anew_with_every_use() -> None:
+    """A request within the hour keeps the entry for another one, whatever life its own breakpoint names."""
+    cache, track = PromptCache(MARKED), grown(Track(), 5)
+    cache.send(kept(track, 5), 0.0)
+    assert cache.send(kept(track, 0), 3_000.0) == 50
+    assert cache.lookup(kept(track, 0), 6_000.0) == 50
+    assert cache.lookup(kept(track, 0), 6_601.0) == 0
+
+
+def test_a_dead_entry_is_written_for_as_long_as_is_asked() -> None:
+    """What was kept for an hour and is written again for five minutes lives five minutes."""
+    cache, track = PromptCache(MARKED), grown(Track(), 5)
+    cache.send(kept(track, 5), 0.0)
+    cache.send(kept(track, 0), 5_000.0)
+    assert cache.is_cold(5_301.0)
+
+
+def test_a_report_lengthens_what_was_written() -> None:
+    """The provider says that entries live an hour of which the request did not say so here."""
+    cache, track = PromptCache(MARKED), grown(Track(), 5)
+    cache.send(kept(track, 0), 0.0)
+    cache.lengthen()
+    assert cache.lookup(kept(track, 0), 3_000.0) == 50

@@ -36,6 +36,7 @@ EVENTS: list[Event] = [
     Decided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
     Decided(3, "why", offers=True),
     Attempted(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
+    Called(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),
     Called(call=1, at=None, model="", tokens=0),
     Called(call=1, at=2.5, model="m", tokens=4),
     Called(call=1, at=2.5, model="m", tokens=4, unmarked=True),

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lacuna.agent import Model, Report, Run, Step
 from lacuna.agent.report import Phase
+from lacuna.cli.savings import caching_text, hiding_text
 from lacuna.cli.view_text import printable
 from lacuna.lab.report import figures
 from lacuna.telemetry.diagnostics import Diagnostics
@@ -135,8 +136,8 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
 def _cost(newest: Diagnostics, report: Report) -> str:
     costs = newest.costs
     told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
-    change = f"saved {figures.usd(costs.saved)}" if costs.saved >= 0 else f"{figures.usd(-costs.saved)} more"
-    told += f" ({costs.ratio:.2f} ×, {change})"
+    told += f": {hiding_text(costs)}"
+    told += f"; {caching}" if (caching := caching_text(costs)) else ""
     if costs.summarizer:
         told += f", summaries {figures.usd(costs.summarizer)} of it"
     if costs.billed is None:

@@ -108,8 +108,12 @@ def _count(number: Callable[[Account], int]) -> Callable[[Row], str]:
     return _of(lambda account: figures.count(number(account)))
 
 
-def _saved(row: Row) -> float:
-    return row.account.end.costs.saved if row.account and row.account.end else 0.0
+def _hiding(row: Row) -> float:
+    return row.account.end.costs.hiding if row.account and row.account.end else 0.0
+
+
+def _caching(row: Row) -> float:
+    return row.account.end.costs.caching if row.account and row.account.end else 0.0
 
 
 def _less(account: Account) -> str:
@@ -149,8 +153,14 @@ _COUNTED: Final = (
     _Column(
         title="saved",
         keep=11,
-        cell=_of(lambda account: money(account.end.costs.saved) if account.end else ""),
-        mood=lambda row: "green" if _saved(row) > 0 else "red" if _saved(row) < 0 else "",
+        cell=_of(lambda account: money(account.end.costs.hiding) if account.end else ""),
+        mood=lambda row: "green" if _hiding(row) > 0 else "red" if _hiding(row) < 0 else "",
+    ),
+    _Column(
+        title="by cache",
+        keep=5,
+        cell=_of(lambda account: money(account.end.costs.caching) if account.end else ""),
+        needed=lambda row: _caching(row) > 0,
     ),
     _Column(title="epochs", keep=4, cell=_count(lambda account: account.end.epoch if account.end else 1)),
     _Column(title="summaries", keep=3, cell=_of(_summaries)),
@@ -182,6 +192,10 @@ def _below(rows: Sequence[Row], number: int, left_out: int, *, fast: bool) -> It
         notes.append(f"{figures.plural(number - len(rows), 'more session')}; --all lists them")
     if any(row.account and not row.account.priced for row in rows):
         notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
+    if any(row.account for row in rows):
+        notes.append("saved: by hiding, net")
+    if any(_caching(row) > 0 for row in rows):
+        notes.append("by cache: saved by cache breakpoints of ours, where the client sets none")
     if any(map(_mode, rows)):
         notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:

@@ -92,7 +92,7 @@ def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str,
     """What a stored call has to say beyond what any view has."""
     told = made.told
     so_far = cost_line(told, before)
-    yield "cost", Text.assemble((figures.usd(made.bill.usd), "bold"), " for the prompt · so far ", so_far)
+    yield "cost", Text.assemble((figures.usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
     if made.usage is not None:
         yield "reported", Text(_reported(made))
     if made.recalled:

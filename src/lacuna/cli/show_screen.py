@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from lacuna.cli.amounts import span_out
+from lacuna.cli.savings import caching_text, hiding_text
 from lacuna.cli.session_names import shown
 from lacuna.cli.sessions_table import money
 from lacuna.cli.show_chart import chart
 from lacuna.cli.view_screen import QUIET
 from lacuna.engine import HELD
 from lacuna.lab.report import figures
-from lacuna.manager.session_log import Account, Pass, by_caching
+from lacuna.manager.session_log import Account, Pass
 from lacuna.stores.store import SessionInfo
 from lacuna.telemetry.diagnostics import Diagnostics, Hidden
 from lacuna.trajectory.events import Recalled
@@ -67,8 +68,8 @@ class SessionScreen:
             self._print(grid)
 
     def _chart(self, account: Account) -> None:
-        sent = [each.told.after for each in account.passes]
-        raw = [max(each.told.raw, each.told.after) for each in account.passes]
+        sent = [each.sent for each in account.passes]
+        raw = [max(each.raw, each.sent) for each in account.passes]
         self._print(Text())
         for row in chart(sent, raw, min(self.console.width, _WIDEST)):
             self._print(row)
@@ -105,8 +106,8 @@ class SessionScreen:
         told = made.told
         yield Text(figures.count(told.call), style="bold")
         yield Text(_moment(made.at, account.passes[0].at), style=QUIET)
-        after = figures.tokens(told.after)
-        yield Text(f"{figures.tokens(told.before)} → {after}" if told.after != told.before else after)
+        after = figures.tokens(made.sent)
+        yield Text(f"{figures.tokens(made.before)} → {after}" if told.after != told.before else after)
         yield Text(money(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
 
     def _lines(self, made: Pass) -> Iterator[Text]:
@@ -136,8 +137,8 @@ class SessionScreen:
 
 
 _READ: Final = (
-    "saved: net USD from this call to the next one listed, against sending everything. Read what was hidden: "
-    "lacuna recall SESSION HANDLE; a call as it was sent: lacuna show SESSION --call N."
+    "saved: by hiding, net USD from this call to the next one listed, against sending everything. Read what was "
+    "hidden: lacuna recall SESSION HANDLE; a call as it was sent: lacuna show SESSION --call N."
 )
 
 
@@ -153,11 +154,11 @@ def tells(made: Pass) -> bool:
 
 
 def _savings(account: Account, told: Sequence[Pass]) -> Iterator[float]:
-    """Net USD from each of `told` up to the next."""
+    """Net USD that hiding saved from each of `told` up to the next."""
     passes, end = account.passes, account.end
-    before = [0.0, *(each.told.costs.saved for each in passes)]
+    before = [0.0, *(each.told.costs.hiding for each in passes)]
     at = [place for place, each in enumerate(passes) if any(each is one for one in told)]
-    last = end.costs.saved if end is not None else before[-1]
+    last = end.costs.hiding if end is not None else before[-1]
     yield from (
         later - earlier
         for earlier, later in zip([before[p] for p in at], [*(before[p] for p in at[1:]), last], strict=True)
@@ -257,7 +258,7 @@ def _sent(account: Account, end: Diagnostics) -> Text:
     if account.raw > account.sent:
         change = figures.change(account.sent / account.raw)
         line.append(f" · {figures.tokens(account.raw)} had everything been sent ({change})")
-    peak = max(each.told.after for each in account.passes)
+    peak = max(each.sent for each in account.passes)
     line.append(f" · at most {figures.tokens(peak)} at once")
     return line
 
@@ -266,13 +267,9 @@ def cost_line(end: Diagnostics, passes: Sequence[Pass]) -> Text:
     """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
     line = Text.assemble((figures.usd(costs.ours), "bold"), f" instead of {figures.usd(costs.raw)}: ")
-    if costs.saved >= 0:
-        line.append(f"saved {figures.usd(costs.saved)}", style="green" if costs.saved else "")
-    else:
-        line.append(f"{figures.usd(-costs.saved)} more", style="red")
-    line.append(f" ({figures.change(costs.ratio)})")
-    if cached := by_caching(passes):
-        line.append(f" · of that {figures.usd(cached)} by cache breakpoints, which the client did not set")
+    line.append(hiding_text(costs), style="green" if costs.hiding > 0 else "red" if costs.hiding < 0 else "")
+    if caching := caching_text(costs):
+        line.append(f" · {caching}")
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.usd(usd)}" for name, usd in parts if usd]
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")

@@ -64,9 +64,9 @@ def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> lis
     return [Place(*at, ttl=_life(request, marks, at)) for at in taken]
 
 
-def set_in(request: Mapping[str, Any]) -> int:
-    """How many breakpoints a request bears."""
-    return len(breakpoints(request))
+def set_in(request: Mapping[str, Any]) -> list[Mark]:
+    """Return the breakpoints that a request bears."""
+    return breakpoints(request)
 
 
 def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from lacuna.engine import output_tokens
 from lacuna.errors import PriceError
 from lacuna.lab.sent import Request, Restart, requests
-from lacuna.trajectory.cache import PromptCache
+from lacuna.trajectory.cache import HOUR, PromptCache
 from lacuna.trajectory.price_lookup import for_model
 from lacuna.trajectory.price_table import PROVIDERS
 from lacuna.trajectory.prices import CacheRules, Prices
@@ -70,17 +70,21 @@ class Billing:
     prices: Prices | None
     rules: CacheRules
 
-    def usage(self, prompt: int, read: int, output: int) -> Usage:
-        """A call's bill; without a price list no USD, and all that is not read is plain input."""
+    def usage(self, prompt: int, read: int, output: int, hour: int = 0) -> Usage:
+        """A call's bill; without a price list no USD, and all that is not read is plain input.
+
+        hour: leading tokens whose entries live an hour.
+        """
         if self.prices is None:
             return Usage(input=prompt - read, cache_read=read, output=output)
-        bill = self.prices.bill(prompt, read, output)
+        bill = self.prices.bill(prompt, read, output, hour)
         return Usage(
             input=bill.input,
             cache_read=bill.cache_read,
             cache_write=bill.cache_write,
             output=bill.output,
             usd=bill.usd,
+            cache_write_1h=bill.cache_write_1h,
         )
 
     def usd(self, usage: Usage) -> float | None:
@@ -376,7 +380,7 @@ class _Books:
 
     def _bill(self, cache: PromptCache, request: Request, view: View, output: int) -> Usage:
         read = cache.send(view, request.now, request.model)
-        return self._billings[request.model].usage(view.tokens, read, output)
+        return self._billings[request.model].usage(view.tokens, read, output, view.hour_tokens)
 
     def _moment(self, request: Request, simulated: int) -> _Moment:
         return _Moment(
@@ -440,8 +444,10 @@ class _Moment:
     @property
     def late(self) -> bool:
         """Whether the entry of the call before was dead by now."""
-        then = self.before.now if self.before else None
-        return then is not None and self.request.now is not None and self.request.now - then > self.rules.ttl
+        if self.before is None or self.before.now is None or self.request.now is None:
+            return False
+        kept = self.before.billed.hour >= self.before.billed.length
+        return self.request.now - self.before.now > (HOUR if kept else self.rules.ttl)
 
 
 #: The first that holds is the cause.

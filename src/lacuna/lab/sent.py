@@ -57,6 +57,8 @@ def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
     pending: str | None = None
     # What other runs had left in the cache before the first call is what every prompt of this agent begins with.
     fixed = told.head.warm_tokens or counted.fixed_tokens
+    #: Model -> the share of its newest prompt, from the front, whose cache entries live an hour.
+    kept: dict[str, float] = {}
     for turn, (now, model) in zip(told.turns, calls(told), strict=True):
         if turn.index in restarts:
             pending = restarts[turn.index]
@@ -66,13 +68,16 @@ def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
             restart: Restart = "recorded" if pending is not None else billed.dropped(usage.prompt, model)
             if restart:
                 counted.restart(usage.prompt, pending or "")
+            kept[model] = _kept(usage, kept.get(model, 0.0))
             yield Request(
                 call=turn.index,
                 now=now,
                 model=model,
                 usage=usage,
-                counted=counted.view(turn.index, usage.prompt, model),
-                billed=billed.view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)),
+                counted=_kept_for(counted.view(turn.index, usage.prompt, model), kept[model]),
+                billed=_kept_for(
+                    billed.view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
+                ),
                 restart=restart,
             )
             pending = None
@@ -193,6 +198,24 @@ class _Billed:
 
 def _grow(track: Track, tokens: int) -> None:
     track.append(Segment(kind="hidden", tokens=max(0, tokens)))
+
+
+def _kept(usage: Usage, before: float) -> float:
+    """The share of a prompt, from its front, whose cache entries live an hour, as billed; before: of the one before it.
+
+    What is written for an hour stands in front of what is written for five minutes.
+    """
+    if not usage.cache_write:
+        return before
+    if usage.cache_write_1h == usage.cache_write:
+        return 1.0
+    return (usage.cache_read + usage.cache_write_1h) / usage.prompt if usage.cache_write_1h else 0.0
+
+
+def _kept_for(view: View, share: float) -> View:
+    """`view` with the leading segments that live an hour."""
+    hour = view.length if share >= 1 else view.place_of(round(share * view.tokens))
+    return replace(view, hour=hour)
 
 
 def _view(call: int, track: Track, fixed: int, length: int) -> View:

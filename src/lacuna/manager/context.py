@@ -36,7 +36,7 @@ from lacuna.manager.caller_lock import CallerLock
 from lacuna.manager.common_log import TRIES
 from lacuna.manager.drivers import Steps, Where, finished, run, run_async
 from lacuna.manager.handles import Handles
-from lacuna.manager.history import ending
+from lacuna.manager.history import History, ending
 from lacuna.manager.ledger import Ledger
 from lacuna.manager.options import RECALL_TOOL, SEARCH_TOOL, Given, Options, SummaryWriter, check_names
 from lacuna.manager.passes import OtherShape, Passes
@@ -44,8 +44,8 @@ from lacuna.manager.plain_form import PlainForm
 from lacuna.manager.reading import newest_call
 from lacuna.manager.report import costs, diagnostics, failed
 from lacuna.manager.scribe import Scribe
+from lacuna.manager.sending import ClientBreakpoints, Outgoing, client_breakpoints, marking, outgoing
 from lacuna.manager.sending import Given as Sent
-from lacuna.manager.sending import Outgoing, marked_by_client, marking, outgoing
 from lacuna.manager.usage import usage_in
 from lacuna.manager.view import Admit, ContextView, Standing
 from lacuna.stores.store import Hit, Store
@@ -483,7 +483,7 @@ class ContextManager:
             ledger = self._ledger(branch)
             told = costs(branch.session, ledger)
             admit(Standing(turns=len(branch.session.state.turns), costs=told, due=ledger.due))
-        branch.session.terms = self._terms(branch.session, given, treated, in_blocks=dialect.in_blocks)
+        branch.session.terms = self._terms(branch.session, given, history, treated)
         view = yield from self._passes.decided(branch, given, model)
         marks = marking(self.options.cache_control, branch.session)
         if self.options.shadow:
@@ -500,16 +500,19 @@ class ContextManager:
             self._note_once(offering.UNREAD)
         return self._view(branch, sent, how, model, started, dialect.name)
 
-    def _terms(self, session: Session, given: Sent, treated: Way, *, in_blocks: bool) -> Terms:
+    def _terms(self, session: Session, given: Sent, history: History, treated: Way) -> Terms:
         """What holds for this call. treated: how bound thinking is."""
-        no_cache_marks = session.terms.no_cache_marks
-        if not session.edited and in_blocks:
-            no_cache_marks = self.options.cache_control == "gaps" and not marked_by_client(given)
+        client = ClientBreakpoints(any=True, hour=None)
+        if history.dialect.in_blocks:
+            client = client_breakpoints(given)
+        who = self.options.cache_control
         return Terms(
             may_summarize=treated != "native",
             editable_from=editable_from(session.state.turns) if treated == "defer" else 1,
             recall_blocked=offering.withheld(session, given.tools, bound=self._passes.bound),
-            no_cache_marks=no_cache_marks,
+            no_cache_marks=who != "client" and not client.any,
+            breakpoints="gaps" if who == "gaps" else "always",
+            hour_turn=None if client.hour is None else max(0, history.intact(client.hour)),
         )
 
     def _heard(self) -> Steps[list[Exchanged]]:

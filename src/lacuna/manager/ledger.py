@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lacuna.trajectory.events import Answered, Attempted, Called, Decided, Event, Learned, Recalled
+from lacuna.trajectory.events import Answered, Attempted, Called, Decided, Event, Learned, Opened, Recalled
 from lacuna.trajectory.prices import Prices
+from lacuna.trajectory.token_scale import TokenScale
 from lacuna.trajectory.usage_cost import usage_cost
 
 #: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
@@ -17,9 +18,15 @@ LATE: Final = 64
 
 @dataclass(slots=True)
 class _Call:
-    """A call on the bill. prices: of its model. usd: as it was reported. prompt: what counts for it until it is."""
+    """A call on the bill.
+
+    prices: of its model. tokens: of its prompt by our count. extends: whether it begins with the prompt before it.
+    usd: as it was reported. prompt: what counts for it until it is.
+    """
 
     prices: Prices
+    tokens: int = 0
+    extends: bool = False
     prompt: float = 0.0
     usd: float | None = None
 
@@ -50,6 +57,9 @@ class Ledger:
         #: Tokens of the newest prompt, which the next one to the same model may find in the cache; and that model.
         self._warm = 0
         self._model = ""
+        #: How the provider counts; not known where requests go out as they came, whatever was decided.
+        self._scale = TokenScale()
+        self._shadow = False
 
     def read(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
@@ -72,27 +82,31 @@ class Ledger:
                 self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
             case Answered():
                 self._answered(event)
+            case Opened():
+                self._shadow = event.shadow
             case Learned():
                 self._refused(event)
             case _:
                 pass
 
     def _called(self, event: Called) -> None:
-        prices = self._of(event.model)
-        call = self._calls[event.call] = _Call(prices, self._prompt(prices, event))
+        prices, tokens = self._of(event.model), self._scale.to_billed(event.tokens)
+        extends = bool(self._warm) and event.model == self._model
+        prompt = self._prompt(prices, tokens, event)
+        call = self._calls[event.call] = _Call(prices, event.tokens, extends, prompt)
         self.due += call.prompt
         if len(self._calls) > LATE:
             del self._calls[next(iter(self._calls))]
 
-    def _prompt(self, prices: Prices, event: Called) -> float:
-        """What a prompt costs where the cache has all of the one before it."""
+    def _prompt(self, prices: Prices, tokens: int, event: Called) -> float:
+        """What a prompt of `tokens` costs where the cache has all of the one before it."""
         warm, self._warm = self._warm if event.model == self._model else 0, 0
         self._model = event.model
-        if prices.passes_by(marked=not event.unmarked):
-            return prices.plain(event.tokens).usd
-        rates, known = prices.rates(event.tokens), min(warm, event.tokens)
-        self._warm = event.tokens
-        return (known * rates.read + (event.tokens - known) * rates.write) / 1e6
+        if prices.passes_by(marked=not event.unmarked or event.ours == "always"):
+            return prices.plain(tokens).usd
+        rates, known = prices.rates(tokens), min(warm, tokens)
+        self._warm = tokens
+        return (known * rates.read + (tokens - known) * rates.write) / 1e6
 
     def _of(self, model: str) -> Prices:
         if model not in self._by_model:
@@ -117,7 +131,9 @@ class Ledger:
 
     def _answered(self, event: Answered) -> None:
         call = self._calls.get(event.call) or _Call(self.prices)
-        usd = usage_cost(event.usage, call.prices)
+        usd, prompt = usage_cost(event.usage, call.prices), event.usage.sent_prompt
+        if call.tokens and prompt and not self._shadow:
+            self._scale.learn(call.tokens, prompt, extends=call.extends)
         # What is reported again is the same request's.
         self.billed = (self.billed or 0.0) + usd - (call.usd or 0.0)
         self.due += usd - (call.prompt if call.usd is None else call.usd)

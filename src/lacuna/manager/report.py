@@ -15,9 +15,9 @@ from lacuna.trajectory.state import State
 def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
     """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
     engine = branch.session
-    state, newest, anchor = engine.state, engine.newest, engine.anchor
+    state, newest, anchor = engine.state, engine.newest, engine.scale.correction
     assert newest is not None
-    ledger.read(engine.events)
+    told = costs(engine, ledger)
     return Diagnostics(
         session=session,
         branch=branch.key,
@@ -34,9 +34,9 @@ def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, m
         summaries=ledger.summaries,
         summary_tokens=state.sizer.text(state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
-        costs=costs(engine, ledger),
+        costs=told,
         savings=_savings(branch),
-        stop=branch.watch.stop(engine.books.spent),
+        stop=branch.watch.stop(told.ours),
         hint=branch.watch.hint(),
         history=history,
         anchor=anchor,
@@ -63,15 +63,17 @@ def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnosti
 
 
 def costs(engine: Session, ledger: Ledger) -> Costs:
-    """What the session cost so far, and what it would have."""
+    """Return what the session cost so far, and what it would have, on the provider's scale of tokens."""
     ledger.read(engine.events)
-    books = engine.books
+    books, prompts = engine.books, engine.costs.total
+    recalls = ledger.recall_usd * engine.scale.rate
     return Costs(
-        ours=books.spent,
+        ours=prompts.ours.usd + books.answers.usd + books.summarizer.usd,
         # Without us nothing would have been recalled: what that added is no part of the other bill.
-        raw=max(0.0, books.raw_spent - ledger.recall_usd),
+        raw=max(0.0, prompts.raw.usd + books.raw_answers.usd - recalls),
         summarizer=books.summarizer.usd,
-        recalls=ledger.recall_usd,
+        recalls=recalls,
+        caching=prompts.caching,
         billed=ledger.billed,
     )
 

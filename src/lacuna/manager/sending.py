@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from lacuna.dialects import Json, breakpoints, native
 from lacuna.dialects.bound_thinking import DROP_BETA, Way, dropping
@@ -16,6 +16,11 @@ from lacuna.manager.history import History
 from lacuna.manager.options import CacheControl
 from lacuna.trajectory.plan import Key, LivePrefix
 from lacuna.trajectory.view import View
+
+#: The first and the newest messages of a request, in which a client that sets cache breakpoints has one: the newest
+#: are twice as many as the blocks that a breakpoint looks back.
+FIRST: Final = 3
+NEWEST: Final = 2 * breakpoints.LOOK_BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +76,39 @@ def marking(who: CacheControl, session: Session) -> bool:
     return who == "auto" or (who == "gaps" and session.edited)
 
 
-def marked_by_client(given: Given) -> bool:
-    """Whether the client says itself what is to be cached (Anthropic)."""
-    request = {"messages": list(map(plain, given.messages)), "system": plain(given.system), "tools": plain(given.tools)}
-    return bool(plain(given.request.get("cache_control")) or breakpoints.set_in(request))
+@dataclass(frozen=True, slots=True)
+class ClientBreakpoints:
+    """The cache breakpoints that a client sets itself (Anthropic).
+
+    any: whether it sets one. hour: how many leading messages have entries that live an hour; 0 where only system prompt
+    and tools do, None where nothing does.
+    """
+
+    any: bool
+    hour: int | None
+
+
+def client_breakpoints(given: Given) -> ClientBreakpoints:
+    """Return what the client says of the cache.
+
+    Breakpoints stand at the front of a request and move along with its end, so only the first and the newest messages
+    are read.
+    """
+    messages = given.messages
+    first = max(FIRST, len(messages) - NEWEST)
+    front = {
+        "messages": list(map(plain, messages[:FIRST])),
+        "system": plain(given.system),
+        "tools": plain(given.tools),
+    }
+    marks = [(mark.place[0], mark.ttl) for mark in breakpoints.set_in(front)]
+    newest = breakpoints.set_in({"messages": list(map(plain, messages[first:]))})
+    marks += [(first + mark.place[0], mark.ttl) for mark in newest]
+    automatic = plain(given.request.get("cache_control"))
+    if isinstance(automatic, Mapping):
+        marks.append((len(messages) - 1, str(automatic.get("ttl"))))
+    hours = [place + 1 for place, life in marks if life == "1h"]
+    return ClientBreakpoints(any=bool(automatic or marks), hour=max(hours, default=None))
 
 
 def _marked(messages: list[Any], read: list[Json], given: Given, history: History, view: View) -> list[Any]:

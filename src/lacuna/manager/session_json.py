@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lacuna.manager.session_log import Account, Pass
+from lacuna.telemetry.diagnostics import Costs
 from lacuna.trajectory.plan import handle
 
 
@@ -24,7 +25,7 @@ def account_json(account: Account) -> dict[str, Any]:
         "rewrites": end.rewrites if end else {},
         "summaries": end.summaries if end else 0,
         "recalls": end.recalls if end else 0,
-        "costs": {**asdict(end.costs), "saved": end.costs.saved} if end else {},
+        "costs": _costs_json(end.costs) if end else {},
         "savings": asdict(end.savings) if end else {},
         "stop": asdict(end.stop) if end and end.stop else None,
         "hint": asdict(end.hint) if end and end.hint else None,
@@ -39,7 +40,7 @@ def pass_json(made: Pass) -> dict[str, Any]:
         "at": made.at,
         "model": told.model,
         "reason": told.reason,
-        "tokens": {"before": told.before, "after": told.after, "raw": told.raw},
+        "tokens": {"before": made.before, "after": made.sent, "raw": made.raw},
         "epoch": told.epoch,
         "masked": [asdict(each) for each in told.masked],
         "clipped": [asdict(each) for each in told.clipped],
@@ -51,9 +52,13 @@ def pass_json(made: Pass) -> dict[str, Any]:
         "learned_window": made.learned or None,
         "recall_tools_entered": made.offers,
         "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in made.exchanged],
-        "bill": asdict(made.bill),
+        "bill": asdict(made.bills.ours),
         "usage": asdict(made.usage) if made.usage else None,
-        "costs": {**asdict(told.costs), "saved": told.costs.saved},
+        "costs": _costs_json(told.costs),
         "stop": asdict(told.stop) if told.stop else None,
         "hint": asdict(told.hint) if told.hint else None,
     }
+
+
+def _costs_json(costs: Costs) -> dict[str, Any]:
+    return {**asdict(costs), "saved": costs.saved, "hiding": costs.hiding}

@@ -22,6 +22,7 @@ from lacuna.stores.store import NewSession, SessionInfo, Store
 from lacuna.strategies.guards import Guards
 from lacuna.strategies.policy import Policy
 from lacuna.strategies.raw import Raw
+from lacuna.strategies.session_costs import CallBills
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.spec import describe, parse
 from lacuna.telemetry.diagnostics import Diagnostics, Hidden
@@ -42,7 +43,7 @@ from lacuna.trajectory.events import (
 from lacuna.trajectory.plan import Key, Plan, Summary, handle
 from lacuna.trajectory.price_lookup import for_model
 from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.prices import Bill, Prices
+from lacuna.trajectory.prices import Prices
 from lacuna.trajectory.state import State
 from lacuna.trajectory.tokens import Sizer
 from lacuna.trajectory.turn import Turn
@@ -58,8 +59,9 @@ USUAL = "anthropic"
 class Pass:
     """One request of a session.
 
-    told:    what the live pass told. at: when, in seconds since the epoch; None if unknown. bill: of its prompt.
-    raw:     the bill of the prompt that would have held everything.
+    told:    what the live pass told, before the answer. at: when, in seconds since the epoch; None if unknown.
+    bills:   of its prompt and of the one that would have held everything, by the answer's usage where it was reported.
+    expected: the same as expected before the answer, which is what `told` has.
     prices:  of its model, which what the provider reported is billed at.
     usage:   as the provider reported it. failed: summaries that were not taken. recalled: read again behind it.
     summary: that it put in, and what of the newly covered turns' results stands behind it.
@@ -70,8 +72,8 @@ class Pass:
 
     told: Diagnostics
     at: float | None
-    bill: Bill
-    raw: Bill
+    bills: CallBills
+    expected: CallBills
     prices: Prices
     usage: Usage | None = None
     failed: tuple[Attempted, ...] = ()
@@ -84,20 +86,20 @@ class Pass:
     exchanged: tuple[Exchanged, ...] = ()
     offers: bool = False
 
+    @property
+    def sent(self) -> int:
+        """Tokens of its prompt, as the provider counts them."""
+        return self.bills.ours.sent
 
-def by_caching(passes: Iterable[Pass]) -> float:
-    """What of the saving of these calls, in order, is the prompt cache's and not hiding's, in USD.
+    @property
+    def raw(self) -> int:
+        """Tokens of the prompt that would have held everything, as the provider counts them."""
+        return self.bills.raw.sent
 
-    Where a client sets no cache breakpoints and we do, the prompts that would have held everything pass the cache by:
-    what they would cost less with breakpoints of their own is no merit of what was hidden.
-    """
-    usd, before = 0.0, 0
-    for each in passes:
-        raw = each.raw
-        if raw.sent and raw.input == raw.sent and (each.bill.cache_write or each.bill.cache_read):
-            usd += max(0.0, raw.usd - each.prices.prompt_usd(raw.sent, min(before, raw.sent)))
-        before = raw.sent
-    return usd
+    @property
+    def before(self) -> int:
+        """Tokens of the prompt had this pass hidden nothing, as the provider counts them."""
+        return self.told.before + self.sent - self.told.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +124,12 @@ class Account:
     @property
     def sent(self) -> int:
         """Prompt tokens of all calls."""
-        return sum(each.told.after for each in self.passes)
+        return sum(each.sent for each in self.passes)
 
     @property
     def raw(self) -> int:
         """What they would have been had nothing been hidden."""
-        return sum(each.told.raw for each in self.passes)
+        return sum(each.raw for each in self.passes)
 
     @property
     def failures(self) -> int:
@@ -227,6 +229,7 @@ class Reading:
     def _pass(self, going: Branch, called: Called, behind: _Behind) -> Pass:
         began = not going.session.state.calls
         going.session.take_up(self._waiting)
+        self._bill_again(going.session.costs.previous)
         going.catch_up()
         newest = going.session.newest
         assert newest is not None
@@ -234,8 +237,8 @@ class Reading:
         made = Pass(
             told=told,
             at=called.at,
-            bill=newest.bill,
-            raw=newest.raw,
+            bills=going.session.costs.newest,
+            expected=going.session.costs.newest,
             prices=self._of(called.model),
             usage=behind.usage(called.call),
             failed=tuple(event for event in self._since if isinstance(event, Attempted)),
@@ -255,8 +258,14 @@ class Reading:
         """Fold what stands behind the newest call; half a pass waits for its other half."""
         half: list[Event] = [event for event in self._waiting if isinstance(event, Attempted | Decided)]
         going.session.take_up([event for event in self._waiting if not isinstance(event, Attempted | Decided)])
+        self._bill_again(going.session.costs.newest)
         going.catch_up()
         self._waiting = half
+
+    def _bill_again(self, bills: CallBills) -> None:
+        """The newest pass has its bills as its answer's usage has them."""
+        if self._passes:
+            self._passes[-1] = replace(self._passes[-1], bills=bills)
 
     def _late(self, behind: _Behind) -> None:
         """What was said of the newest pass since it was gone through."""

@@ -1,14 +1,15 @@
-"""Both bills of a session: what our views cost, and what sending everything would have."""
+"""Both bills of a session by our count of tokens: what our views cost, and what sending everything would have."""
 
 from __future__ import annotations
 
+from lacuna.strategies.session_costs import CountedPrompt
 from lacuna.trajectory.cache import PromptCache
 from lacuna.trajectory.prices import Bill, Prices
 from lacuna.trajectory.view import View
 
 
 class Books:
-    """Bills, call by call, of prompts, answers and the summarizer.
+    """Bills, call by call, of prompts, answers and the summarizer; decisions go by them.
 
     warm: tokens of the head that other runs keep in the provider's cache.
     """
@@ -30,30 +31,29 @@ class Books:
 
     @property
     def raw_spent(self) -> float:
-        """The bill of sending everything so far, in USD."""
+        """The bill of sending everything so far, with the cache breakpoints that our requests had, in USD."""
         return self.raw.usd + self.raw_answers.usd
 
-    def send_raw(self, view: View, now: float | None, model: str) -> Bill:
+    def send_raw(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Book a call that sends everything."""
-        bill = self._prompt(view, self._raw_cache.send(view, now, model))
-        self.raw += bill
-        return bill
+        prompt = _counted(view, self._raw_cache.send(view, now, model))
+        self.raw += prompt.bill(self.prices)
+        return prompt
 
     def peek_raw(self, view: View, now: float | None, model: str) -> float:
         """What a call that sends everything would cost now, in USD; books nothing."""
-        return self._prompt(view, self._raw_cache.lookup(view, now, model)).usd
+        return _counted(view, self._raw_cache.lookup(view, now, model)).bill(self.prices).usd
 
-    def send(self, view: View, now: float | None, model: str, *, anew: bool = False) -> Bill:
+    def send(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
         """Book a call that sends `view`. anew: it begins as no request before it did."""
-        bill = self._prompt(view, self.cache.send(view, now, model, anew=anew))
-        self.bill += bill
-        return bill
+        prompt = _counted(view, self.cache.send(view, now, model, anew=anew))
+        self.bill += prompt.bill(self.prices)
+        return prompt
 
-    def _prompt(self, view: View, cached: int) -> Bill:
-        """The bill of a prompt, of which so many tokens are cached."""
-        if self.prices.passes_by(marked=bool(view.marks)):
-            return self.prices.plain(view.tokens)
-        return self.prices.bill(view.tokens, cached)
+    def lengthen(self, model: str) -> None:
+        """What the newest request wrote to the cache lives an hour: the provider reported it so."""
+        self.cache.lengthen(model)
+        self._raw_cache.lengthen(model)
 
     def answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
         """Book an answer of `tokens` to our prompt and to the raw one; they may stand in different price tiers."""
@@ -66,3 +66,8 @@ class Books:
     def summarize(self, bill: Bill) -> None:
         """Book a summarizer call."""
         self.summarizer += bill
+
+
+def _counted(view: View, cached: int) -> CountedPrompt:
+    """The prompt of `view`, of which so many tokens are cached."""
+    return CountedPrompt(tokens=view.tokens, cached=cached, marked=bool(view.marks), hour=view.hour_tokens)

@@ -21,6 +21,7 @@ class Situation:
     usable: tokens the view may have; None for no limit.
     recall: tokens of the recall tools that enter with the first thing that can be recalled; 0 once they stand there.
     at_once: whether they enter at this call, whatever is hidden.
+    hour:   whether what is written to the cache lives an hour, and costs as much.
     """
 
     call: int
@@ -33,6 +34,7 @@ class Situation:
     usable: int | None = None
     recall: int = 0
     at_once: bool = False
+    hour: bool = False
 
     def cold(self) -> bool:
         return self.cache.is_cold(self.now, self.model)
@@ -59,4 +61,4 @@ class Situation:
         return self.cache.readable(common, view, self.now, self.model)
 
     def usd(self, tokens: int, cached: int) -> float:
-        return self.prices.prompt_usd(tokens, min(cached, tokens))
+        return self.prices.prompt_usd(tokens, min(cached, tokens), tokens if self.hour else 0)

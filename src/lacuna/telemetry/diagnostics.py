@@ -56,9 +56,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The run so far, in USD. ours: prompts, answers and summarizer. raw: had everything been sent.
+    """The run so far, in USD, in tokens as the provider counts them.
 
+    ours: prompts, answers and summarizer. raw: had everything been sent as the client sends it.
     summarizer, recalls: what they cost, part of `ours`. billed: as the provider reported, None where it did not.
+    caching: of what was saved, what cache breakpoints of ours saved where the client sets none.
     """
 
     ours: float = 0.0
@@ -66,16 +68,29 @@ class Costs:
     summarizer: float = 0.0
     recalls: float = 0.0
     billed: float | None = None
+    caching: float = 0.0
 
     @property
     def saved(self) -> float:
-        """Net: summarizer, recalls and extra cache writes debited; negative where it cost more."""
+        """Net, by hiding and by caching: summarizer, recalls and extra cache writes debited; negative where it cost
+        more."""
         return self.raw - self.ours
+
+    @property
+    def hiding(self) -> float:
+        """Return what hiding saved, net: `saved` without what cache breakpoints of ours did."""
+        return self.saved - self.caching
 
     @property
     def ratio(self) -> float:
         """Ours ÷ raw; 1 where nothing was billed."""
         return self.ours / self.raw if self.raw else 1.0
+
+    @property
+    def hiding_ratio(self) -> float:
+        """Ours ÷ everything with the same cache breakpoints; 1 where nothing was billed."""
+        everything = self.raw - self.caching
+        return self.ours / everything if everything else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,8 @@ def facts(told: Diagnostics) -> dict[str, Any]:
         "summary": _summary(told),
         "history": told.history if told.history != "continue" else "",
         "cost_usd": round(told.costs.ours, 6),
-        "saved_usd": round(told.costs.saved, 6),
+        "hiding_saved_usd": round(told.costs.hiding, 6),
+        "caching_saved_usd": round(told.costs.caching, 6),
         "stop": str(told.stop or ""),
         "hint": str(told.hint or ""),
         "faults": _named([f"{fault.kind}/{fault.cause}: {fault.what}" for fault in told.faults]),
@@ -88,7 +89,7 @@ def facts(told: Diagnostics) -> dict[str, Any]:
         "ms": round(told.seconds * 1e3, 3),
         "summarizer_ms": round(told.summarizer_seconds * 1e3, 3),
     }
-    always = ("tokens_in", "tokens_out", "delta", "cost_usd", "saved_usd", "ms")
+    always = ("tokens_in", "tokens_out", "delta", "cost_usd", "hiding_saved_usd", "ms")
     return {name: value for name, value in found.items() if value or name in always}
 
 

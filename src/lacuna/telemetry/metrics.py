@@ -85,8 +85,9 @@ SAVED: Final = Metric(
     name="agent_context_saved_usd",
     kind="updown",
     unit="USD",
-    labels=("model",),
-    meaning="net saving of all sessions against raw: summarizer, recalls and extra cache writes are debited",
+    labels=("model", "by"),
+    meaning="net saving of all sessions against raw: by hiding, with summarizer, recalls and extra cache writes "
+    "debited, and by cache breakpoints that clients do not set",
 )
 RECALLS: Final = _counter("agent_context_recalls_total", "1", "times that something hidden was read again")
 FAULTS: Final = _counter(
@@ -204,6 +205,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "cause": ("mask", "summary", "clip", "head", "model", *get_args(SummaryCause), *_ERRORS),
     "outcome": ("fresh", "extend", "model-free", "failed"),
     "how": ("mask", "clip", "summary", "continue", "amended", "undo", "fork", "replaced"),
+    "by": ("hiding", "caching"),
     "bill": ("ours", "raw", "summarizer", "recalls"),
     "kind": get_args(FaultKind),
     "guard": ("max_turns", "max_cost_usd", "plateau_window"),

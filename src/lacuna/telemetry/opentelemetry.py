@@ -155,7 +155,8 @@ def _facts(told: Diagnostics) -> dict[str, str | int | float]:
         "agent_context.epoch": told.epoch,
         "agent_context.history": told.history,
         "agent_context.cost_usd": told.costs.ours,
-        "agent_context.saved_usd": told.costs.saved,
+        "agent_context.hiding_saved_usd": told.costs.hiding,
+        "agent_context.caching_saved_usd": told.costs.caching,
     }
 
 

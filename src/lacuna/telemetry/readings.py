@@ -122,8 +122,9 @@ class Readings:
             grown = getattr(told.costs, bill) - getattr(before.costs, bill)
             if grown > 0:
                 yield Sample(metrics.BILLS, grown, {"model": model, "bill": bill})
-        if saved := told.costs.saved - before.costs.saved:
-            yield Sample(metrics.SAVED, saved, {"model": model})
+        for by in metrics.LABELS["by"]:
+            if saved := getattr(told.costs, by) - getattr(before.costs, by):
+                yield Sample(metrics.SAVED, saved, {"model": model, "by": by})
         for cause, count in told.rewrites.items():
             if (new := count - before.rewrites.get(cause, 0)) > 0:
                 yield Sample(metrics.REWRITES, new, {"cause": listed("cause", cause)})

@@ -2,7 +2,8 @@
 
 Entries are prefixes of earlier requests of the same model. With `prefix` rules the whole of a request is an entry; with
 `breakpoints` only the places that it marked are (Anthropic), and a mark looks back 20 blocks for one. An entry lives
-`ttl` seconds from the start of the request that last used it. Sources: `docs/prices.md`.
+`ttl` seconds, or an hour where its breakpoint says so, from the start of the request that last used it. Sources:
+`docs/prices.md`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from lacuna.trajectory.view import View
 
 #: Blocks that a cache breakpoint looks back for an entry (Anthropic, prompt caching guide).
 LOOK_BACK = 20
+#: Seconds that an entry of an hour lives.
+HOUR = 3600.0
 
 
 @dataclass(slots=True)
@@ -23,16 +26,22 @@ class _Memory:
     """What one model's cache holds of this conversation: its last view, and entries by segment count -> last use.
 
     places: the entries' segment counts, ascending, so that a look-back finds its stretch at once.
+    hours: those of them that live an hour.
     """
 
     view: View
     entries: dict[int, float | None] = field(default_factory=dict)
     places: list[int] = field(default_factory=list)
+    hours: set[int] = field(default_factory=set)
     used: float | None = None
 
-    def mark(self, place: int, now: float | None) -> None:
+    def mark(self, place: int, now: float | None, *, hour: bool) -> None:
         if place not in self.entries:
             insort(self.places, place)
+        if hour:
+            self.hours.add(place)
+        else:
+            self.hours.discard(place)
         self.entries[place] = now
 
     def cut(self, common: int) -> None:
@@ -70,14 +79,26 @@ class PromptCache:
         self._memories: dict[str, _Memory] = {}
         self._newest: View | None = None
 
-    def _alive(self, used: float | None, now: float | None) -> bool:
+    def _alive(self, memory: _Memory, place: int, now: float | None) -> bool:
+        """Whether there is an entry at `place`, by its own lifetime."""
+        if place not in memory.entries:
+            return False
+        return self._within(memory.entries[place], now, HOUR if place in memory.hours else self.rules.ttl)
+
+    @staticmethod
+    def _within(used: float | None, now: float | None, life: float) -> bool:
         # A gap is only seen between two known times.
-        return now is None or used is None or now - used <= self.rules.ttl
+        return now is None or used is None or now - used <= life
 
     def is_cold(self, now: float | None, model: str = "") -> bool:
         """Whether a request at `now` (seconds; None if unknown) would find nothing of this conversation."""
         memory = self._memories.get(model)
-        return memory is None or self.rules.kind == "none" or not self._alive(memory.used, now)
+        if memory is None or self.rules.kind == "none":
+            return True
+        if not memory.places:
+            # Nothing was marked: what the request before left is as good as there.
+            return not self._within(memory.used, now, self.rules.ttl)
+        return not any(self._alive(memory, place, now) for place in reversed(memory.places))
 
     def is_warm_for_others(self, now: float | None, model: str) -> bool:
         """Whether any model but `model` would still find something of this conversation."""
@@ -90,13 +111,13 @@ class PromptCache:
         """
         warm = self.rules.usable(min(self.warm, view.tokens))
         memory = self._memories.get(model)
-        if memory is None or not self._alive(memory.used, now):
+        if memory is None:
             return warm
         if memory.view is not self._newest:
             # Another model was asked since: what it was sent may share less with this one's last view.
             common = min(common, view.common(memory.view))
         if self.rules.kind == "prefix":
-            reach = min(common, memory.view.length)
+            reach = min(common, memory.view.length) if self._alive(memory, memory.view.length, now) else 0
         else:
             anchors = {common, *(mark for mark in view.marks if mark < common)}
             reach = max((self._found(memory, view, anchor, now) for anchor in anchors), default=0)
@@ -105,7 +126,7 @@ class PromptCache:
     def _found(self, memory: _Memory, view: View, anchor: int, now: float | None) -> int:
         """The entry that a breakpoint behind `anchor` segments finds, looking back; 0 if it finds none."""
         for place in reversed(memory.near(anchor)):
-            if self._alive(memory.entries[place], now) and _blocks(view, place, anchor) <= LOOK_BACK:
+            if self._alive(memory, place, now) and _blocks(view, place, anchor) <= LOOK_BACK:
                 return place
         return 0
 
@@ -129,7 +150,14 @@ class PromptCache:
         elif common < memory.view.length:
             memory.cut(common)
         for mark in view.marks if self.rules.kind == "breakpoints" else (view.length,):
-            memory.mark(mark, now)
+            kept = mark in memory.hours and self._alive(memory, mark, now)
+            memory.mark(mark, now, hour=kept or mark <= view.hour)
         memory.view, memory.used = view, now
         self._newest = view
         return cached
+
+    def lengthen(self, model: str = "") -> None:
+        """The provider reported that what the newest request wrote lives an hour."""
+        memory = self._memories.get(model)
+        if memory is not None and self.rules.kind == "breakpoints":
+            memory.hours.update(mark for mark in memory.view.marks if mark in memory.entries)

@@ -121,7 +121,8 @@ def _attempted_out(event: Attempted) -> dict[str, Any]:
 
 def _called_out(event: Called) -> dict[str, Any]:
     called = {"call": event.call, **stated(at=event.at), **given(model=event.model), "tokens": event.tokens}
-    return {**called, **given(unmarked=event.unmarked)}
+    ours = {} if event.ours == "gaps" else {"ours": event.ours}
+    return {**called, **given(unmarked=event.unmarked), **ours, **stated(hour_turn=event.hour_turn)}
 
 
 def _answered_out(event: Answered) -> dict[str, Any]:
@@ -217,6 +218,8 @@ def _called_in(value: Mapping[str, Any]) -> Called:
         model=text(value, "model"),
         tokens=whole(value, "tokens"),
         unmarked=flag(value, "unmarked"),
+        ours="always" if text(value, "ours") == "always" else "gaps",
+        hour_turn=optional(value, "hour_turn", whole),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lacuna.trajectory.plan import Clip, Key, Mask, Summary
 from lacuna.trajectory.turn import Head, Turn
@@ -91,12 +91,18 @@ class Attempted:
     retry_at: int = 0
 
 
+#: When a client that sets no cache breakpoints gets some of ours.
+Breakpoints: TypeAlias = Literal["gaps", "always"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
     """A request went out.
 
-    at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt. unmarked: whether its
-    client sets no cache breakpoint, so that there is none before something of ours stands in the request.
+    at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
+    unmarked: whether its client sets no cache breakpoint. ours: when we set some then: "gaps" once something of ours
+              stands in the request, or "always".
+    hour_turn: the newest turn whose cache entries live an hour; 0 for the head alone, None for nothing.
     """
 
     call: int
@@ -104,6 +110,8 @@ class Called:
     model: str
     tokens: int
     unmarked: bool = False
+    ours: Breakpoints = "gaps"
+    hour_turn: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

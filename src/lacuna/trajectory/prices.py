@@ -92,9 +92,12 @@ class Bill:
     cache_read: int = 0
     output: int = 0
     usd: float = 0.0
+    #: Of `cache_write`, tokens whose entries live an hour.
+    cache_write_1h: int = 0
 
     def __add__(self, other: Bill) -> Bill:
         return Bill(
+            cache_write_1h=self.cache_write_1h + other.cache_write_1h,
             input=self.input + other.input,
             cache_write=self.cache_write + other.cache_write,
             cache_read=self.cache_read + other.cache_read,
@@ -138,29 +141,40 @@ class Prices:
             found = rates
         return found
 
-    def prompt_usd(self, prompt: int, cached: int) -> float:
-        """Cost of the prompt side of a call, `cached` of its `prompt` tokens being read from cache; USD."""
+    def prompt_usd(self, prompt: int, cached: int, hour: int = 0) -> float:
+        """Cost of the prompt side of a call, `cached` of its `prompt` tokens being read from cache; USD.
+
+        hour: leading tokens whose entries live an hour.
+        """
         rates = self.tiers[0][1] if len(self.tiers) == 1 else self.rates(prompt)
         if rates.cache_read is None or self.cache.kind == "none":
             return prompt * rates.input / 1e6
-        fresh = rates.write if self.writes(prompt) else rates.input
-        return (cached * rates.cache_read + (prompt - cached) * fresh) / 1e6
+        if not self.writes(prompt):
+            return (cached * rates.cache_read + (prompt - cached) * rates.input) / 1e6
+        usd = cached * rates.cache_read + (prompt - cached) * rates.write
+        if hour > cached:
+            usd += (min(hour, prompt) - cached) * (rates.write_1h - rates.write)
+        return usd / 1e6
 
     def writes(self, prompt: int) -> bool:
         """Whether a prompt of that size is written to the cache (below the minimum it is plain input)."""
         return prompt >= self.cache.minimum
 
-    def bill(self, prompt: int, cached: int = 0, output: int = 0) -> Bill:
-        """The bill of a call with `prompt` prompt tokens, `cached` of them read from cache."""
+    def bill(self, prompt: int, cached: int = 0, output: int = 0, hour: int = 0) -> Bill:
+        """The bill of a call with `prompt` prompt tokens, `cached` of them read from cache.
+
+        hour: leading tokens whose entries live an hour.
+        """
         rates = self.rates(prompt)
         if not 0 <= cached <= prompt:
             raise ValueError(f"{cached} cached tokens of a prompt of {prompt}")
-        usd = self.prompt_usd(prompt, cached) + output * rates.output / 1e6
+        usd = self.prompt_usd(prompt, cached, hour) + output * rates.output / 1e6
         if rates.cache_read is None or self.cache.kind == "none":
             return Bill(input=prompt, output=output, usd=usd)
         if rates.cache_write is None or not self.writes(prompt):
             return Bill(input=prompt - cached, cache_read=cached, output=output, usd=usd)
-        return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd)
+        kept = max(0, min(hour, prompt) - cached)
+        return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd, cache_write_1h=kept)
 
     def usage_usd(self, usage: Usage) -> float:
         """Return what reported tokens cost at this list, in USD, whichever model they are billed to."""

@@ -70,6 +70,7 @@ class View:
     """The context of call `call`.
 
     epoch: 1, 2, ...; marks: segment counts behind which a cache breakpoint stands, ascending, at most 4.
+    hour: leading segments whose cache entries live an hour, by the breakpoints that cover them.
     """
 
     call: int
@@ -77,6 +78,7 @@ class View:
     track: Track
     length: int
     marks: tuple[int, ...] = ()
+    hour: int = 0
 
     @property
     def segments(self) -> list[Segment]:
@@ -85,6 +87,11 @@ class View:
     @property
     def tokens(self) -> int:
         return self.track.start(self.length)
+
+    @property
+    def hour_tokens(self) -> int:
+        """Leading tokens whose cache entries live an hour."""
+        return self.track.start(min(self.hour, self.length))
 
     def common(self, other: View | None) -> int:
         """How many leading segments both views share."""

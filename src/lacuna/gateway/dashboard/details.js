@@ -1,6 +1,6 @@
 // One session: its figures, calls, costs, and what was hidden. Text of sessions reaches the page by textContent alone.
 import { context, draw, signs } from "./chart.js";
-import { brief, byCaching, change, count, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
+import { brief, change, count, hidingTile, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
 
 export const byId = (id) => document.getElementById(id);
 export const make = (tag, text, className) => {
@@ -128,7 +128,7 @@ export class Details {
     this._kin();
     byId("shadow").hidden = !told.shadow;
     tiles(byId("session-tiles"), [
-      [`${told.shadow ? "would have " : ""}${f.saved_usd < 0 ? "cost more" : "saved"}, net`, usd(Math.abs(f.saved_usd)), `${usd(f.usd)} instead of ${usd(f.raw_usd)} (${change(f.usd, f.raw_usd)})${byCaching(f) && `; ${byCaching(f)}`}`, mood(f.saved_usd)],
+      hidingTile(f, told.shadow ? "would have " : ""),
       ["sent", tokens(f.sent_tokens), `tokens in ${plural(f.calls, "call")}, of ${tokens(f.raw_tokens)} raw`],
       hitTile(f),
       ["billed, as reported", usd(f.billed_usd), f.reported ? `for ${f.reported} of ${plural(f.calls, "call")}` : "no usage reported"],
@@ -230,7 +230,7 @@ export class Details {
       ["raw prompt, simulated", usd(call.raw_bill.usd)],
       ["cache hits, as billed", usage ? percent(call.hit) : NOTHING],
       ["billed, as reported", usd(call.billed_usd)],
-      ["saved so far, net", usd(call.costs.saved)],
+      ["saved by hiding so far, net", usd(call.costs.hiding)],
     ]) {
       const fact = make("div");
       fact.append(make("dt", name), make("dd", value));
@@ -251,7 +251,7 @@ export class Details {
     const f = this.told.figures;
     byId("cost-part").hidden = !this.calls.length;
     if (!this._new("costs", f)) return;
-    say(byId("cost-said"), "Worked out from the log: counted tokens at list prices, with a simulated prompt cache, the same one on both sides.");
+    say(byId("cost-said"), `Worked out from the log: tokens as the provider counts them, at list prices, with a simulated prompt cache${f.caching_usd > 1e-6 ? "; the client sets no cache breakpoints, so everything would have gone past the cache" : ", the same one on both sides"}.`);
     const most = Math.max(f.usd, f.raw_usd, 1e-12);
     byId("bars").replaceChildren(
       this._bar("sent", f.parts, f.usd, most, change(f.usd, f.raw_usd)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from lacuna.manager.session_log import Account, by_caching
+from lacuna.manager.session_log import Account
 from lacuna.trajectory.prices import Bill, Prices
 from lacuna.trajectory.usage import Usage
 from lacuna.trajectory.usage_cost import usage_cost
@@ -39,11 +39,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Calls in sum. Tokens of prompts; USD.
+    """Calls in sum. Tokens of prompts, as the provider counts them; USD.
 
     ours, raw:  what was sent, and what would have been; both priced by the same simulated cache.
     cached:     tokens of our prompts that the simulated cache would serve.
-    recalls:    part of `ours` that reading again added. caching: part of what was saved that breakpoints of ours did.
+    recalls:    part of `ours` that reading again added.
+    caching:    part of what was saved that cache breakpoints of ours did, where the client sets none.
     usage:      what providers reported, summed over `reported` calls. billed: its cost, None where there is none.
     """
 
@@ -70,8 +71,13 @@ class Figures:
 
     @property
     def saved(self) -> float:
-        """Net USD; negative where hiding cost more than it saved."""
+        """Net USD, by hiding and by caching; negative where it cost more."""
         return self.raw.total - self.ours.total
+
+    @property
+    def hiding(self) -> float:
+        """Return what hiding saved, net, in USD; negative where it cost more than it saved."""
+        return self.saved - self.caching
 
 
 def figures(account: Account, after: int = 0) -> Figures:
@@ -81,21 +87,21 @@ def figures(account: Account, after: int = 0) -> Figures:
         return Figures()
     before = _before(account, after)
     recalls = end.costs.recalls - before.recalls
-    ours = _prompts([each.bill for each in passes], account.prices)
-    raw = _prompts([each.raw for each in passes], account.prices)
+    ours = _prompts([each.bills.ours for each in passes], account.prices)
+    raw = _prompts([each.bills.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
     reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
     spent, spared = end.costs.ours - before.ours, end.costs.raw - before.raw
     return Figures(
         calls=len(passes),
-        sent=sum(each.told.after for each in passes),
-        raw_sent=sum(each.told.raw for each in passes),
-        cached=sum(each.bill.cache_read for each in passes),
+        sent=sum(each.sent for each in passes),
+        raw_sent=sum(each.raw for each in passes),
+        cached=sum(each.bills.ours.cache_read for each in passes),
         ours=replace(ours, output=max(0.0, spent - ours.total - summarizer), summarizer=summarizer),
         # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
         raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).less(recalls),
         recalls=recalls,
-        caching=by_caching(passes),
+        caching=sum(each.bills.caching for each in passes),
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
         failures=sum(len(each.failed) for each in passes),
@@ -132,10 +138,11 @@ def _before(account: Account, place: int) -> _Booked:
     if not place:
         return _Booked()
     told, earlier = account.passes[place].told, account.passes[place - 1].told
+    expected = account.passes[place].expected
     summarizer, recalls = earlier.costs.summarizer, earlier.costs.recalls
     return _Booked(
-        ours=told.costs.ours - account.passes[place].bill.usd - (told.costs.summarizer - summarizer),
-        raw=told.costs.raw - account.passes[place].raw.usd + (told.costs.recalls - recalls),
+        ours=told.costs.ours - expected.ours.usd - (told.costs.summarizer - summarizer),
+        raw=told.costs.raw - expected.raw.usd + (told.costs.recalls - recalls),
         summarizer=summarizer,
         recalls=recalls,
         epoch=earlier.epoch,
@@ -146,10 +153,10 @@ def _before(account: Account, place: int) -> _Booked:
 def _prompts(bills: Sequence[Bill], prices: Prices) -> Parts:
     parts = Parts()
     for bill in bills:
-        rates = prices.rates(bill.sent)
+        rates, hour = prices.rates(bill.sent), bill.cache_write_1h
         parts += Parts(
             input=bill.input * rates.input / 1e6,
-            cache_write=bill.cache_write * rates.write / 1e6,
+            cache_write=((bill.cache_write - hour) * rates.write + hour * rates.write_1h) / 1e6,
             cache_read=bill.cache_read * rates.read / 1e6,
         )
     return parts

@@ -1,7 +1,7 @@
 // The dashboard: asks the gateway's API again and again, and shows what changed without moving what did not.
 import { spark } from "./chart.js";
 import { byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
-import { ago, brief, byCaching, change, count, mood, plural, tokens, usd, visible } from "./words.js";
+import { ago, brief, byCaching, change, count, hidingTile, mood, plural, tokens, usd, visible } from "./words.js";
 
 const API = "/lacuna/api/";
 /** Milliseconds between two looks: usually, while logs are still being read, and while the gateway does not answer. */
@@ -33,7 +33,7 @@ const showTotals = (whole) => {
   say(byId("headline"), headline(told));
   say(byId("scope"), scope(told));
   tiles(byId("totals").querySelector("dl"), [
-    [`${told.was ? "" : "would have "}${told.saved_usd < 0 ? "cost more" : "saved"}, net`, usd(Math.abs(told.saved_usd)), `${usd(told.usd)} instead of ${usd(told.raw_usd)} (${change(told.usd, told.raw_usd)})`, mood(told.saved_usd)],
+    hidingTile(told, told.was ? "" : "would have "),
     hitTile(told),
     ["billed, as reported", usd(told.billed_usd), told.reported ? `for ${count(told.reported)} of ${plural(told.calls, "call")}` : "no usage reported"],
     ["sent", tokens(told.sent_tokens), `tokens in ${plural(told.calls, "call")}, of ${tokens(told.raw_tokens)} raw`],
@@ -45,15 +45,15 @@ const headline = (told) => {
   if (!told.sessions) return "Ready, and waiting for the first call.";
   if (!told.calls) return told.unread ? "Reading the store …" : "Sessions, but no call yet.";
   const [did, cost] = !told.was ? ["Would have saved", "Would have cost"] : ["Saved", "Cost"];
-  const share = change(told.usd, told.raw_usd);
-  if (told.saved_usd < -1e-6) return `${cost} ${usd(-told.saved_usd)} more than sending everything (${share}).`;
-  return told.saved_usd > 1e-6 ? `${did} ${usd(told.saved_usd)} net of ${usd(told.raw_usd)} (${share}).` : "Nothing was saved yet.";
+  const everything = told.raw_usd - told.caching_usd, share = change(told.usd, everything);
+  if (told.hiding_usd < -1e-6) return `${cost} ${usd(-told.hiding_usd)} more than sending everything (${share}).`;
+  return told.hiding_usd > 1e-6 ? `${did} ${usd(told.hiding_usd)} net of ${usd(everything)} by hiding (${share}).` : "Hiding saved nothing yet.";
 };
 const scope = (told) => [
   told.was ? "" : "Shadow mode: requests went out as they came; all of this is what would have been.",
   told.calls ? "Against sending everything, by the same simulated prompt cache; summaries, recalls and extra cache writes debited." : "",
-  byCaching(told) && `${byCaching(told)}.`,
-  told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, which would have saved ${usd(told.would.saved_usd)}.` : "",
+  byCaching(told) && `Beside that, ${byCaching(told)}.`,
+  told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, in which hiding would have saved ${usd(told.would.hiding_usd)}.` : "",
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",
   told.faults ? `${plural(told.faults, "session")} cannot be read.` : "",
@@ -82,8 +82,9 @@ const updateRow = (item, each) => {
   const name = visible(each.name) || "(no name)";
   say(find("bdi"), name);
   find("bdi").title = name;
-  say(find(".saved"), each.read && each.calls ? usd(each.saved_usd) : "");
-  find(".saved").className = `saved ${mood(each.saved_usd || 0)}`;
+  say(find(".saved"), each.read && each.calls ? usd(each.hiding_usd) : "");
+  find(".saved").title = "saved by hiding";
+  find(".saved").className = `saved ${mood(each.hiding_usd || 0)}`;
   say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.shadow ? ", shadow" : ""}${each.relation ? `, ${each.relation}` : ""}${each.live ? ", live" : ""}` : "reading …");
   say(find(".changed"), ago(now() - each.changed));
   say(find(".note"), visible(each.fault ? `cannot be read: ${each.fault}` : each.hint || ""));

@@ -166,7 +166,7 @@ class Readings:
 
 def _points(account: Account) -> tuple[tuple[int, int], ...]:
     """The largest context of each stretch of calls, as many stretches as there are points."""
-    sizes = [(max(each.told.raw, each.told.after), each.told.after) for each in account.passes]
+    sizes = [(max(each.raw, each.sent), each.sent) for each in account.passes]
     step = max(1, -(-len(sizes) // POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)

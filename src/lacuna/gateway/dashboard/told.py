@@ -43,7 +43,8 @@ def key_of(name: str) -> str:
 
 
 def figures_json(found: Figures) -> dict[str, Any]:
-    """Tokens; USD. `hit` and `simulated` are shares of prompt tokens read from cache, as billed and as simulated."""
+    """Tokens, as the provider counts them; USD. `hit` and `simulated` are shares of prompt tokens read from cache, as
+    billed and as simulated."""
     usage = found.usage
     return {
         "calls": found.calls,
@@ -52,6 +53,7 @@ def figures_json(found: Figures) -> dict[str, Any]:
         "usd": found.ours.total,
         "raw_usd": found.raw.total,
         "saved_usd": found.saved,
+        "hiding_usd": found.hiding,
         "parts": asdict(found.ours),
         "raw_parts": asdict(found.raw),
         "recalls_usd": found.recalls,
@@ -114,7 +116,7 @@ def call_json(made: Pass) -> dict[str, Any]:
     usage, summary = made.usage, made.summary
     return {
         **pass_json(made),
-        "raw_bill": asdict(made.raw),
+        "raw_bill": asdict(made.bills.raw),
         "billed_usd": usage_cost(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,

@@ -33,8 +33,15 @@ export const change = (ours, raw) => {
   const share = ours / raw - 1;
   return Math.abs(share) < 0.0005 ? "±0\u00a0%" : (share < 0 ? "−" : "+") + percent(Math.abs(share));
 };
-/** What of a saving is the prompt cache's, where clients set no breakpoints and the gateway does. */
-export const byCaching = (told) => (told.caching_usd > 1e-6 ? `${usd(told.caching_usd)} of that by cache breakpoints, which no client set` : "");
+/** What hiding saved, against sending everything with the same cache. */
+export const hidingTile = (told, did = "") => [
+  `${did}${told.hiding_usd < 0 ? "cost more" : "saved"} by hiding, net`,
+  usd(Math.abs(told.hiding_usd)),
+  `${usd(told.usd)} instead of ${usd(told.raw_usd - told.caching_usd)} (${change(told.usd, told.raw_usd - told.caching_usd)})${byCaching(told) && `; ${byCaching(told)}`}`,
+  mood(told.hiding_usd),
+];
+/** What the prompt cache saved, where clients set no breakpoints and we do. */
+export const byCaching = (told) => (told.caching_usd > 1e-6 ? `cache breakpoints, which no client set, saved ${usd(told.caching_usd)} more` : "");
 export const mood = (saved) => (saved > 1e-6 ? "good" : saved < -1e-6 ? "bad" : "");
 
 export const ago = (seconds) => {
