@@ -27,7 +27,7 @@ from tests.gateway.running import Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Scripted, answer, scripted
 
 from lacuna.errors import LacunaError, StoreError
-from lacuna.gateway.budgets import SECONDS, Account, Budgets
+from lacuna.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
 from lacuna.gateway.routes import Api
 from lacuna.manager.options import Options
 from lacuna.stores.memory import MemoryStore
@@ -397,11 +397,42 @@ def test_the_store_is_read_now_and_then() -> None:
     run(test)
 
 
+def test_a_look_asks_for_what_is_new_of_one_key() -> None:
+    """Sessions of others, and those of its own that did not change, are no work; now and then all of its own are."""
+    asked: list[tuple[str, float | None]] = []
+
+    class Watched(MemoryStore):
+        def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+            asked.append((family_prefix, changed_since))
+            return super().sessions(family_prefix=family_prefix, changed_since=changed_since)
+
+    async def look(found: Budgets, clock: Clock, seconds: float) -> list[tuple[str, float | None]]:
+        asked.clear()
+        clock.now += seconds
+        await found.of_key("k1")
+        return list(asked)
+
+    async def test() -> None:
+        store, clock = Watched(), Clock()
+        found = budgets(store, clock, gateway_key_max_turns=9)
+        whole = [("k1", None), ("shadow/k1", None)]
+        assert await look(found, clock, 0.0) == whole
+        store.create(NewSession(key="s", family="shadow/k1/one", at=1_000.0))
+        store.create(NewSession(key="t", family="k2", at=9_000.0))
+        assert await look(found, clock, SECONDS) == whole
+        since = 1_000.0 - OVERLAP
+        assert await look(found, clock, SECONDS) == [("k1", since), ("shadow/k1", since)]
+        assert await look(found, clock, SECONDS / 2) == []
+        assert await look(found, clock, ALL_SECONDS) == whole
+
+    run(test)
+
+
 def test_a_store_that_fails_stops_nobody() -> None:
     """It is told of, and the request goes on."""
 
     class Failing(MemoryStore):
-        def sessions(self) -> list[SessionInfo]:
+        def sessions(self, **asked: Any) -> list[SessionInfo]:
             raise StoreError("gone")
 
     async def test() -> None:

@@ -507,3 +507,41 @@ def test_events_of_a_closed_store_are_not_half_read(store: Store) -> None:
     except StoreError:
         return
     assert found == events
+
+
+# --- lists of sessions -------------------------------------------------------------------------------------------
+
+
+def families(store: Store, prefix: str) -> list[str]:
+    return [info.family for info in store.sessions(family_prefix=prefix)]
+
+
+def test_sessions_of_a_family_and_of_those_that_begin_like_it(store: Store) -> None:
+    """By the letters that the family begins with, in the order of all lists."""
+    for at, family in enumerate(("k1", "k1/a", "k10", "k2", "xk1", "")):
+        store.create(new(f"s{at}", family=family, at=float(at)))
+    assert families(store, "k1") == ["k10", "k1/a", "k1"]
+    assert families(store, "k1/") == ["k1/a"]
+    assert families(store, "k1/a/b") == []
+    assert families(store, "") == ["", "xk1", "k2", "k10", "k1/a", "k1"]
+
+
+@pytest.mark.parametrize("name", [*filter(None, ODD_KEYS), "k" * 200])
+def test_any_text_begins_a_family(store: Store, name: str) -> None:
+    """Letters that a database has a meaning for are letters, and so is what stands at the end of an alphabet."""
+    store.create(new("own", family=name, at=1.0))
+    store.create(new("below", family=f"{name}\U0010ffff\U0010ffff", at=2.0))
+    store.create(new("other", family=f"x{name}", at=3.0))
+    assert [info.key for info in store.sessions(family_prefix=name)] == ["below", "own"]
+    assert [info.key for info in store.sessions(family_prefix=f"{name}\U0010ffff")] == ["below"]
+
+
+def test_sessions_that_changed_since(store: Store) -> None:
+    """Then or later; a session that was written to counts as of that write, and both conditions hold together."""
+    for at, family in enumerate(("k1", "k1", "k2"), start=1):
+        store.create(new(f"s{at}", family=family, at=float(at)))
+    store.append("s1", every_event()[:1], after=0, at=5.0)
+    assert [info.key for info in store.sessions(changed_since=3.0)] == ["s1", "s3"]
+    assert [info.key for info in store.sessions(family_prefix="k1", changed_since=2.0)] == ["s1", "s2"]
+    assert [info.key for info in store.sessions(family_prefix="k1", changed_since=5.5)] == []
+    assert len(store.sessions()) == 3

@@ -4,6 +4,7 @@ refused."""
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,6 +13,7 @@ import pytest
 
 from lacuna.errors import StoreError
 from lacuna.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, statements
+from lacuna.stores.store import KeepsSecret
 from lacuna.stores.urls import open_store
 
 from .logs import added, begun, every_event, log
@@ -120,3 +122,18 @@ def test_two_schemas_are_two_stores() -> None:
     assert log(first) == [added(1)]
     first.close()
     second.close()
+
+
+def test_gateways_on_one_database_keep_one_secret() -> None:
+    """The first that comes keeps its own, on whatever machine; another database has another."""
+    url = fresh_url()
+    with (
+        closing(open_store(url)) as first,
+        closing(open_store(url)) as second,
+        closing(open_store(fresh_url())) as other,
+    ):
+        assert isinstance(first, KeepsSecret)
+        assert isinstance(second, KeepsSecret)
+        assert isinstance(other, KeepsSecret)
+        assert first.keep_secret(b"1" * 32) == second.keep_secret(b"2" * 32) == b"1" * 32
+        assert other.keep_secret(b"3" * 32) == b"3" * 32

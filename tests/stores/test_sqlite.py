@@ -182,7 +182,7 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"format 99, newer than this Lacuna reads \(1\); update lacuna-context"):
+    with pytest.raises(StoreError, match=r"format 99, newer than this Lacuna reads \(2\); update lacuna-context"):
         SqliteStore(path)
 
 

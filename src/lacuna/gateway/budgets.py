@@ -28,6 +28,11 @@ from lacuna.trajectory.prices import Prices
 
 #: Between two looks into the store for one key.
 SECONDS: Final = 2.0
+#: A look reads what changed since the newest change that is known, and this long before: clocks of several gateways
+#: differ, and what is written first may be seen last.
+OVERLAP: Final = 300.0
+#: Between two looks at all sessions of a key, in case some clock is further off than that.
+ALL_SECONDS: Final = 600.0
 #: Keys that are known at a time; another one's sessions are read anew.
 KEYS: Final = 1_000
 
@@ -77,12 +82,16 @@ class Account:
 class _Key:
     """All of one key's. looked: when the store was read last, monotonic seconds. since: calls let through behind that.
 
+    whole:    when all of its sessions were looked at last, monotonic seconds. newest: when the one changed last was
+              changed, seconds since the epoch; None while none is known.
     passed:   calls that are in no log: only this process knows of them, and not what they cost.
     accounts: by name and beginning: a name may be taken again when its session is deleted.
     """
 
     looked: float = float("-inf")
     since: int = 0
+    whole: float = float("-inf")
+    newest: float | None = None
     passed: int = 0
     accounts: dict[tuple[str, float], Account] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -164,20 +173,24 @@ class Budgets:
 
     def _look(self, namespace: str, key: _Key) -> None:
         """Read what is new of the key's sessions."""
+        now = self._clock()
+        everything = key.newest is None or now - key.whole >= ALL_SECONDS
+        since = None if everything or key.newest is None else key.newest - OVERLAP
         try:
-            for info in self._store.sessions():
-                if _is_of(info, namespace):
-                    account = key.accounts.setdefault((info.key, info.begun), Account(self._priced))
-                    if info.records > account.records:
-                        account.read(info, list(self._store.events(info.key, account.records)))
+            # What is only tried (shadow mode) is paid for as well.
+            for prefix in (namespace, f"{SHADOW}{namespace}"):
+                for info in self._store.sessions(family_prefix=prefix, changed_since=since):
+                    if info.family == prefix or info.family.startswith(f"{prefix}/"):
+                        self._read(info, key)
+            key.whole = now if everything else key.whole
         except (StoreError, UnknownHandle) as error:
             self._unread(error)
 
-
-def _is_of(info: SessionInfo, namespace: str) -> bool:
-    """Whether a session is of that key; what is only tried (shadow mode) is paid for as well."""
-    family = info.family.removeprefix(SHADOW)
-    return family == namespace or family.startswith(f"{namespace}/")
+    def _read(self, info: SessionInfo, key: _Key) -> None:
+        account = key.accounts.setdefault((info.key, info.begun), Account(self._priced))
+        if info.records > account.records:
+            account.read(info, list(self._store.events(info.key, account.records)))
+        key.newest = info.changed if key.newest is None else max(key.newest, info.changed)
 
 
 def _is_since(event: Event, begun: float) -> bool:

@@ -96,9 +96,14 @@ class MemoryStore:
                     return max(places, key=lambda place: (self._logs[place[0]].changed, *place))
         return None
 
-    def sessions(self) -> list[SessionInfo]:
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        since = float("-inf") if changed_since is None else changed_since
         with self._lock:
-            return [_info(log) for log in self._newest_first()]
+            return [
+                _info(log)
+                for log in self._newest_first()
+                if log.changed >= since and log.new.family.startswith(family_prefix)
+            ]
 
     def info(self, session: str) -> SessionInfo:
         with self._lock:

@@ -113,9 +113,10 @@ class SqliteStore:
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
-    def sessions(self) -> list[SessionInfo]:
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        since = float("-inf") if changed_since is None else changed_since
         with self._file.reading() as connection:
-            return [rows.info(row) for row in connection.execute(rows.NEWEST_FIRST)]
+            return [rows.info(row) for row in rows.sessions(connection, family_prefix, since)]
 
     def info(self, session: str) -> SessionInfo:
         with self._file.reading() as connection:

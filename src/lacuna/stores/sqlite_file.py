@@ -21,7 +21,7 @@ from lacuna.stores.refusals import closed
 _T = TypeVar("_T")
 
 #: The version of the schema, in the file's `user_version`: one migration a step.
-VERSION: Final = 1
+VERSION: Final = 2
 #: "Lacn": whose file it is, in its header.
 APPLICATION: Final = 0x4C61636E
 #: Seconds that a writer waits for another one.

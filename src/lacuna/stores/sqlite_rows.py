@@ -32,7 +32,8 @@ _ADVANCE: Final = """
 _DELETE_SESSION: Final = "DELETE FROM sessions WHERE id = ?"
 _COLUMNS: Final = "SELECT key, family, parent, relation, begun, changed, records, turns, raw_bytes FROM sessions"
 INFO: Final = f"{_COLUMNS} WHERE key = ?"
-NEWEST_FIRST: Final = f"{_COLUMNS} ORDER BY changed DESC, key DESC"
+_NEWEST_FIRST: Final = f"{_COLUMNS} WHERE changed >= ? ORDER BY changed DESC, key DESC"
+_OF_FAMILY: Final = f"{_COLUMNS} WHERE family >= ? AND family < ? AND changed >= ? ORDER BY changed DESC, key DESC"
 OLDEST: Final = "SELECT key, changed FROM sessions ORDER BY changed, key LIMIT 1"
 FOOTPRINT: Final = """
     SELECT count(*), coalesce(sum(records), 0), coalesce(sum(raw_bytes), 0),
@@ -117,6 +118,15 @@ def delete(connection: sqlite3.Connection, key: str) -> None:
     if indexed:
         # An index without content cannot take out one session's words; searches make it again, session by session.
         sqlite_search.drop(connection)
+
+
+def sessions(connection: sqlite3.Connection, family_prefix: str, since: float) -> Iterator[Sequence[Any]]:
+    """Rows for `info`, the newest first."""
+    if not family_prefix:
+        return connection.execute(_NEWEST_FIRST, (since,))
+    prefix = data(family_prefix)
+    # No byte of UTF-8 is as great.
+    return connection.execute(_OF_FAMILY, (prefix, prefix + b"\xff", since))
 
 
 def locate(connection: sqlite3.Connection, family: str, node: str) -> tuple[str, int] | None:

@@ -163,8 +163,12 @@ class Store(Protocol):
         """
         ...
 
-    def sessions(self) -> list[SessionInfo]:
-        """All sessions, the one changed last first; of those changed at once the greatest key."""
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        """All sessions, the one changed last first; of those changed at once the greatest key.
+
+        family_prefix: only those whose family begins so. changed_since: only those changed then or later, in seconds
+        since the epoch. With either, what is left out costs little.
+        """
         ...
 
     def info(self, session: str) -> SessionInfo: ...
@@ -199,6 +203,15 @@ class Prompt(Protocol):
 
     def length_at_once(self, session: str) -> int | None:
         """Records in the log; None where somebody would have to be waited for. Raises as `length` does."""
+        ...
+
+
+@runtime_checkable
+class KeepsSecret(Protocol):
+    """A store that keeps a secret for whoever serves from it, on whatever machine."""
+
+    def keep_secret(self, fresh: bytes) -> bytes:
+        """`fresh`, kept from now on, or the one that was kept before. Raises StoreError."""
         ...
 
 

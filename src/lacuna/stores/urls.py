@@ -29,13 +29,13 @@ def open_existing(url: str) -> Store:
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
-    if scheme in _IN_FILES and not Path(path_in(rest, scheme)).exists():
+    if scheme in IN_FILES and not Path(path_in(rest, scheme)).exists():
         raise StoreError(f"{url}: there is no store; name one that is there")
     return open_store(url)
 
 
 #: Stores that are files or folders.
-_IN_FILES = ("sqlite", "linear-hash")
+IN_FILES = ("sqlite", "linear-hash")
 _FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
 
 

@@ -190,11 +190,13 @@ class LinearHashStore:
                     return newest[0].new.key, newest[1]
         return None
 
-    def sessions(self) -> list[SessionInfo]:
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        since = float("-inf") if changed_since is None else changed_since
         with self._state() as state:
             count = totals(state.head(TOTALS_KEY)).sessions
             slots = [state.head(slot_key(slot)) for slot in range(count)]
-            found = [self._by_id(state, identifier).info() for identifier in slots if identifier]
+            every = (self._by_id(state, identifier).info() for identifier in slots if identifier)
+            found = [info for info in every if info.changed >= since and info.family.startswith(family_prefix)]
         return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
     def info(self, session: str) -> SessionInfo:

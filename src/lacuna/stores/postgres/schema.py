@@ -9,7 +9,7 @@ from lacuna.stores.postgres.link import Cursor, Link, create_schema
 from lacuna.stores.postgres.statements import script, sql
 
 #: In order; migration n makes version n of version n - 1. All of them come to `postgres_schema.sql` (a test says so).
-MIGRATIONS = ("postgres_0001_tables.sql", "postgres_0002_observations.sql")
+MIGRATIONS = ("postgres_0001_tables.sql", "postgres_0002_observations.sql", "postgres_0003_gateways.sql")
 FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)
 

@@ -137,9 +137,22 @@ class PostgresStore:
         row = self._link.read(lambda cursor: cursor.execute(sql("locate"), asked).fetchone())
         return (given(row[0]), row[1]) if row else None
 
-    def sessions(self) -> list[SessionInfo]:
-        found = [_info(row) for row in self._link.read(lambda cursor: cursor.execute(sql("sessions")).fetchall())]
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        since = float("-inf") if changed_since is None else changed_since
+        query = sql("sessions_of_family" if family_prefix else "sessions")
+        asked = {"prefix": kept(family_prefix), "since": since}
+        rows = self._link.read(lambda cursor: cursor.execute(query, asked).fetchall())
+        found = [info for info in map(_info, rows) if info.changed >= since]
         return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
+
+    def keep_secret(self, fresh: bytes) -> bytes:
+        def work(cursor: Cursor) -> bytes:
+            cursor.execute(sql("keep_secret"), {"secret": fresh})
+            row = cursor.execute(sql("secret")).fetchone()
+            assert row is not None
+            return bytes(row[0])
+
+        return self._link.write(work)
 
     def info(self, session: str) -> SessionInfo:
         return _info(self._link.read(lambda cursor: _row(cursor, session)))

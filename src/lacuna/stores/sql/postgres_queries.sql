@@ -40,6 +40,12 @@ select version from agent_context_schema
 insert into agent_context_schema (version) values (%(version)s)
 on conflict (one) do update set version = excluded.version
 
+-- name: keep_secret
+insert into agent_context_secret (secret) values (%(secret)s) on conflict do nothing
+
+-- name: secret
+select secret from agent_context_secret
+
 -- name: session
 select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
 from agent_context_sessions where session = %(session)s
@@ -53,6 +59,14 @@ select id, records from agent_context_sessions where session = %(session)s and i
 -- name: sessions
 select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
 from agent_context_sessions order by changed desc, session collate "C" desc
+
+-- name: sessions_of_family
+select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
+from agent_context_sessions
+where left(family, 64) collate "C" >= left(%(prefix)s, 64)
+    and left(family, 64) collate "C" <= left(%(prefix)s, 64) || repeat(chr(1114111), 64)
+    and starts_with(family, %(prefix)s)
+    and changed >= %(since)s
 
 -- name: create
 insert into agent_context_sessions (session, family, parent, relation, begun, changed, token)

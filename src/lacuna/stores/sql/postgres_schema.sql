@@ -5,6 +5,12 @@ create table agent_context_schema (
     one boolean primary key default true check (one)
 );
 
+-- What gateways hash API keys with: one for all that serve from these tables.
+create table agent_context_secret (
+    secret bytea not null,
+    one boolean primary key default true check (one)
+);
+
 -- token: of the call that made it, so that a call whose answer was lost knows its own work again.
 -- answered_*: the newest call that the provider reported on, for a turn that is added behind its bill.
 create table agent_context_sessions (
@@ -25,6 +31,9 @@ create table agent_context_sessions (
     -- A hash: names have no length at which an index of another kind would refuse them.
     constraint agent_context_sessions_session exclude using hash (session with =)
 ) with (fillfactor = 50);
+
+-- All sessions of one API key, without a look at those of others. Their beginning: names have no greatest length.
+create index agent_context_sessions_family on agent_context_sessions ((left(family, 64)) collate "C", changed);
 
 -- The truth: every event of a session, packed. texts: addresses of the large texts that stand apart from body.
 create table agent_context_log (

@@ -1,4 +1,4 @@
--- The schema of version 1: what a new file gets, and what all migrations of an older one lead to.
+-- The schema of version 2: what a new file gets, and what all migrations of an older one lead to.
 
 CREATE TABLE sessions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, -- never given out twice: the search index may still hold words of a deleted one
@@ -13,6 +13,8 @@ CREATE TABLE sessions (
   raw_bytes INTEGER NOT NULL,           -- of the log before packing
   indexed INTEGER NOT NULL DEFAULT 0    -- leading records that the search index covers
 );
+
+CREATE INDEX sessions_by_family ON sessions (family, changed);
 
 CREATE TABLE records (
   id INTEGER PRIMARY KEY,               -- session * 2^32 + number (1, 2, ...)
