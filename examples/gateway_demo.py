@@ -54,6 +54,8 @@ Json = dict[str, Any]
 
 def main() -> int:
     options = _options()
+    # As Ctrl-C: the servers have sessions of their own, so whoever ends this program alone does not end them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = options.store or Path(tempfile.mkdtemp(prefix="lacuna-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)

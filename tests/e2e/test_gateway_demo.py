@@ -1,4 +1,4 @@
-"""`make demo-gateway`, as it runs where nobody watches, and interrupted."""
+"""`make demo-gateway`, as it runs where nobody watches, and ended from outside."""
 
 from __future__ import annotations
 
@@ -91,9 +91,10 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("when", ["at once", "behind the run"] if os.environ.get("LACUNA_SOAK") == "1" else ["at once"])
-def test_ctrl_c(tmp_path: Path, when: str) -> None:
-    """Whenever it comes, it ends with 0 and with everything that it started."""
+def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
+    """Whenever it is interrupted or told to end, it ends with 0 and with everything that it started."""
     with demo(tmp_path, "--stay") as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
@@ -101,7 +102,7 @@ def test_ctrl_c(tmp_path: Path, when: str) -> None:
         if when == "behind the run":
             assert any("Still serving" in line for line in process.stdout)
             assert is_served(address)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert "Stopped." in out

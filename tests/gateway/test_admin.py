@@ -136,6 +136,37 @@ def test_not_ready() -> None:
         assert (await client.ask("GET", "/healthz")).status == 200
         got = await client.ask("GET", "/readyz")
         assert got.status == 503
-        assert got.json() == {"ready": False, "store": True, "upstream": False, "not_draining": True}
+        assert got.json() == {
+            "ready": False,
+            "store": True,
+            "upstream_configured": False,
+            "not_draining": True,
+            "upstream_reached": None,
+        }
 
     trial(what)
+
+
+def test_a_provider_that_is_not_reached() -> None:
+    """Readiness says so as soon as a request has found out, and until one is answered; it stays ready."""
+
+    async def run() -> None:
+        async with (
+            scripted(always(answer(b"ok"))) as upstream,
+            running(settings(upstream.url, gateway_upstream_anthropic="http://127.0.0.1:9")) as gateway,
+        ):
+            client = await gateway.connect()
+
+            async def reached() -> object:
+                got = await client.ask("GET", "/readyz")
+                assert got.status == 200
+                return got.json()["upstream_reached"]
+
+            assert await reached() is None
+            assert (await client.ask("POST", "/v1/messages", b"{}")).status == 502
+            assert await reached() is False
+            assert (await client.ask("POST", "/v1/chat/completions", b"{}")).status == 200
+            assert await reached() is True
+            client.close()
+
+    asyncio.run(run())

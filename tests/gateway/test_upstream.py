@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 from lacuna.gateway import upstream
-from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
+from lacuna.gateway.upstream import Answer, Upstream, UpstreamError, _Whole
 
 Trial = Callable[[Upstream, Scripted], Awaitable[None]]
 
@@ -371,3 +371,20 @@ def test_nobody_reads_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     for environ in ({"http_proxy": "http://{proxy}"}, {}):
         (asked,) = by_proxy(monkeypatch, "http://{proxy}/v1", **environ)
         assert (asked.header("authorization"), asked.header("proxy-authorization")) == (None, None)
+
+
+def test_a_large_body_goes_out_in_slices() -> None:
+    """A transport copies what it is given and cannot send at once."""
+    raw, sizes, sent = bytes(range(256)) * 4_096, list[int](), bytearray()
+
+    class Writer:
+        async def write(self, chunk: memoryview) -> None:
+            sizes.append(len(chunk))
+            sent.extend(chunk)
+
+    asyncio.run(_Whole(raw).write_with_length(Writer(), None))  # type: ignore[arg-type]
+    assert bytes(sent) == raw
+    assert max(sizes) <= 2**18
+    sent.clear()
+    asyncio.run(_Whole(raw).write_with_length(Writer(), 300_000))  # type: ignore[arg-type]
+    assert bytes(sent) == raw[:300_000]

@@ -23,10 +23,16 @@ Checks = dict[str, bool]
 
 
 class Health:
-    """draining: whether the server is about to stop."""
+    """draining: whether the server is about to stop. reached: whether the newest request reached its provider."""
 
-    def __init__(self, settings: GatewaySettings, store: Store, draining: Callable[[], bool]) -> None:
-        self._settings, self._store, self._draining = settings, store, draining
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        store: Store,
+        draining: Callable[[], bool],
+        reached: Callable[[], bool | None],
+    ) -> None:
+        self._settings, self._store, self._draining, self._reached = settings, store, draining, reached
         self._asked, self._answers = float("-inf"), False
         self._lock = asyncio.Lock()
 
@@ -35,14 +41,19 @@ class Health:
         return b'{"alive": true}\n'
 
     async def ready(self) -> tuple[bool, bytes]:
-        """/readyz: whether all is as it should be, and which of it is not."""
+        """/readyz: whether all is as it should be, and which of it is not.
+
+        Whether the provider is reached is said and changes nothing: a worker that is sent no requests for that would
+        never notice that it is reached again, and its clients would get no answer instead of one that says why.
+        """
         checks: Checks = {
             "store": await self._store_answers(),
-            "upstream": bool(self._settings.upstream_openai or self._settings.upstream_anthropic),
+            "upstream_configured": bool(self._settings.upstream_openai or self._settings.upstream_anthropic),
             "not_draining": not self._draining(),
         }
         ready = all(checks.values())
-        return ready, json.dumps({"ready": ready, **checks}).encode() + b"\n"
+        told = {"ready": ready, **checks, "upstream_reached": self._reached()}
+        return ready, json.dumps(told).encode() + b"\n"
 
     async def _store_answers(self) -> bool:
         if self._settings.off:

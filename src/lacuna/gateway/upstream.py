@@ -37,6 +37,8 @@ KEEP_ALIVE: Final = 15.0
 #: then says so within a round trip. One that closes later may have been at work on the request, which is a POST: sent
 #: again it would be done and billed twice (RFC 9110, 9.2.2: only where the first is known not to have been applied).
 SOON: Final = 0.5
+#: Bytes of a body that are handed to the transport at once.
+_SLICE: Final = 256 * 1024
 #: Bytes that one header field of an answer may have.
 FIELD: Final = 65_536
 #: Fields that aiohttp would add of its own.
@@ -97,6 +99,8 @@ class Upstream:
     def __init__(self, *, connect_seconds: float = 10.0, read_seconds: float = 600.0, proxy_env: bool = False) -> None:
         self.connect_seconds, self.read_seconds = connect_seconds, read_seconds
         self._proxy_env = proxy_env
+        #: Whether the newest request reached its provider; None before there was one.
+        self.reached: bool | None = None
         self._session: aiohttp.ClientSession | None = None
         self._second: aiohttp.ClientSession | None = None
 
@@ -141,7 +145,10 @@ class Upstream:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(sent, _Chunks) and sent.failed is not None:
                 raise sent.failed from None
-            raise _translated(error, place, begun=False) from error
+            failure = _translated(error, place, begun=False)
+            self.reached = failure.kind not in _UNREACHED
+            raise failure from error
+        self.reached = True
         if not 200 <= response.status < 600:
             # Nothing is upgraded here, and HTTP knows no other; no server could say it to a client.
             response.close()
@@ -217,7 +224,10 @@ def _proxy(target: URL) -> URL | None:
 
 
 class _Whole(Payload):
-    """Bytes that go out in one piece. aiohttp's own class of it warns above a megabyte, which here is usual."""
+    """Bytes that go out as the socket takes them: a transport copies what it is given and cannot send at once.
+
+    aiohttp's own class of it warns above a megabyte, which here is usual.
+    """
 
     _autoclose = True
 
@@ -230,10 +240,12 @@ class _Whole(Payload):
         return text
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        await writer.write(self._value)
+        await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        await writer.write(self._value if content_length is None else self._value[:content_length])
+        view = memoryview(self._value)[:content_length]
+        for start in range(0, len(view), _SLICE):
+            await writer.write(view[start : start + _SLICE])
 
 
 class _Chunks:
@@ -310,6 +322,8 @@ _KINDS: Final[tuple[tuple[tuple[type[Exception], ...], Kind], ...]] = (
     ((aiohttp.ClientResponseError, aiohttp.InvalidURL, ValueError), "malformed"),
 )
 
+#: Those in which there was no connection.
+_UNREACHED: Final[tuple[Kind, ...]] = ("dns", "refused", "tls", "connect", "connect-timeout")
 #: What is said of each.
 _WORDS: Final[dict[Kind, str]] = {
     "dns": "the name of {place} is not known: {why}",

@@ -40,7 +40,7 @@ class Worker:
         self._metrics = _metrics()
         watch = _Watches(_watches(self._metrics, settings))
         self.door = Door.of(settings, self.store, watch)
-        health = Health(settings, self.store, lambda: self.app.draining)
+        health = Health(settings, self.store, lambda: self.app.draining, lambda: self.door.upstream.reached)
         dashboard = routes(self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._busy)
         scraped = None if self._metrics is None else self._page
         self.app = App(settings, self.door.proxy, pages(settings, health, scraped, dashboard), watch)
