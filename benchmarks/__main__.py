@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import gateway, load_limits, per_call, prepare, replay_time, schedules, standstill, stores
+from benchmarks import gateway, load_limits, per_call, prepare, replay_time, schedules, stall, standstill, stores
 
 PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "prepare": partial(prepare.main, peers=PEERS in sys.argv),
     "replay-time": replay_time.main,
     "schedules": schedules.main,
+    "stall": stall.main,
     "standstill": standstill.main,
     "stores": stores.main,
     "load-limits": load_limits.main,

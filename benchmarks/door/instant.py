@@ -17,15 +17,18 @@ import httptools
 CHUNKS: Final = 200
 #: Seconds from one event of a stream to the next.
 PACE: Final = 0.001
+#: In a request, at either end: it is answered with so many bytes of text.
+_HUGE: Final = b'"user":"huge answer"'
+HUGE_BYTES: Final = 8_000_000
 _STREAMS: Final = (b'"stream":true', b'"stream": true')
 _COMMON: Final = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "gpt-4.1-2025-04-14"}
 _STREAM: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _DONE: Final = b"data: [DONE]\n\n"
 
 
-def answer(size: int) -> bytes:
+def answer(size: int, text: str = "I will look at the test that fails first.") -> bytes:
     """A whole answer to a request of so many bytes."""
-    message = {"role": "assistant", "content": "I will look at the test that fails first.", "refusal": None}
+    message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     found = {**_COMMON, "object": "chat.completion", "choices": [choice], "usage": _usage(size)}
     body = json.dumps(found).encode()
@@ -74,6 +77,8 @@ class Provider(asyncio.Protocol):
         if any(mark in part for part in edges for mark in _STREAMS):
             self._transport.write(_STREAM)
             self._next(iter(events(size)))
+        elif any(_HUGE in part for part in edges):
+            self._transport.write(answer(size, "word " * (HUGE_BYTES // 5)))
         else:
             self._transport.write(answer(size))
 

@@ -50,13 +50,18 @@ class Sides:
         self.upstream = ""
 
     def __enter__(self) -> Sides:
-        command = [sys.executable, "-m", "benchmarks.door.instant"]
-        port = self._started("provider", command, surroundings=_OURS).address[1]
-        self.upstream = f"http://127.0.0.1:{port}"
+        self.upstream = f"http://127.0.0.1:{self._instant('provider').address[1]}"
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def control(self) -> Side:
+        """A server that is asked nothing but what is measured: the provider's program once more."""
+        return self._instant("control")
+
+    def _instant(self, name: str) -> Side:
+        return self._started(name, [sys.executable, "-m", "benchmarks.door.instant"], surroundings=_OURS)
 
     def bare(self) -> Side:
         command = [sys.executable, "-m", "benchmarks.door.bare", self.upstream]

@@ -30,7 +30,7 @@ from lacuna.strategies.summary_cost import SummaryCall
 from lacuna.summarizers.breaker import Breaker
 from lacuna.summarizers.candidate import MODEL_FREE, accepted, billed, count_replaced_tokens, request, used
 from lacuna.summarizers.digest import digest
-from lacuna.summarizers.redacted import Redactor
+from lacuna.summarizers.redacted import redact_request
 from lacuna.summarizers.written import Written, parse_answer
 from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.events import (
@@ -286,7 +286,8 @@ class Session:
     # -- a pass --------------------------------------------------------------------------------------------------
 
     def prepare(self, now: float | None = None, model: str = "", *, forced: bool = False, strict: bool = True) -> Pass:
-        """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first.
+        """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first, to be
+        redacted (`redact_request`) before a summarizer is given it.
 
         forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError where not even the floor
         of the view fits; with `strict` False the view is as small as it gets then, and `exceeded` says by how much.
@@ -438,11 +439,9 @@ class Session:
     def _request(self, plan: Plan, situation: Situation) -> SummaryRequest:
         limit = self._summary_limit(plan)
         route = billed(self.state, situation, plan.summarize, limit).route
-        return self._clean(request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh"))
-
-    def _clean(self, asked: SummaryRequest) -> SummaryRequest:
-        """`asked` without secrets, before anybody cuts it: half a key has no beginning that tells what it is."""
-        return Redactor(self.redaction).request(asked)
+        asked = request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh")
+        # Whoever has it written redacts it: work on all of the history, and for nothing where it is being written.
+        return replace(asked, redaction=self.redaction)
 
     def _settle(self, plan: Plan, answer: Answer, situation: Situation) -> tuple[Summary | None, Bill, Plan]:
         """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
@@ -547,8 +546,9 @@ class Session:
         may_summarize = self.terms.may_summarize
         wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
         if wanted.summarize:
-            asked = self._clean(request(self.state, wanted.summarize, self._summary_limit(wanted)))
-            written = Written(text=digest(asked, self.sizer.count), route=MODEL_FREE.route)
+            asked = request(self.state, wanted.summarize, self._summary_limit(wanted))
+            clean = redact_request(replace(asked, redaction=self.redaction))
+            written = Written(text=digest(clean, self.sizer.count), route=MODEL_FREE.route)
             try:
                 return self._accept(wanted, wanted.summarize, written, MODEL_FREE, situation), wanted
             except SummaryError:
@@ -657,6 +657,6 @@ def drive(steps: Pass, summarizer: Summarizer) -> View:
 
 def _attempt(summarizer: Summarizer, request: SummaryRequest) -> Answer:
     try:
-        return summarizer(request)
+        return summarizer(redact_request(request))
     except SummaryError as error:
         return error

@@ -40,7 +40,7 @@ PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
     "a placeholder, and its extractor": (Placeholders, "write", failing, True),
     "a pass": (ContextManager, "prepare_async", failing_later, True),
     "rendering": (Sent, "messages", failing, True),
-    "reading": (RequestBody, "parse", failing, True),
+    "reading": (RequestBody, "parse_new", failing, True),
     "finding its session": (Sessions, "find", failing, True),
     "finding what went before": (Sessions, "before", failing, True),
     COLD: (ContextManager, "recorded_exchanges_async", failing_later, False),

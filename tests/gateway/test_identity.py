@@ -16,6 +16,9 @@ UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
 CODEX = "codex_cli_rs/0.169.0 (Linux 6.1; x86_64)"
 
 
+SECRET = b"kept with the store"
+
+
 class Body:
     """A request's fields."""
 
@@ -27,7 +30,7 @@ class Body:
 
 
 def _who(headers: dict[str, str], api: Api = "openai", **fields: Any) -> Identity:
-    return identity(api, headers, Body(**fields))
+    return identity(api, headers, Body(**fields), SECRET)
 
 
 # -- namespaces ------------------------------------------------------------------------------------------------------
@@ -54,36 +57,46 @@ CREDENTIALS = [
 
 def test_every_credential_has_its_own_namespace() -> None:
     """No two of these share anything; two headers together are somebody else than each alone."""
-    names = [namespace(headers) for headers in CREDENTIALS]
+    names = [namespace(headers, SECRET) for headers in CREDENTIALS]
     assert len(set(names)) == len(CREDENTIALS)
     assert names[-1] == ANONYMOUS
     assert all(len(name) == 33 and name[0] == "k" for name in names[:-1])
 
 
 def test_a_namespace_does_not_show_its_credential() -> None:
-    """What is stored and logged is a hash, and with a secret nobody can test a guess against it."""
+    """What is stored and logged is a hash, and without the secret nobody can test a guess against it."""
     headers = {"authorization": "Bearer sk-1"}
-    assert "sk-1" not in namespace(headers)
-    assert len({namespace(headers), namespace(headers, b"a"), namespace(headers, b"b" * 200)}) == 3
+    assert "sk-1" not in namespace(headers, SECRET)
+    assert len({namespace(headers, secret) for secret in (SECRET, b"a", b"b" * 200)}) == 3
+
+
+def test_no_namespace_is_made_without_a_secret() -> None:
+    """An unkeyed hash of a short credential is found by trying all of them."""
+    with pytest.raises(ValueError, match="needs a secret"):
+        namespace({"authorization": "Bearer sk-1"}, b"")
 
 
 @pytest.mark.parametrize("empty", [{"authorization": " "}, {"x-api-key": ""}, {"cookie": ""}])
 def test_empty_credentials_are_none(empty: dict[str, str]) -> None:
     """A header without a value says nobody."""
-    assert namespace(empty) == ANONYMOUS
+    assert namespace(empty, SECRET) == ANONYMOUS
 
 
 def test_cookies_count_only_where_nothing_else_does() -> None:
     """A cookie that changes beside a key does not make another caller."""
     key = {"x-api-key": "sk-1"}
-    assert namespace({**key, "cookie": "a=1"}) == namespace({**key, "cookie": "a=2"}) == namespace(key)
+    assert (
+        namespace({**key, "cookie": "a=1"}, SECRET)
+        == namespace({**key, "cookie": "a=2"}, SECRET)
+        == namespace(key, SECRET)
+    )
 
 
 def test_who_is_billed_is_not_who_asks() -> None:
     """Organization and project headers, ids of sessions and users leave the namespace as it is."""
     key = {"authorization": "Bearer sk-1"}
     more = {"openai-organization": "org-1", "openai-project": "proj", "x-session-id": "s", "user-agent": "x"}
-    assert namespace({**key, **more}) == namespace(key)
+    assert namespace({**key, **more}, SECRET) == namespace(key, SECRET)
 
 
 def test_one_session_id_with_two_keys_is_two_sessions() -> None:
@@ -97,55 +110,52 @@ def test_one_session_id_with_two_keys_is_two_sessions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "session", "source"),
+    ("headers", "session"),
     [
-        ({"x-lacuna-session": " mine "}, "mine", "x-lacuna-session"),
-        ({"x-lacuna-session": "mine", "x-claude-code-session-id": "c"}, "mine", "x-lacuna-session"),
-        ({"x-claude-code-session-id": UUID}, UUID, "x-claude-code-session-id"),
-        ({"user-agent": CODEX, "session-id": "root", "thread-id": "t"}, "t", "thread-id"),
-        ({"user-agent": CODEX, "session-id": "root"}, "root", "session-id"),
-        ({"user-agent": CODEX, "session_id": "s", "conversation_id": "c"}, "c", "conversation_id"),
-        ({"user-agent": "pi (linux; x64)", "session_id": "s"}, "s", "session_id"),
-        ({"user-agent": "pi/1.5.2", "session-id": "s"}, "s", "session-id"),
-        ({"user-agent": "OpenAI/JS 6.26.0", "session_id": UUID, "x-client-request-id": UUID}, UUID, "session_id"),
-        ({"x-opencode-session": "ses_1", "x-opencode-request": "r"}, "ses_1", "x-opencode-session"),
-        ({"x-session-affinity": "ses_1", "x-session-id": "ses_1"}, "ses_1", "x-session-id"),
-        ({"x-session-affinity": "ses_1"}, "ses_1", "x-session-affinity"),
-        ({"x-litellm-trace-id": "t", "x-litellm-session-id": "s"}, "s", "x-litellm-session-id"),
-        ({"x-litellm-trace-id": "t"}, "t", "x-litellm-trace-id"),
-        ({"x-grok-conv-id": "g"}, "g", "x-grok-conv-id"),
-        ({"x-affinity": "a"}, "a", "x-affinity"),
+        ({"x-lacuna-session": " mine "}, "mine"),
+        ({"x-lacuna-session": "mine", "x-claude-code-session-id": "c"}, "mine"),
+        ({"x-claude-code-session-id": UUID}, UUID),
+        ({"user-agent": CODEX, "session-id": "root", "thread-id": "t"}, "t"),
+        ({"user-agent": CODEX, "session-id": "root"}, "root"),
+        ({"user-agent": CODEX, "session_id": "s", "conversation_id": "c"}, "c"),
+        ({"user-agent": "pi (linux; x64)", "session_id": "s"}, "s"),
+        ({"user-agent": "pi/1.5.2", "session-id": "s"}, "s"),
+        ({"user-agent": "OpenAI/JS 6.26.0", "session_id": UUID, "x-client-request-id": UUID}, UUID),
+        ({"x-opencode-session": "ses_1", "x-opencode-request": "r"}, "ses_1"),
+        ({"x-session-affinity": "ses_1", "x-session-id": "ses_1"}, "ses_1"),
+        ({"x-session-affinity": "ses_1"}, "ses_1"),
+        ({"x-litellm-trace-id": "t", "x-litellm-session-id": "s"}, "s"),
+        ({"x-litellm-trace-id": "t"}, "t"),
+        ({"x-grok-conv-id": "g"}, "g"),
+        ({"x-affinity": "a"}, "a"),
     ],
 )
-def test_sessions_named_by_headers(headers: dict[str, str], session: str, source: str) -> None:
-    """What known clients send is their session's id, and who said so is told."""
-    who = _who(headers)
-    assert (who.session, who.source) == (session, source)
+def test_sessions_named_by_headers(headers: dict[str, str], session: str) -> None:
+    """What known clients send is their session's id."""
+    assert _who(headers).session == session
 
 
 @pytest.mark.parametrize(
-    ("api", "agent", "fields", "session", "source"),
+    ("api", "agent", "fields", "session"),
     [
-        ("anthropic", "", {"metadata": {"user_id": f"user_{'a' * 64}_account__session_{UUID}"}}, UUID, "metadata"),
+        ("anthropic", "", {"metadata": {"user_id": f"user_{'a' * 64}_account__session_{UUID}"}}, UUID),
         (
             "anthropic",
             "claude-cli/2.1.329",
             {"metadata": {"user_id": json.dumps({"device_id": "d", "account_uuid": "", "session_id": UUID})}},
             UUID,
-            "metadata",
         ),
-        ("openai-responses", CODEX, {"client_metadata": {"session_id": "r", "thread_id": "t"}}, "t", "client_metadata"),
-        ("openai-responses", "", {"conversation": "conv_1"}, "conv_1", "conversation"),
-        ("openai-responses", "", {"conversation": {"id": "conv_1"}}, "conv_1", "conversation"),
-        ("openai", "", {"session_id": "router"}, "router", "session_id"),
-        ("openai-responses", CODEX, {"prompt_cache_key": "t"}, "t", "prompt_cache_key"),
-        ("openai", "opencode/1.18.0 ai-sdk", {"prompt_cache_key": "ses_1"}, "ses_1", "prompt_cache_key"),
+        ("openai-responses", CODEX, {"client_metadata": {"session_id": "r", "thread_id": "t"}}, "t"),
+        ("openai-responses", "", {"conversation": "conv_1"}, "conv_1"),
+        ("openai-responses", "", {"conversation": {"id": "conv_1"}}, "conv_1"),
+        ("openai", "", {"session_id": "router"}, "router"),
+        ("openai-responses", CODEX, {"prompt_cache_key": "t"}, "t"),
+        ("openai", "opencode/1.18.0 ai-sdk", {"prompt_cache_key": "ses_1"}, "ses_1"),
     ],
 )
-def test_sessions_named_by_bodies(api: Api, agent: str, fields: dict[str, Any], session: str, source: str) -> None:
+def test_sessions_named_by_bodies(api: Api, agent: str, fields: dict[str, Any], session: str) -> None:
     """Fields of the body count where no header says anything."""
-    who = _who({"user-agent": agent}, api, **fields)
-    assert (who.session, who.source) == (session, source)
+    assert _who({"user-agent": agent}, api, **fields).session == session
     assert _who({"user-agent": agent, "x-session-id": "first"}, api, **fields).session == "first"
 
 
@@ -176,14 +186,13 @@ def test_sessions_named_by_bodies(api: Api, agent: str, fields: dict[str, Any], 
 )
 def test_what_is_no_session(headers: dict[str, str], api: Api, fields: dict[str, Any]) -> None:
     """An id that means something else, or changes within a conversation, is not taken for one."""
-    who = _who(headers, api, **fields)
-    assert (who.session, who.source) == ("", "")
+    assert _who(headers, api, **fields).session == ""
 
 
 def test_the_parent_is_not_the_session() -> None:
-    """opencode's sub-agents send their own id and their parent's: two sessions, and which belongs to which."""
+    """opencode's sub-agents send their own id and their parent's: two sessions."""
     child = _who({"x-session-id": "ses_child", "x-session-affinity": "ses_child", "x-parent-session-id": "ses_parent"})
-    assert (child.session, child.parent) == ("ses_child", "ses_parent")
+    assert child.session == "ses_child"
 
 
 def test_codex_sub_agents_have_their_own_thread() -> None:
@@ -191,23 +200,15 @@ def test_codex_sub_agents_have_their_own_thread() -> None:
     shared = {"user-agent": CODEX, "session-id": "root"}
     root = _who({**shared, "thread-id": "root"})
     child = _who({**shared, "thread-id": "child", "x-codex-parent-thread-id": "root"})
-    assert (root.session, root.parent) == ("root", "")
-    assert (child.session, child.parent) == ("child", "root")
+    assert (root.session, child.session) == ("root", "child")
 
 
 def test_claude_code_sub_agents_have_their_own_session() -> None:
-    """They share the session's id and have an id of their own; a nested one names the agent above it."""
+    """They share the session's id and have an id of their own."""
     shared = {"x-claude-code-session-id": UUID}
     child = _who({**shared, "x-claude-code-agent-id": "a1"})
     nested = _who({**shared, "x-claude-code-agent-id": "a2", "x-claude-code-parent-agent-id": "a1"})
-    assert _who(shared).parent == ""
-    assert child.session != UUID
-    assert (child.parent, nested.parent) == (UUID, child.session)
-
-
-def test_nobody_is_their_own_parent() -> None:
-    """A client that names itself as its parent has none."""
-    assert _who({"x-session-id": "s", "x-parent-session-id": "s"}).parent == ""
+    assert len({_who(shared).session, child.session, nested.session}) == 3
 
 
 def test_long_ids_are_hashed() -> None:
@@ -218,15 +219,14 @@ def test_long_ids_are_hashed() -> None:
     assert _who({"x-session-id": "x" * LONGEST}).session == "x" * LONGEST
 
 
-@given(st.text(), st.text(), st.text())
-def test_any_text_is_an_id(session: str, parent: str, agent: str) -> None:
+@given(st.text(), st.text())
+def test_any_text_is_an_id(session: str, agent: str) -> None:
     """Whatever stands in a header becomes something short and printable, the same each time."""
-    headers = {"x-session-id": session, "x-parent-session-id": parent, "x-claude-code-agent-id": agent}
+    headers = {"x-session-id": session, "x-claude-code-agent-id": agent}
     who = _who(headers)
     assert who == _who(headers)
     assert len(who.session) <= LONGEST
     assert who.session.isprintable()
-    assert who.parent.isprintable()
 
 
 _JSON = st.recursive(
@@ -239,13 +239,10 @@ _NAMES = ("metadata", "client_metadata", "conversation", "session_id", "prompt_c
 
 @given(st.fixed_dictionaries(dict.fromkeys(_NAMES, _JSON)), st.sampled_from(["anthropic", "openai-responses"]))
 def test_odd_bodies_name_no_session_and_break_nothing(fields: dict[str, Any], api: Api) -> None:
-    """Fields of the wrong shape say nothing."""
-    who = _who({"user-agent": CODEX}, api, **fields)
-    assert bool(who.session) == bool(who.source)
+    """Fields of the wrong shape say nothing, and nothing is raised."""
+    assert len(_who({"user-agent": CODEX}, api, **fields).session) <= LONGEST
 
 
 def test_a_request_without_a_body() -> None:
     """What has no readable body is known by its headers."""
-    assert identity(None, {"x-session-id": "s"}, None) == Identity(
-        namespace=ANONYMOUS, session="s", source="x-session-id"
-    )
+    assert identity(None, {"x-session-id": "s"}, None, SECRET) == Identity(namespace=ANONYMOUS, session="s")

@@ -158,3 +158,34 @@ def test_no_room_for_what_comes() -> None:
         assert limits.memory.taken == 0
 
     asyncio.run(run())
+
+
+def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
+    """One that has room and needs more takes what is there, or is read no further: it then passes as it came."""
+
+    async def upload(limits: Limits, turn: asyncio.Event) -> tuple[int, bool, int]:
+        left = [b"x" * 20] * 3
+
+        async def receive() -> Any:
+            # All of them have begun before one goes on.
+            await turn.wait()
+            return {"type": "http.request", "body": left.pop(), "more_body": bool(left)}
+
+        body = Body(receive, limits, {})
+        raw, waiting = await body.read(), limits.memory.waiting
+        rest = [chunk async for chunk in body.more()]
+        body.close()
+        return len(raw) + sum(map(len, rest)), not rest, waiting
+
+    async def run() -> None:
+        limits = Limits(settings(gateway_memory_bytes=100, gateway_max_read_bytes=100))
+        turn = asyncio.Event()
+        uploads = [asyncio.ensure_future(upload(limits, turn)) for _ in range(3)]
+        turn.set()
+        found = await asyncio.gather(*uploads)
+        assert [size for size, _, _ in found] == [60, 60, 60]
+        assert any(whole for _, whole, _ in found)
+        assert {waiting for _, _, waiting in found} == {0}
+        assert limits.memory.taken == 0
+
+    asyncio.run(run())

@@ -40,7 +40,7 @@ def sessions(*, most: int = 100, memory: int = 1 << 30, idle: float = 1e9, clock
 
 
 def who(namespace: str = "k1", session: str = "") -> Identity:
-    return Identity(namespace=namespace, session=session, parent="", source="")
+    return Identity(namespace=namespace, session=session)
 
 
 def body(messages: list[Json], api: Any = "openai") -> RequestBody:

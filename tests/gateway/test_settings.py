@@ -124,7 +124,10 @@ def test_the_token_is_shown_nowhere(tmp_path: Path) -> None:
     """Neither in what is in force nor in an error."""
     found = of(tmp_path, GATEWAY_ADMIN_TOKEN=TOKEN)
     assert TOKEN not in repr(found) + repr(found.library)
-    assert [entry.value for entry in found.library.entries if entry.key.secret] == ["***"]
+    assert {entry.key.name: entry.value for entry in found.library.entries if entry.key.secret} == {
+        "gateway_admin_token": "***",
+        "gateway_secret": "none",
+    }
     said = refused(tmp_path, GATEWAY_ADMIN_TOKEN="hunter2")
     assert "hunter2" not in said
     assert "16 or more" in said

@@ -9,7 +9,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lacuna.gateway.spans import Array, Edit, Unreadable, closes, elements, fields, opens, spliced, without
+from lacuna.gateway.spans import (
+    LONGEST_STRING,
+    MOST_VALUES,
+    Array,
+    Edit,
+    Unreadable,
+    closes,
+    elements,
+    fields,
+    opens,
+    spliced,
+    survey,
+    without,
+)
 
 from .texts import Writer
 
@@ -95,3 +108,63 @@ def test_objects_with_too_many_fields_are_unreadable() -> None:
     assert len(fields(b"{" + b",".join([b'"a":1'] * 1_000) + b"}")) == 1_000
     with pytest.raises(Unreadable, match="more than 1000 fields"):
         fields(b"{" + b",".join([b'"a":1'] * 1_001) + b"}")
+
+
+def test_a_text_is_made_once_however_many_names_stand_twice() -> None:
+    """The whole text is decoded for the first value that is not the last of its name, and for no other."""
+    decoded: list[str] = []
+
+    class Counted(bytes):
+        def decode(self, *given: str) -> str:  # type: ignore[override]
+            decoded.append(given[0])
+            return super().decode(*given)
+
+    pairs = [f'"a":{place % 9}' for place in range(300)] + [f'"b":[{place}]' for place in range(300)]
+    raw = Counted(b"{%b}" % ",".join(pairs).encode())
+    assert [f'"{each.name}":{raw[each.start : each.end].decode("ascii")}' for each in fields(raw)] == pairs
+    assert decoded.count("latin-1") == 1
+
+
+@given(seeds)
+def test_what_is_usual_is_surveyed_without_a_word(seed: int) -> None:
+    """Any text of an ordinary size, whatever is in its strings, from wherever it is looked at; cut ones too."""
+    writer = Writer(random.Random(seed))
+    raw = writer.object(writer.pairs()).encode()
+    survey(raw)
+    survey(raw, len(raw) // 2)
+    survey(raw[: len(raw) // 2])
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b'{"a":"%b"}' % (b"x" * (LONGEST_STRING + 1)), "a string has more than"),
+        (b'{"a":"%b"}' % (b"\\n" * LONGEST_STRING), "a string has more than"),
+        (b'"%b' % (b"x" * (LONGEST_STRING + 1)), "a string has more than"),
+        (b"[%b0]" % (b"[]," * MOST_VALUES), "values"),
+        (b"[%b0]" % (b'"",' * MOST_VALUES), "values"),
+        (b"[%b0]" % (b"{}," * MOST_VALUES), "values"),
+        (b"[%b0]" % (b" " * 2_000_000), "between two strings"),
+        (b"[%b]" % (b"1" * 2_000_000), "between two strings"),
+    ],
+    ids=["long", "long, escaped", "long, without an end", "lists", "strings", "objects", "white space", "a number"],
+)
+def test_more_than_is_read_is_unreadable(raw: bytes, why: str) -> None:
+    """It is found out without a value being made of it."""
+    with pytest.raises(Unreadable, match=why):
+        survey(raw)
+
+
+def test_a_string_may_end_where_a_piece_does() -> None:
+    """Quotes and backslashes at the edge of what is looked through at once are what they are."""
+    for size in range(2**18 - 3, 2**18 + 3):
+        for text in ("x" * size, "x" * size + '\\"', "\\" * size, "x" * size + "\\" * 3):
+            survey(json.dumps([text, "y"]).encode() + b"1" * 100)
+            with pytest.raises(Unreadable):
+                survey(json.dumps([text, "y" * LONGEST_STRING + "yy"]).encode())
+
+
+def test_only_what_is_new_is_surveyed() -> None:
+    """What stands in front of the place is known."""
+    raw = b'{"a":"%b","b":""}' % (b"x" * (LONGEST_STRING + 1))
+    survey(raw, len(raw) - 10)

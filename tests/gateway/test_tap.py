@@ -442,3 +442,30 @@ def test_a_stream_says_how_long_its_entries_live() -> None:
     last = {"cache_creation_input_tokens": 90, "input_tokens": 3, "output_tokens": 20}
     heard = _hear("anthropic", _stream("anthropic", _events(start, last)))
     assert heard.usage == Usage(input=3, cache_write=90, cache_write_1h=90, output=20)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_large_body_says_the_same(api: Api) -> None:
+    """What the model said in it is not decoded; all that is heard stands beside that."""
+    said = ANSWERS[api].whole(TOLD)
+    small = heard_of(api, json.dumps(said).encode())
+    large = json.dumps(said).replace('a \\"usage', "x" * 1_000_000 + 'a \\"usage')
+    assert len(large) > 1_000_000
+    assert heard_of(api, large.encode()) == small
+    assert small.usage == USAGE
+
+
+def heard_of(api: Api, raw: bytes) -> Heard:
+    tap = Tap(api, status=200, content_type="application/json")
+    tap.feed(raw)
+    assert tap.held == len(raw)
+    heard = tap.finish()
+    assert tap.held == 0
+    assert tap.finish() == heard
+    return heard
+
+
+@pytest.mark.parametrize("raw", [b'{"usage": ', b"[" * 300_000, b'{"usage":' + b"[" * 300_000, b'{"choices": 3, '])
+def test_a_large_body_that_is_none(raw: bytes) -> None:
+    """Nothing is heard of it, and nothing is raised."""
+    assert heard_of("openai", raw + b" " * 300_000) == Heard()

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from lacuna.manager import ContextManager
+from lacuna.manager.offload import AT_ONCE
 from lacuna.stores.memory import MemoryStore
+from lacuna.trajectory.plan import SummaryRequest
+from lacuna.trajectory.redact import Redaction
 
-from .agents import history
+from .agents import Message, history, openai, task
 
 
-def seen(steps: int) -> tuple[set[int], set[int]]:
-    """The threads in which messages were looked at, and in which the listener was called, in a cold start."""
+def seen(*calls: list[Message]) -> tuple[set[int], set[int]]:
+    """The threads in which the last of these calls was looked at, and in which its listener was called."""
     looked: set[int] = set()
     told: set[int] = set()
 
@@ -28,7 +31,10 @@ def seen(steps: int) -> tuple[set[int], set[int]]:
     async def agent() -> None:
         listener = lambda _: told.add(threading.get_ident())  # noqa: E731
         async with ContextManager(store=MemoryStore(), pin=pin, on_event=listener) as context:
-            await context.prepare_async(history("openai", steps))
+            for messages in calls:
+                looked.clear()
+                told.clear()
+                await context.prepare_async(messages)
 
     asyncio.run(agent())
     return looked, told
@@ -36,15 +42,69 @@ def seen(steps: int) -> tuple[set[int], set[int]]:
 
 def test_a_long_history_is_read_in_a_thread() -> None:
     """The loop goes on meanwhile; whoever listens is called in the loop's own thread."""
-    looked, told = seen(40)
+    looked, told = seen(history("openai", 40))
     assert threading.get_ident() not in looked
     assert told == {threading.get_ident()}
 
 
 def test_a_short_one_is_not() -> None:
-    """For a few messages a thread costs more than it spares."""
-    looked, told = seen(5)
+    """For a little text a thread costs more than it spares, in however many messages it comes."""
+    looked, told = seen([*task(), *(message for step in range(30) for message in openai(step, "ok"))])
     assert looked == told == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("known", [0, 3])
+def test_one_large_message_is_read_in_a_thread(known: int) -> None:
+    """What decides is bytes: the task of a session that begins, and a result in one that runs."""
+    ahead = [history("openai", known)] if known else []
+    last = openai(known + 1, "word " * AT_ONCE) if known else task("word " * AT_ONCE)
+    looked, _ = seen(*ahead, [*(ahead[0] if ahead else []), *last])
+    assert threading.get_ident() not in looked
+
+
+def test_a_small_turn_of_a_long_history_is_read_in_a_thread() -> None:
+    """Its summary, or fitting it into a budget, is work on all of it."""
+    long = history("openai", 60)
+    looked, told = seen(long, [*long, *openai(61, "ok")])
+    assert threading.get_ident() not in looked
+    assert told == {threading.get_ident()}
+
+
+def test_a_history_that_is_being_summarized_is_redacted_once() -> None:
+    """In the thread that has it written, however many calls go out meanwhile."""
+    begun, go, redacted = threading.Event(), threading.Event(), list[int]()
+
+    class Watched(Redaction):
+        def counted(self, text: str) -> tuple[str, int]:
+            if text.startswith("1\n"):
+                redacted.append(threading.get_ident())
+            return super().counted(text)
+
+    def write(request: SummaryRequest) -> str:
+        begun.set()
+        go.wait(20)
+        return "All is well."
+
+    async def agent() -> None:
+        context = ContextManager(
+            "summarization(every=4, tail=2, schedule=every-turn)",
+            store=MemoryStore(),
+            summarizer=write,
+            background=True,
+            redaction=Watched(),
+        )
+        reasons = []
+        for steps in range(5, 12):
+            view = await context.prepare_async(history("openai", steps))
+            reasons.append(view.diagnostics.reason)
+            await asyncio.to_thread(begun.wait, 20)
+        assert reasons.count("summary is being written") >= 4
+        go.set()
+        await context.__aexit__(None, None, None)
+
+    asyncio.run(agent())
+    assert len(redacted) == 1
+    assert threading.get_ident() not in redacted
 
 
 def test_a_reading_that_is_cancelled_is_waited_for() -> None:

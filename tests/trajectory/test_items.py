@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
+import lacuna.trajectory.items as module
 from lacuna.trajectory.items import LONG, LONGEST, items, items_by_line, scan
 
 
@@ -94,3 +95,20 @@ def test_large_texts_are_not_kept_for_long() -> None:
     del text, texts
     gc.collect()
     assert sum(each() is not None for each in held) < 10
+
+
+@given(st.text(alphabet=" \nab1_.'\"`/", max_size=300))
+def test_pieces_come_to_the_same(text: str) -> None:
+    """However a large text is cut: words and what stands in quotes have no white space in them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_PIECE", 10)
+        in_pieces = module._looked_through(text)
+    assert in_pieces == module._looked_through(text)
+
+
+def test_a_large_text_is_looked_through_in_pieces() -> None:
+    """No call of C gets all of it, but for one that is a single word."""
+    text = "some_name in/a/path.py 'quoted' " * 20_000
+    pieces = list(module._pieces(text))
+    assert "".join(pieces) == text
+    assert max(map(len, pieces)) <= 3 * module._PIECE

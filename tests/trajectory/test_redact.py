@@ -230,3 +230,14 @@ HOSTILE = (
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     """Sixteen times the text are not quadratically more work."""
     assert_linear(lambda size: DEFAULT.text(piece * (size // len(piece)) + " end"), 16_000)
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_a_secret_is_found_wherever_a_piece_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large text is searched in pieces: one that stands across two of them is a secret all the same."""
+    monkeypatch.setattr("lacuna.trajectory.redact._PIECE", 64)
+    for text, secret in SECRETS[kind]:
+        for ahead in range(0, 140, 7):
+            clean = DEFAULT.text("." * ahead + " " + text)
+            assert secret not in clean
+            assert mark(kind) in clean

@@ -43,6 +43,13 @@ _LISTENING: Final = (
         "opens dashboard and metrics beyond loopback; shown nowhere",
         secret=True,
     ),
+    _key(
+        "secret",
+        optional(values.token),
+        None,
+        "what API keys are hashed with to tell clients apart; if not given it is made and kept with the store",
+        secret=True,
+    ),
     _key("log", values.choice(("none", "text", "json")), "json", "one line for each request, on standard error"),
 )
 

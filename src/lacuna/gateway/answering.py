@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import is_
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from lacuna.gateway import headers as fields
 from lacuna.gateway.body import RequestBody
 from lacuna.gateway.budgets import Limit
 from lacuna.gateway.exchanges import Said
-from lacuna.gateway.forwarding import broken, cut, inflating, is_stream, tap_of, tell
+from lacuna.gateway.forwarding import broken, cut, heard_of, inflating, is_stream, tap_of, tell
 from lacuna.gateway.loggable import loggable
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement
 from lacuna.gateway.rewriting import appended, rewritten, written
@@ -43,6 +44,8 @@ from lacuna.gateway.tap import Heard, Tap
 from lacuna.gateway.transcript import Entry, answers
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
+from lacuna.manager.drivers import finished
+from lacuna.manager.offload import AT_ONCE, executor_for
 from lacuna.manager.view import ContextView, Standing
 from lacuna.trajectory.usage import Usage
 
@@ -56,6 +59,8 @@ AHEAD: Final = 0.005
 ROUNDS: Final = 8
 #: Bytes of an error's body that are read before it is decided what becomes of it.
 ERROR_BYTES: Final = 1_000_000
+#: Bytes of a request that is put together at once.
+SPLICED: Final = 256 * 1024
 #: What stands beside the messages and says something about the context.
 _BESIDE: Final = ("thinking", "context_management", "cache_control", "compaction")
 #: What is read of a request apart from its messages.
@@ -172,7 +177,7 @@ class Answering:
     async def _round(self, said: Sequence[Said]) -> Outcome | None:
         """Ask the provider once; the outcome where it goes on with a recall, None where the answer is over."""
         view = await self._prepared(said)
-        return await self._exchange(self._outgoing(view, said), said)
+        return await self._exchange(await self._made(view, said), said)
 
     async def _exchange(self, out: Outgoing, said: Sequence[Said]) -> Outcome | None:
         answer = await self._asked(out, said)
@@ -264,13 +269,22 @@ class Answering:
         assert self.limit is not None
         self.hint = self.limit(standing) or self.hint
 
-    def _outgoing(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
+    async def _made(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
         """The bytes of `view`: the client's own where it changes nothing."""
         if view is None:
             return self._without_a_view(said)
         same = len(view.messages) == len(said) and all(map(is_, view.messages, plain(said)))
         if same and self._is_own(said) and not view.added_tools and not view.extra:
             return Outgoing(self.request.body)
+        size = len(self.body.raw)
+        if size <= SPLICED:
+            return self._outgoing(view, said)
+        # What was written for the session before is looked up, so one request of it at a time.
+        async with self.live.lock:
+            return await finished(partial(self._outgoing, view, said), executor_for(size))
+
+    def _outgoing(self, view: ContextView, said: Sequence[Said]) -> Outgoing:
+        """The bytes of a view that changes something; in any thread."""
         try:
             raws = self.live.sent.messages(view.messages, said)
             body = self.body.with_changes(messages=raws, fields=self._fields(view))
@@ -335,7 +349,7 @@ class Answering:
             except UpstreamError as error:
                 await broken(error, self.reply, self.api, self.served)
                 return None
-            heard = self._heard(answer, told)
+            heard = await self._heard(answer, told)
             if heard.overflow is not None and (shorter := await self._shortened(heard, out, said)):
                 self.served.cause = "overflow"
                 return await self._open(shorter)
@@ -352,7 +366,7 @@ class Answering:
         view = await self._prepared(said)
         if view is None:
             return None
-        shorter = self._outgoing(view, said)
+        shorter = await self._made(view, said)
         # By bytes: how many tokens it was thought to have goes by what was reported, and that has just proved wrong.
         return shorter if len(shorter.body) < len(out.body) else None
 
@@ -391,17 +405,17 @@ class Answering:
             self.served.cause = self.served.cause or f"upstream-{answer.status}"
             self.served.why = loggable(heard.error, self.request.headers)
             return
-        heard = self._heard(answer, read or await _read(answer, ERROR_BYTES))
+        heard = await self._heard(answer, read or await _read(answer, ERROR_BYTES))
         await self._end_with_error(heard.error or f"the provider answered {answer.status}", f"upstream-{answer.status}")
 
     async def _end_with_error(self, message: str, cause: str) -> None:
         self.served.cause, self.served.why = cause, loggable(message, self.request.headers)
         await cut(self.reply, self.api, message)
 
-    def _heard(self, answer: Answer, read: bytes) -> Heard:
+    async def _heard(self, answer: Answer, read: bytes) -> Heard:
         tap = tap_of(self.api, answer)
         tap.feed(read)
-        return tap.finish()
+        return await heard_of(tap)
 
     # -- the way back ----------------------------------------------------------------------------------------------
 
@@ -441,7 +455,7 @@ class Answering:
                     late += out
                 else:
                     await self._send(out)
-            outcome = relay.end_round()
+            outcome = await self._ended(relay)
         finally:
             await self._heard_of(tap)
         if outcome.calls and not outcome.done and len(relay.ids) < ROUNDS:
@@ -449,6 +463,12 @@ class Answering:
             return outcome
         await self._close(relay, outcome, late, answer)
         return None
+
+    async def _ended(self, relay: Relay) -> Outcome:
+        """The end of a round; a large body is read in a thread."""
+        if relay.held <= AT_ONCE:
+            return relay.end_round()
+        return await finished(relay.end_round, executor_for(relay.held))
 
     async def _close(self, relay: Relay, outcome: Outcome, late: bytes, answer: Answer) -> None:
         """The end of an answer in which something was recalled, or nothing."""
@@ -563,10 +583,11 @@ class Answering:
 
     async def _heard_of(self, tap: Tap) -> None:
         """Record what was reported, be it of an answer that broke off or a client that left: that is billed as well."""
-        await asyncio.shield(asyncio.ensure_future(self._record(tap.finish())))
+        await asyncio.shield(asyncio.ensure_future(self._record(tap)))
 
-    async def _record(self, heard: Heard) -> None:
+    async def _record(self, tap: Tap) -> None:
         """What the provider reported for the newest call."""
+        heard = await heard_of(tap)
         if heard.usage is not None:
             self.served.usage = heard.usage if self.served.usage is None else self.served.usage + heard.usage
         self.served.cache_miss = heard.cache_miss.reason if heard.cache_miss else ""
@@ -612,12 +633,12 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 async def _read(answer: Answer, limit: int) -> bytes:
-    parts: list[bytes] = []
+    read = bytearray()
     async for chunk in answer.chunks():
-        parts.append(chunk)
-        if sum(map(len, parts)) > limit:
+        read += chunk
+        if len(read) > limit:
             break
-    return b"".join(parts)
+    return bytes(read)
 
 
 def _with_betas(names: Headers, betas: Sequence[str]) -> Headers:

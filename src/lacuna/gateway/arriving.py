@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from io import BytesIO
 from typing import Any, TypeAlias
 
 from lacuna.gateway.limits import Limits
@@ -31,23 +32,33 @@ class Body:
         self.complete = False
 
     async def read(self) -> bytes:
-        """The body, as far as it is not larger than what is taken apart; `complete` says whether that is all of it.
+        """The body, as far as it is not larger than what is taken apart, and has room; `complete` says whether that is
+        all of it.
 
         Raises Refused where it is too large, too slow or without room, Gone where the client left.
         """
         settings = self._limits.settings
         if self._reserved:
             self._held = await self._limits.memory.take(self._reserved)
-        parts: list[bytes] = []
+        # It gives out what was written without a copy of it.
+        parts = BytesIO()
         try:
             async with asyncio.timeout(settings.body_seconds):
                 while not self.complete and self._size <= settings.max_read_bytes:
-                    parts.append(await self._chunk())
-                    if self._size > self._held:
-                        self._held += await self._limits.memory.take(self._size - self._held)
+                    parts.write(await self._chunk())
+                    if self._size > self._held and not await self._has_room():
+                        break
         except TimeoutError:
             raise self._limits.too_slow() from None
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return parts.getvalue()
+
+    async def _has_room(self) -> bool:
+        """Take room for what came; whether there was some. Whoever holds room never waits for more: all who do would
+        wait for each other. What has no room is passed on unread."""
+        memory, more = self._limits.memory, self._size - self._held
+        taken = memory.take_now(more) if self._held else await memory.take(more)
+        self._held += taken
+        return taken > 0
 
     async def more(self) -> AsyncIterator[bytes]:
         """What is behind that, chunk by chunk."""

@@ -111,6 +111,34 @@ class RequestBody:
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"the body is no JSON that can be taken apart: {error}") from error
 
+    @classmethod
+    def parse_new(cls, raw: bytes, api: Api, before: RequestBody | None, most: int) -> RequestBody | None:
+        """The same where at most `most` bytes of `raw` are to be read anew; None where there is more. Raises
+        Unreadable."""
+        if len(raw) <= most:
+            return cls.parse(raw, api, before)
+        if before is None or before.api != api or len(raw) - before._shared_end(raw) > most:
+            return None
+        try:
+            parts = before._continued(raw, _LISTED[api])
+            return None if parts is None or len(parts.fields) > spans.MOST_FIELDS else cls(raw, api, parts, before)
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(f"the body is no JSON that can be taken apart: {error}") from error
+
+    def survey(self, raw: bytes) -> None:
+        """Raise Unreadable where what `raw` says behind what it shares with this body is more than is read."""
+        spans.survey(raw, self._shared_end(raw))
+
+    def _shared_end(self, raw: bytes) -> int:
+        """Where the last leading message ends that stands in `raw` as it stands here; 0 if none does."""
+        shared = self._shared(raw)
+        return self._array.ends[shared - 1] if shared and self._array is not None else 0
+
+    def measure(self) -> None:
+        """Find the places of all messages now, which would else be done when they are first asked for."""
+        if self._array is not None:
+            _ = self._array.laid
+
     @property
     def from_text(self) -> bool:
         """Whether the one item stands for a string (Responses)."""
@@ -134,7 +162,14 @@ class RequestBody:
 
     def _still(self, other: RequestBody) -> dict[str, Any]:
         """What was decoded here and stands in `other` in the same bytes."""
-        return {name: value for name, value in self._decoded.items() if self.raw_field(name) == other.raw_field(name)}
+        return {name: value for name, value in self._decoded.items() if self._has_field_of(other, name)}
+
+    def _has_field_of(self, other: RequestBody, name: str) -> bool:
+        """Whether a top-level field stands in both in the same bytes; compared where they stand."""
+        own, found = self._spans.get(name), other._spans.get(name)
+        if own is None or found is None or own.end - own.start != found.end - found.start:
+            return False
+        return other.raw.startswith(memoryview(self.raw)[own.start : own.end], found.start)
 
     # -- with other bytes in it ------------------------------------------------------------------------------------
 
@@ -247,7 +282,7 @@ def _elements(raw: bytes, name: str) -> list[bytes] | None:
         found = _INPUT.decode(raw).input if name == "input" else _MESSAGES.decode(raw).messages
     except ValueError:
         return None
-    return list(map(bytes, found))
+    return spans.copied(found)
 
 
 def _place(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from lacuna.errors import LacunaError
 from lacuna.gateway.budgets import SHADOW, Budgets
 from lacuna.gateway.proxy import Proxy
 from lacuna.gateway.routes import Api
+from lacuna.gateway.secret import gateway_secret
 from lacuna.gateway.served import Watch
 from lacuna.gateway.sessions import Maker, Sessions
 from lacuna.gateway.settings import GatewaySettings
@@ -67,7 +68,7 @@ class Door:
 
     @classmethod
     def of(cls, settings: GatewaySettings, store: Store, watch: Watch) -> Door:
-        """The door that `settings` describe, over `store`, which stays the caller's."""
+        """The door that `settings` describe, over `store`, which stays the caller's. Raises StoreError."""
         sessions = Sessions(
             maker(settings, store),
             most=settings.max_sessions,
@@ -78,7 +79,8 @@ class Door:
             connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
         )
         budgets = Budgets(settings, store, unread=_unread)
-        return cls(Proxy(settings, sessions, upstream, budgets, watch), sessions, upstream)
+        secret = gateway_secret(settings, store)
+        return cls(Proxy(settings, secret, sessions, upstream, budgets, watch), sessions, upstream)
 
     async def close(self) -> None:
         """Write what is not written yet, and let go of the connections."""

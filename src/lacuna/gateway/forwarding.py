@@ -13,6 +13,8 @@ from lacuna.gateway.served import Served
 from lacuna.gateway.tap import Heard, Tap
 from lacuna.gateway.upstream import Answer, Upstream, UpstreamError
 from lacuna.gateway.wire import Headers, Incoming, Reply
+from lacuna.manager.drivers import finished
+from lacuna.manager.offload import AT_ONCE, executor_for
 
 
 async def passed(
@@ -30,7 +32,7 @@ async def passed(
             try:
                 await tell(answer, reply, tap, served, received_at=request.received_at)
             finally:
-                served.usage = tap.finish().usage
+                served.usage = (await heard_of(tap)).usage
     except UpstreamError as error:
         await broken(error, reply, api, served)
 
@@ -64,9 +66,15 @@ async def tell(
         tap.feed(chunk)
     await reply.finish()
     served.whole = time.perf_counter() - received_at
-    heard = tap.finish()
+    heard = await heard_of(tap)
     served.complete = heard.complete
     return heard
+
+
+async def heard_of(tap: Tap) -> Heard:
+    """What `tap` heard, at the end of an answer; a large body is read in a thread."""
+    held = tap.held
+    return tap.finish() if held <= AT_ONCE else await finished(tap.finish, executor_for(held))
 
 
 async def broken(error: UpstreamError, reply: Reply, api: Api | None, served: Served) -> None:

@@ -1,12 +1,12 @@
 """Whose a request is, and which conversation its client says it belongs to.
 
-*Namespace*: what separates those who may see what. It is a keyed hash of the credentials that the request carries, as
-they stand there, and of nothing else. Not of the organization or project headers: they say who is billed, whoever
-holds the key may name either, and a client that begins to send them goes on with its sessions. Not of the provider:
-nobody else holds the same key at another one, and histories of different APIs are kept apart by whoever looks them
-up. Not of any id that a client states: stating is no proof. So a rotated key or a renewed access token begins anew,
-which is the safe side. Requests without a credential (a local server behind the gateway) are all "anonymous" and see
-each other's sessions.
+*Namespace*: what separates those who may see what. It is a hash of the credentials that the request carries, as they
+stand there, and of nothing else; its key is a secret of the store's gateways, without which nobody can test a guess.
+Not of the organization or project headers: they say who is billed, whoever holds the key may name either, and a client
+that begins to send them goes on with its sessions. Not of the provider: nobody else holds the same key at another one,
+and histories of different APIs are kept apart by whoever looks them up. Not of any id that a client states: stating is
+no proof. So a rotated key or a renewed access token begins anew, which is the safe side. Requests without a credential
+(a local server behind the gateway) are all "anonymous" and see each other's sessions.
 
 *Session*: what the client says, in the order of the tables below; a hint that narrows where a history is looked for,
 never a permission. A wrong hint costs more than none: within a namespace histories are told apart by what they say,
@@ -45,14 +45,15 @@ class Identity:
 
     namespace: "k" and 32 hex digits, or "anonymous".
     session:   the client's own id of the conversation, of one agent where it has several; "" where it says none.
-    parent:    the id of the session that a sub-agent works for; "" where it says none.
-    source:    which header or field said `session`; "" where none did.
     """
 
     namespace: str
     session: str = ""
-    parent: str = ""
-    source: str = ""
+
+    @property
+    def family(self) -> str:
+        """Histories of it are looked up among themselves."""
+        return f"{self.namespace}/{self.session}" if self.session else self.namespace
 
 
 _Headers: TypeAlias = Mapping[str, str]
@@ -130,30 +131,22 @@ _SESSION_FIELDS: Final = (
     (None, "prompt_cache_key", text_in, _OWN_KEY),  # theirs is the thread's or session's id
 )
 
-#: Headers that name the session above; `x-codex-...` and `x-parent-...` of Codex 0.169 and opencode 1.18.
-_PARENT_HEADERS: Final = ("x-lacuna-parent-session", "x-codex-parent-thread-id", "x-parent-session-id")
 
-
-def identity(api: Api | None, headers: _Headers, body: Fields | None, secret: bytes = b"") -> Identity:
+def identity(api: Api | None, headers: _Headers, body: Fields | None, secret: bytes) -> Identity:
     """Whose a request is. headers: names in lower case, the values of one name in one; secret: the hash's key."""
-    found, source = _said(api, headers, body)
-    session = _agents(found, headers.get("x-claude-code-agent-id", ""))
-    parent = _parent(found, session, headers)
-    return Identity(
-        namespace=namespace(headers, secret),
-        session=_bounded(session),
-        parent=_bounded(parent) if parent != session else "",
-        source=source,
-    )
+    session = _agents(_said(api, headers, body), headers.get("x-claude-code-agent-id", ""))
+    return Identity(namespace=namespace(headers, secret), session=_bounded(session))
 
 
-def namespace(headers: _Headers, secret: bytes = b"") -> str:
-    """The namespace of whoever holds the request's credentials."""
+def namespace(headers: _Headers, secret: bytes) -> str:
+    """The namespace of whoever holds the request's credentials. Raises ValueError where `secret` is empty."""
+    if not secret:
+        raise ValueError("a namespace needs a secret: without one a short credential can be guessed from it")
     given = _given(headers)
     if not given:
         return ANONYMOUS
     # A key may have any length here, and at most 64 bytes there.
-    hashed = blake2b(digest_size=16, key=blake2b(secret).digest() if secret else b"", person=b"lacuna-namespace")
+    hashed = blake2b(digest_size=16, key=blake2b(secret).digest(), person=b"lacuna-namespace")
     for name, value in given:
         told = value.strip().encode("utf-8", "surrogatepass")
         hashed.update(b"%s %d " % (name.encode(), len(told)) + told)
@@ -172,34 +165,27 @@ def _given(headers: _Headers) -> list[tuple[str, str]]:
     return given
 
 
-def _said(api: Api | None, headers: _Headers, body: Fields | None) -> tuple[str, str]:
-    """(id, source), as the client wrote it."""
+def _said(api: Api | None, headers: _Headers, body: Fields | None) -> str:
+    """The id as the client wrote it; "" where it says none."""
     agent = headers.get("user-agent", "").lstrip()
     for name, believed in _SESSION_HEADERS:
         value = headers.get(name, "").strip()
         if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED)):
-            return value, name
-    return _said_within(api, body, agent) if body is not None else ("", "")
+            return value
+    return _said_within(api, body, agent) if body is not None else ""
 
 
-def _said_within(api: Api | None, body: Fields, agent: str) -> tuple[str, str]:
+def _said_within(api: Api | None, body: Fields, agent: str) -> str:
     for whose, name, read, believed in _SESSION_FIELDS:
         meant = whose in (None, api) and (believed is None or believed.match(agent))
         if meant and (value := read(body.field(name)).strip()):
-            return value, name
-    return "", ""
+            return value
+    return ""
 
 
 def _agents(session: str, agent: str) -> str:
     """Claude Code's sub-agents share its session id and have one more of their own, for as long as they live."""
     return f"{session}:{agent.strip()}" if session and agent.strip() else session
-
-
-def _parent(root: str, session: str, headers: _Headers) -> str:
-    named = next((value for name in _PARENT_HEADERS if (value := headers.get(name, "").strip())), "")
-    if named or session == root:
-        return named
-    return _agents(root, headers.get("x-claude-code-parent-agent-id", ""))
 
 
 def _bounded(told: str) -> str:

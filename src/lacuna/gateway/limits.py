@@ -56,6 +56,13 @@ class Gate:
         await self._wait(amount)
         return amount
 
+    def take_now(self, amount: int) -> int:
+        """`amount`, taken without waiting, before those who wait; 0 where there is no room."""
+        if self.taken + amount > self.room:
+            return 0
+        self.taken += amount
+        return amount
+
     def give(self, amount: int = 1) -> None:
         """Give back what was taken."""
         self.taken -= amount

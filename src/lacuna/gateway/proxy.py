@@ -13,10 +13,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from lacuna.dialects.live.detect import LIVE
 from lacuna.errors import LimitError
+from lacuna.gateway import spans
 from lacuna.gateway.answering import FIELDS, Answering
 from lacuna.gateway.body import RequestBody, Unreadable
 from lacuna.gateway.budgets import Budgets
@@ -29,8 +32,11 @@ from lacuna.gateway.routes import Route, route, target
 from lacuna.gateway.served import Served, Watch
 from lacuna.gateway.sessions import LiveSession, Sessions
 from lacuna.gateway.settings import GatewaySettings
+from lacuna.gateway.transcript import Arrived, Transcript
 from lacuna.gateway.upstream import Upstream
 from lacuna.gateway.wire import Headers, Incoming, Reply
+from lacuna.manager.drivers import finished
+from lacuna.manager.offload import AT_ONCE, executor_for
 from lacuna.manager.view import Standing
 
 _log: Final = logging.getLogger("lacuna.gateway")
@@ -44,13 +50,20 @@ _STATEFUL: Final = ("previous_response_id", "conversation", "thread")
 _BACKGROUND: Final = "background"
 
 
+#: How often a compressed request's size it mostly is when decompressed.
+_GROWTH: Final = 8
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request to a model that was taken apart."""
+    """A request to a model that was taken apart. before: the session behind whose newest request it was read.
+    arrived: its messages, where they were read with it."""
 
     route: Route
     body: RequestBody
     who: Identity
+    before: LiveSession | None = None
+    arrived: Arrived | None = None
 
 
 class _Back:
@@ -107,9 +120,16 @@ class Proxy:
     """Serves requests. watch: told of each when it is over."""
 
     def __init__(
-        self, settings: GatewaySettings, sessions: Sessions, upstream: Upstream, budgets: Budgets, watch: Watch
+        self,
+        settings: GatewaySettings,
+        secret: bytes,
+        sessions: Sessions,
+        upstream: Upstream,
+        budgets: Budgets,
+        watch: Watch,
     ) -> None:
         self.settings = settings
+        self._secret = secret
         self.sessions = sessions
         self.upstream = upstream
         self.budgets = budgets
@@ -146,14 +166,14 @@ class Proxy:
             await self._refuse(reply, served, found, 404, why)
             return
         url = target(base, found)
-        asked = self._read(found, request, headers, served)
+        asked = await self._read(found, request, headers, served)
         live = self._live(asked, served) if asked is not None else None
         if asked is not None and live is not None and not self._left_alone(live):
             await self._answer(asked, live, request, reply, url, served)
             return
         try:
             asks = found.kind == "complete" and not self._off(request)
-            hint = await self._hint_of_passed(namespace(headers), live, served) if asks else ""
+            hint = await self._hint_of_passed(namespace(headers, self._secret), live, served) if asks else ""
         except LimitError as error:
             if request.more is not None:
                 # What of it is not read must be, or its client never reads why it was refused.
@@ -215,20 +235,25 @@ class Proxy:
             self._fault("what its key has spent", error, served)
             return ""
 
-    def _read(self, found: Route, request: Incoming, headers: Mapping[str, str], served: Served) -> _Asked | None:
+    async def _read(self, found: Route, request: Incoming, headers: Mapping[str, str], served: Served) -> _Asked | None:
         """The request taken apart; None where it is not ours to decide on."""
         if found.api is None or found.kind != "complete" or request.more is not None or self._off(request):
             return None
         try:
-            raw = decompressed(request.body, headers.get("content-encoding", ""), self.settings.max_read_bytes)
-            before = self.sessions.before(namespace(headers), found.api, raw)
-            body = RequestBody.parse(raw, found.api, before=before)
-            if any(body.field(name) for name in (*_STATEFUL, _BACKGROUND)) or body.field("n") not in (None, 1):
-                return None
-            for name in FIELDS:
-                # What cannot be decoded is the provider's to refuse.
-                body.field(name)
-            return _Asked(found, body, identity(found.api, headers, body))
+            raw, coding = request.body, headers.get("content-encoding", "")
+            if coding:
+                most = self.settings.max_read_bytes
+                # Several times as large when it is decompressed.
+                raw = await finished(partial(decompressed, raw, coding, most), executor_for(_GROWTH * len(raw)))
+            live = self.sessions.before(namespace(headers, self._secret), found.api, raw)
+            body = RequestBody.parse_new(raw, found.api, live.body if live is not None else None, most=AT_ONCE)
+            if body is not None:
+                asked = _asked(found, headers, body, self._secret)
+            else:
+                before, known = (live.body, live.transcript.copied()) if live is not None else (None, None)
+                read = partial(_read_aside, found, headers, raw, self._secret, before, known)
+                asked = await finished(read, executor_for(len(raw)))
+            return asked and replace(asked, before=live)
         except Unreadable as error:
             served.cause, served.why = "unreadable", str(error)
         except Exception as error:  # noqa: BLE001 - the boundary of I9
@@ -241,7 +266,9 @@ class Proxy:
     def _live(self, asked: _Asked, served: Served) -> LiveSession | None:
         assert asked.route.api is not None
         try:
-            live = self.sessions.find(asked.who, asked.route.api, asked.body)
+            live = self.sessions.find(
+                asked.who, asked.route.api, asked.body, before=asked.before, arrived=asked.arrived
+            )
         except Unreadable as error:
             served.cause, served.why = "unreadable", str(error)
             return None
@@ -273,6 +300,43 @@ class Proxy:
     def _fault(self, what: str, error: Exception, served: Served) -> None:
         served.how, served.cause, served.why = "failed", "engine", type(error).__name__
         _log.error("%s failed, a request goes on without", what, exc_info=error)
+
+
+def _asked(found: Route, headers: Mapping[str, str], body: RequestBody, secret: bytes) -> _Asked | None:
+    """A request whose body was taken apart; None where it is not ours to decide on. Raises Unreadable."""
+    if any(body.field(name) for name in (*_STATEFUL, _BACKGROUND)) or body.field("n") not in (None, 1):
+        return None
+    for name in FIELDS:
+        # What cannot be decoded is the provider's to refuse.
+        body.field(name)
+    return _Asked(found, body, identity(found.api, headers, body, secret))
+
+
+def _read_aside(
+    found: Route,
+    headers: Mapping[str, str],
+    raw: bytes,
+    secret: bytes,
+    before: RequestBody | None,
+    known: Transcript | None,
+) -> _Asked | None:
+    """The same from its bytes on, with all that costs time for a large one; in any thread. Raises Unreadable.
+
+    before, known: the newest request of the session that it probably goes on from, and what was read of that.
+    """
+    assert found.api is not None
+    if before is None:
+        spans.survey(raw)
+    else:
+        before.survey(raw)
+    body = RequestBody.parse(raw, found.api, before=before)
+    body.measure()
+    asked = _asked(found, headers, body, secret)
+    if asked is None:
+        return None
+    arrived, line = Arrived(LIVE[found.api], body.messages), Transcript.of_family(LIVE[found.api], asked.who.family)
+    arrived.read_ahead(known if known is not None and known.seed == line.seed else line)
+    return replace(asked, arrived=arrived)
 
 
 def _by_name(fields: Headers) -> dict[str, str]:

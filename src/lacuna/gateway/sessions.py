@@ -20,14 +20,14 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from lacuna.dialects.live.detect import LIVE
-from lacuna.dialects.live.pieces import digest
-from lacuna.gateway.body import RequestBody, decoded
+from lacuna.gateway.body import RequestBody
 from lacuna.gateway.exchanges import Exchanges, Said
 from lacuna.gateway.identity import Identity
 from lacuna.gateway.routes import Api
 from lacuna.gateway.sent import Sent
 from lacuna.gateway.transcript import Arrived, Transcript, answers
 from lacuna.manager import ContextManager
+from lacuna.manager.offload import AT_ONCE
 from lacuna.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("lacuna.gateway")
@@ -171,21 +171,30 @@ class Sessions:
     def __iter__(self) -> Iterator[LiveSession]:
         return iter(self._all.values())
 
-    def before(self, namespace: str, api: Api, raw: bytes) -> RequestBody | None:
-        """A request that `raw` probably goes on from, so that it can be read from there on."""
+    def before(self, namespace: str, api: Api, raw: bytes) -> LiveSession | None:
+        """A session whose newest request `raw` probably goes on from, so that it can be read from there on."""
         for live in self._newest((namespace, api)):
             if live.body is not None and live.body.begins(raw):
-                return live.body
+                return live
         return None
 
-    def find(self, who: Identity, api: Api, body: RequestBody) -> LiveSession:
+    def find(
+        self,
+        who: Identity,
+        api: Api,
+        body: RequestBody,
+        *,
+        before: LiveSession | None = None,
+        arrived: Arrived | None = None,
+    ) -> LiveSession:
         """The session that `body` goes on with, taken for it: `release` it when the answer is complete.
 
-        Raises Unreadable where a message is no JSON object.
+        before: whose newest request it was read behind. arrived: the messages of `body`, if they were read already.
+        Raises Unreadable where one is no JSON object.
         """
-        family = f"{who.namespace}/{who.session}" if who.session else who.namespace
-        group = (family, api, self._opening(api, body.messages))
-        arrived = Arrived(LIVE[api], body.messages)
+        family = who.family
+        arrived = arrived or Arrived(LIVE[api], body.messages)
+        group = (family, api, self._opening(arrived, before.transcript if before is not None else None))
         live = self._known(self._groups.get(group, {}), arrived) or self._compacted(family, api, arrived)
         if live is None:
             live = self._new(who, family, api, body.model)
@@ -218,20 +227,36 @@ class Sessions:
 
     # -- whose it is -----------------------------------------------------------------------------------------------
 
-    def _opening(self, api: Api, raws: Sequence[bytes]) -> bytes:
-        """What the first message says that says anything: system prompts name no history."""
-        for place, raw in enumerate(raws):
-            says = self._openings.get(raw)
-            if says is None:
-                says = digest(LIVE[api].pieces(decoded(raw), place))
-                self._opening_bytes += len(raw) + len(says)
-                if self._opening_bytes > OPENINGS:
-                    self._openings.clear()
-                    self._opening_bytes = len(raw)
-                self._openings[raw] = says
+    def _opening(self, arrived: Arrived, before: Transcript | None) -> bytes:
+        """What the first message says that says anything: system prompts name no history.
+
+        before: a history that it may share the very bytes of.
+        """
+        for place, raw in enumerate(arrived.raws):
+            known = before.entries[place] if before is not None and place < len(before) else None
+            if known is not None and known.raw is raw:
+                says = known.says
+            elif len(raw) > AT_ONCE:
+                # To look it up costs as much as to read it, and it was read already.
+                says = arrived.says(place, inside=False)
+            else:
+                says = self._says_first(arrived, place)
             if says:
                 return says
         return b""
+
+    def _says_first(self, arrived: Arrived, place: int) -> bytes:
+        """What a message says, remembered for the next session that begins with it."""
+        raw = arrived.raws[place]
+        says = self._openings.get(raw)
+        if says is None:
+            says = arrived.says(place, inside=False)
+            self._opening_bytes += len(raw) + len(says)
+            if self._opening_bytes > OPENINGS:
+                self._openings.clear()
+                self._opening_bytes = len(raw)
+            self._openings[raw] = says
+        return says
 
     def _known(self, group: dict[int, LiveSession], arrived: Arrived) -> LiveSession | None:
         shared = {live: live.transcript.common(arrived) for live in reversed(group.values())}
@@ -302,7 +327,7 @@ class Sessions:
             family=family,
             api=api,
             context=self._make(name, family, api, model),
-            transcript=Transcript(dialect, family.encode("utf-8", "surrogatepass")),
+            transcript=Transcript.of_family(dialect, family),
             exchanges=Exchanges(dialect),
         )
 

@@ -27,6 +27,7 @@ class GatewaySettings:
     port: int
     workers: int
     admin_token: str | None = field(repr=False)
+    secret: str | None = field(repr=False)
     log: Literal["none", "text", "json"]
     upstream_openai: str | None
     upstream_anthropic: str | None

@@ -2,13 +2,14 @@
 
 msgspec takes one level of a text apart in C: the values of an object, the elements of an array, each as the bytes that
 stand there. Their places follow by looking for those very bytes behind what came before, so a place that is not theirs
-is noticed. No loop in here runs over bytes; what runs in Python are fields and elements.
+is noticed. Loops in Python run over fields and elements, and in `survey` over strings; none runs over bytes.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,11 +27,21 @@ except ImportError as error:
 #: Fields of one object; providers know about sixty. Each is a step of a loop in Python.
 MOST_FIELDS: Final = 1_000
 
+#: Values in one text, and bytes of one string. A call of C that makes more of them stops everything else meanwhile; a
+#: request of a million tokens has a few ten thousand values, and the largest images of providers are smaller.
+MOST_VALUES: Final = 200_000
+LONGEST_STRING: Final = 8 * 1024 * 1024
+#: Bytes between two strings: white space, numbers, brackets.
+_WIDEST_GAP: Final = 1024 * 1024
+#: Bytes of a string that are looked through in one call.
+_PIECE: Final = 256 * 1024
+
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
 _KEY: Final = re.compile(rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
 _OPENS: Final = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\[")
+_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _GAP: Final = re.compile(rb"[ \t\n\r]*,[ \t\n\r]*")
 _BEHIND: Final = frozenset(b" \t\n\r,}")
 #: Says where a value ends. Numbers stay text: one may be longer than Python takes.
@@ -68,6 +79,38 @@ def spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
     return b"".join([*parts, view[at:]]) if parts else raw
 
 
+def survey(raw: bytes, start: int = 0) -> None:
+    """Raise Unreadable where the JSON text behind `start` has more values than are read, or a longer string.
+
+    For what is large, before C takes it apart in one go. Where `raw` is no JSON nothing needs to be noticed.
+    """
+    values, at = 0, start
+    while at < len(raw):
+        quote = raw.find(b'"', at)
+        gap_end = quote if quote >= 0 else len(raw)
+        if gap_end - at > _WIDEST_GAP:
+            raise Unreadable(f"more than {_WIDEST_GAP} bytes stand between two strings")
+        values += 1 + sum(raw.count(mark, at, gap_end) for mark in (b",", b"[", b"{")) if gap_end - at > 4 else 2
+        if values > MOST_VALUES:
+            raise Unreadable(f"more than {MOST_VALUES} values")
+        if quote < 0:
+            return
+        at = _string_end(raw, quote + 1) + 1
+
+
+def _string_end(raw: bytes, start: int) -> int:
+    """Where the string ends whose first letter is at `start`. Raises Unreadable where it is too long."""
+    at = start
+    while at < len(raw):
+        end = _found(_STRING, raw, at, min(at + _PIECE, len(raw))).end()
+        if end - start > LONGEST_STRING:
+            raise Unreadable(f"a string has more than {LONGEST_STRING} bytes")
+        if end == at or raw.startswith(b'"', end):
+            return end
+        at = end
+    return at
+
+
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
@@ -78,11 +121,15 @@ def fields(raw: bytes) -> list[Field]:
 
 
 def _fields(raw: bytes, values: dict[str, msgspec.Raw]) -> Iterator[Field]:
-    at = raw.index(b"{") + 1
+    at, text = raw.index(b"{") + 1, ""
     for _ in range(MOST_FIELDS):
         key = _found(_KEY, raw, at)
         name = _name(key[1])
-        end = _end(raw, key.end(), values[name])
+        end = _last_end(raw, key.end(), values[name])
+        if end is None:
+            # The name stands there again. Its text is made once, however many such fields there are.
+            text = text or raw.decode("latin-1")
+            end = _SCANNER.raw_decode(text, key.end())[1]
         yield Field(name, key.start(1), key.end(), end)
         gap = _GAP.match(raw, end)
         if gap is None:
@@ -95,17 +142,15 @@ def _name(key: bytes) -> str:
     return msgspec.json.decode(key, type=str) if b"\\" in key else key[1:-1].decode()
 
 
-def _end(raw: bytes, start: int, value: msgspec.Raw) -> int:
-    """Where the value at `start` ends. value: the one that its name has in the end, another's if it is there twice."""
+def _last_end(raw: bytes, start: int, value: msgspec.Raw) -> int | None:
+    """Where the value at `start` ends if it is `value`, the last of its name; else None."""
     end = start + len(memoryview(value))
     # A number may begin like another.
-    if raw.startswith(value, start) and raw[end] in _BEHIND:
-        return end
-    return _SCANNER.raw_decode(raw.decode("latin-1"), start)[1]
+    return end if raw.startswith(value, start) and raw[end] in _BEHIND else None
 
 
-def _found(pattern: re.Pattern[bytes], raw: bytes, at: int) -> re.Match[bytes]:
-    found = pattern.match(raw, at)
+def _found(pattern: re.Pattern[bytes], raw: bytes, at: int, end: int = sys.maxsize) -> re.Match[bytes]:
+    found = pattern.match(raw, at, end)
     assert found is not None
     return found
 
@@ -140,7 +185,12 @@ def added(raw: bytes, all_fields: Sequence[Field], new: Iterable[tuple[str, byte
 
 def elements(raw: bytes) -> list[bytes]:
     """The bytes of each element of an array. Raises ValueError or RecursionError."""
-    return list(map(bytes, _ARRAY.decode(raw)))
+    return copied(_ARRAY.decode(raw))
+
+
+def copied(values: Iterable[msgspec.Raw]) -> list[bytes]:
+    """The bytes of each; a loop in Python, so that other threads get their turn between two."""
+    return [bytes(value) for value in values]
 
 
 def opens(raw: bytes, at: int) -> int | None:

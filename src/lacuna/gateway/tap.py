@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from lacuna.dialects import Json, mapping_in, mappings_in, signals, text_in
 from lacuna.dialects.native import Cleared, cleared
 from lacuna.gateway.inflater import Inflater
@@ -31,6 +33,16 @@ LIMIT: Final = 16 * 1024 * 1024
 #: Characters of an error's message that are kept.
 LONGEST: Final = 500
 _REDACTION: Final = Redaction()
+#: Bytes of a body, or of one of its fields, that are decoded as they are.
+_SMALL: Final = 256 * 1024
+
+
+class _Choice(msgspec.Struct, gc=False):
+    finish_reason: Any = None
+
+
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_CHOICES: Final = msgspec.json.Decoder(list[_Choice])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +103,17 @@ class Tap:
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._give_up(error)
 
+    @property
+    def held(self) -> int:
+        """Bytes that `finish` has yet to read."""
+        return self._reader.held if self._reader is not None else 0
+
     def finish(self) -> Heard:
-        """What was heard; the body is over, or nothing more of it will come."""
+        """What was heard; the body is over, or nothing more of it will come. A second time says the same."""
         try:
             if self._reader is not None:
-                self._reader.end()
+                reader, self._reader = self._reader, None
+                reader.end()
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._give_up(error)
         try:
@@ -197,6 +215,8 @@ def _sentence(error: Json) -> str:
 
 
 class _Reader(Protocol):
+    @property
+    def held(self) -> int: ...
     def feed(self, plain: bytes) -> None: ...
     def end(self) -> None: ...
 
@@ -207,18 +227,18 @@ class _Body:
     def __init__(self, notes: _Notes, api: Api | None, limit: int) -> None:
         self._notes, self._api, self._limit = notes, api, limit
         self._parts: list[bytes] = []
-        self._size = 0
+        self.held = 0
 
     def feed(self, plain: bytes) -> None:
-        self._size += len(plain)
-        if self._size > self._limit:
+        self.held += len(plain)
+        if self.held > self._limit:
             self._parts.clear()
             raise ValueError(f"a body of more than {self._limit} bytes")
         self._parts.append(plain)
 
     def end(self) -> None:
         raw = b"".join(self._parts)
-        body = _decoded(raw)
+        body = _decoded(raw) if len(raw) <= _SMALL else _decoded_around_text(raw)
         if body is None:
             # An error page of a proxy on the way; else a cut body, whose text is the model's.
             self._notes.failure = raw[: 4 * LONGEST].decode("utf-8", "replace") if self._notes.refused else None
@@ -236,6 +256,7 @@ class _Events:
     def __init__(self, notes: _Notes, api: Api | None, limit: int) -> None:
         self._notes = notes
         self._splitter = Splitter(limit)
+        self.held = 0
         self._tells, self._event = _STREAMS[api] if api is not None else (_nothing, _no_event)
 
     def feed(self, plain: bytes) -> None:
@@ -255,6 +276,18 @@ def _decoded(data: bytes) -> Json | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _decoded_around_text(data: bytes) -> Json | None:
+    """The same of a large body, without the fields that hold what the model said: parts of choices, content, output."""
+    try:
+        fields = _FIELDS.decode(data)
+        body = {name: msgspec.json.decode(value) for name, value in fields.items() if len(memoryview(value)) <= _SMALL}
+        if "choices" in fields and "choices" not in body:
+            body["choices"] = msgspec.to_builtins(_CHOICES.decode(fields["choices"]))
+    except (ValueError, RecursionError):
+        return None
+    return body
 
 
 def _nothing(notes: _Notes, raw: bytes) -> bool:

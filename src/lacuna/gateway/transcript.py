@@ -27,9 +27,16 @@ class Arrived:
         self.dialect, self.raws = dialect, raws
         self._read: dict[int, tuple[dict[str, Any], list[Piece]]] = {}
         self._says: dict[tuple[int, bool], bytes] = {}
+        #: The messages as a whole line of a conversation, where they were read as one ahead.
+        self.line: Sequence[Entry] = ()
 
     def __len__(self) -> int:
         return len(self.raws)
+
+    def read_ahead(self, line: Transcript) -> None:
+        """Read them all now, behind what `line` has of them; its seed must be that of whoever takes them."""
+        line.take(self)
+        self.line = line.entries
 
     def json(self, place: int) -> dict[str, Any]:
         """Message `place` as an object."""
@@ -78,8 +85,17 @@ class Transcript:
     #: The same messages' bytes, so that a whole history is compared at once.
     raws: list[bytes] = field(default_factory=list)
 
+    @classmethod
+    def of_family(cls, dialect: LiveDialect, family: str) -> Transcript:
+        """An empty one."""
+        return cls(dialect, family.encode("utf-8", "surrogatepass"))
+
     def __len__(self) -> int:
         return len(self.entries)
+
+    def copied(self) -> Transcript:
+        """As it stands now, for another thread to read."""
+        return replace(self, entries=list(self.entries), raws=list(self.raws))
 
     @property
     def newest(self) -> int:
@@ -128,6 +144,11 @@ class Transcript:
             # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
             self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.json(place))
             self.raws[place] = raws[place]
+        if arrived.line:
+            # A name of a history comes from its seed and from what it says, so they are the same.
+            self.entries += arrived.line[kept:]
+            self.raws += raws[kept:]
+            return
         for place in range(kept, len(raws)):
             self._append(arrived, place)
 

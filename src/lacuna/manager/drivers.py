@@ -6,11 +6,13 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Generator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
+from lacuna.manager.offload import LARGE, executor_for
 from lacuna.manager.scribe import Scribe
 from lacuna.trajectory.plan import SummaryRequest
 
@@ -26,10 +28,14 @@ class Io:
 
 
 class Where(Enum):
-    """Where a pass is to be computed from now on: beside the event loop, for there is much to do, or in the thread of
-    whoever waits for it, for what comes is theirs. Without a loop there is one thread."""
+    """Where a pass is to be computed from now on. Without an event loop there is one thread.
+
+    ASIDE: beside the loop, for there is much to do. ALONE: there, and behind all other work that is as large. HERE: in
+    the thread of whoever waits for it, for what comes is theirs.
+    """
 
     ASIDE = auto()
+    ALONE = auto()
     HERE = auto()
 
 
@@ -65,18 +71,19 @@ def _done(effect: Effect, scribe: Scribe) -> Any:
 async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
     """The same beside an event loop: store and summarizer never block it, nor does a pass that says it would."""
     move: Callable[[Any], Effect] = steps.send
-    value, aside = None, False
+    value: Any = None
+    aside: Executor | None = None
     try:
         while True:
             step = partial(_moved, move, value)
-            ended, effect = await finished(step) if aside else step()
+            ended, effect = step() if aside is None else await finished(step, aside)
             if ended:
                 found: _T = effect
                 return found
             move, value = steps.send, None
             try:
                 if isinstance(effect, Where):
-                    aside = effect is Where.ASIDE
+                    aside = _executor(effect)
                 elif isinstance(effect, Io):
                     value = await finished(effect.do)
                 else:
@@ -87,6 +94,12 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
         steps.close()
 
 
+def _executor(where: Where) -> Executor | None:
+    if where is Where.HERE:
+        return None
+    return executor_for(LARGE if where is Where.ALONE else 0)
+
+
 def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
     """The next effect of a pass, or (True, its end): no thread can hand over a StopIteration."""
     try:
@@ -95,11 +108,14 @@ def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
         return True, end.value
 
 
-async def finished(do: Callable[[], _T]) -> _T:
+async def finished(do: Callable[[], _T], executor: Executor | None = None) -> _T:
     """What `do` returns, done beside the event loop. Where that is cancelled meanwhile its end is waited for: the next
-    pass must not begin beside a write of this one."""
+    pass must not begin beside a write of this one.
+
+    executor: for work that computes; None for what mostly waits, as for a store.
+    """
     # As `asyncio.to_thread` does it, but for its task.
-    job = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, do)
+    job = asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, do)
     try:
         return await asyncio.shield(job)
     except asyncio.CancelledError:

@@ -7,7 +7,8 @@ way is compared by what it says, so moved cache markers, dropped nulls and new i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
+from itertools import compress
+from operator import is_, is_not
 from typing import Any, Final
 
 from lacuna.dialects import Json
@@ -53,6 +54,10 @@ class History:
 
     def __len__(self) -> int:
         return len(self.read)
+
+    def unseen(self, messages: Sequence[Any]) -> list[Any]:
+        """Those of `messages` that are not the very objects that were read at their places."""
+        return [*compress(messages, map(is_not, messages, self._given)), *messages[len(self._given) :]]
 
     def common(self, messages: Sequence[Any]) -> int:
         """How many leading `messages` say what was read.

@@ -24,6 +24,7 @@ from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
 from lacuna.manager.drivers import Io, Steps, Where
 from lacuna.manager.history import History
 from lacuna.manager.lineage import Lineage
+from lacuna.manager.offload import AT_ONCE, LARGE, size_up_to
 from lacuna.manager.options import Options
 from lacuna.manager.reading import absorb
 from lacuna.manager.recall import TOOLS
@@ -41,8 +42,9 @@ from lacuna.trajectory.view import View
 
 _log: Final = logging.getLogger("lacuna.manager")
 
-#: Messages that are read at once without a thread for it.
-MANY: Final = 24
+#: Tokens of a history from which on a pass leaves the event loop whatever is new: a summary of it, or fitting it into
+#: a budget, is work on all of it.
+LONG: Final = 16_000
 #: Makes the pass's `SummaryRequest` complete just before it is asked.
 _Enrich = Callable[[SummaryRequest], SummaryRequest]
 
@@ -147,6 +149,7 @@ class Passes:
 
     def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
+        yield from self._leave_loop(given)
         body = given.messages[: given.end]
         if self.options.shared:
             yield from self.join()
@@ -210,7 +213,7 @@ class Passes:
         return all(place < common for place in history.splice.places(hidden))
 
     def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
-        history = yield from self._read_anew(body, given, dialect)
+        history = self._read_anew(body, given, dialect)
         at_hand, self._left = self.branch or self._left, None
         if at_hand is None and self._begins(history):
             self._adopt(branch := self.lineage.begin(), history, given)
@@ -243,7 +246,7 @@ class Passes:
     def _turn_back(
         self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect
     ) -> Steps[tuple[Branch, History, str]]:
-        history = yield from self._read_anew(body, given, dialect)
+        history = self._read_anew(body, given, dialect)
         intact = min(intact, len(current.session.state.turns))
         if current.made and current.unsaved and (failed := (yield from self._unsaved(current, self.options.clock()))):
             self.fault("store", failed)
@@ -255,14 +258,24 @@ class Passes:
 
     def recorded(self, given: Given, dialect: LiveDialect) -> Steps[list[Exchanged]]:
         """What the client never saw of the stored session that `given` begins like."""
-        history = yield from self._read_anew(given.messages[: given.end], given, dialect)
+        yield from self._leave_loop(given)
+        history = self._read_anew(given.messages[: given.end], given, dialect)
         found: list[Exchanged] = yield Io(lambda: exchanges.recorded(self.store, self.lineage.kin, history))
         return found
 
-    def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[History]:
-        if len(body) > MANY:
-            # They are read, counted and looked through, 2 ms for each.
+    def _leave_loop(self, given: Given) -> Steps[None]:
+        """Have the pass computed beside the event loop where there is much to read or to look through."""
+        history = self.branch.history if self.branch is not None else None
+        new = list(given.messages) if history is None else history.unseen(given.messages)
+        if history is None or history.headed is None or history.headed[1:] != (given.system, given.tools):
+            new += (given.system, given.tools)
+        size = size_up_to(LARGE, new)
+        if size >= LARGE:
+            yield Where.ALONE
+        elif size > AT_ONCE or (self.branch is not None and self.branch.session.state.raw.tokens > LONG):
             yield Where.ASIDE
+
+    def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
         seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")
         history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
         history.extend(body)

@@ -15,8 +15,10 @@ from typing import Any, cast
 
 from lacuna.engine import Answer, Later
 from lacuna.errors import SummaryError
+from lacuna.manager.offload import executor_for
 from lacuna.manager.options import SummaryWriter
 from lacuna.summarizers.factory import ModelFree
+from lacuna.summarizers.redacted import redact_request
 from lacuna.summarizers.written import Written, parse_answer
 from lacuna.trajectory.plan import SummaryRequest
 
@@ -110,7 +112,8 @@ class Scribe:
     def _written(self, request: SummaryRequest) -> Written:
         started = time.perf_counter()
         try:
-            found = self.writer(request)
+            # Before anybody cuts it: half a key has no beginning that tells what it is.
+            found = self.writer(redact_request(request))
             if inspect.isawaitable(found):
                 found = asyncio.run(cast("Coroutine[Any, Any, str | Written]", found))
             return _with_seconds(parse_answer(found), time.perf_counter() - started)
@@ -124,7 +127,8 @@ class Scribe:
         if not inspect.iscoroutinefunction(self.writer):
             return await asyncio.wrap_future(self._begun(request))
         try:
-            found = await cast("Awaitable[str | Written]", self.writer(request))
+            clean = await asyncio.get_running_loop().run_in_executor(executor_for(0), redact_request, request)
+            found = await cast("Awaitable[str | Written]", self.writer(clean))
             return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise

@@ -13,6 +13,11 @@ from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Action, Message, Observation, Turn
 
 
+def redact_request(request: SummaryRequest) -> SummaryRequest:
+    """`request` without the secrets that its own rules name: what every summarizer is given."""
+    return request if request.redaction is None else Redactor(request.redaction).request(request)
+
+
 @dataclass(slots=True)
 class Redactor:
     """A redaction that counts what it took out."""

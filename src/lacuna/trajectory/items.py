@@ -25,6 +25,8 @@ _SHORT, _LONG, LONG = 512, 8, 50_000
 _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
 #: Byte by byte: what may stand in a word stays, a line's end too, all else parts words.
 _PARTED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
+_PIECE: Final = 128 * 1024
+_SPACE: Final = re.compile(r"\s")
 _QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?$")
 _TRIM = "./:-\\#@%+$~"
@@ -70,9 +72,27 @@ def scan(text: str) -> Scan:
 
 
 def _looked_through(text: str) -> Scan:
-    words = tuple(filter(_KNOWN.__getitem__, dict.fromkeys(_parted(text).split())))
-    found = tuple(_quoted(text))
+    every: dict[str, None] = {}
+    found: list[str] = []
+    # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
+    for piece in _pieces(text):
+        every.update(dict.fromkeys(_parted(piece).split()))
+        found += _quoted(piece)
+    words = tuple(filter(_KNOWN.__getitem__, every))
     return Scan(words, frozenset(found), _items(words, found))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """`text` in pieces of about `_PIECE` characters that end with white space, or end the text: neither a word nor
+    what stands in quotes has any."""
+    start = 0
+    while len(text) - start > 2 * _PIECE:
+        space = _SPACE.search(text, start + _PIECE)
+        if space is None:
+            break
+        yield text[start : space.end()]
+        start = space.end()
+    yield text[start:]
 
 
 _of_short: Final = lru_cache(maxsize=_SHORT)(_looked_through)

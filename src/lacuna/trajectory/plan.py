@@ -64,6 +64,7 @@ class SummaryRequest:
     max_tokens: the summary's limit, in tokens.
     route:      "extend" where asking behind the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
+    redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
     redacted:   by which rules its texts were redacted already; None if by none.
     """
 
@@ -73,6 +74,7 @@ class SummaryRequest:
     max_tokens: int
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
+    redaction: Redaction | None = field(default=None, compare=False, repr=False)
     redacted: Redaction | None = field(default=None, compare=False, repr=False)
 
 

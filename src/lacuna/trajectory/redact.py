@@ -23,6 +23,8 @@ from lacuna.errors import SettingError
 
 #: Whether the text of a match is a secret, not an example of one.
 Test: TypeAlias = Callable[[str], bool]
+#: Characters of a text that are searched at once.
+_PIECE: Final = 256 * 1024
 #: Values nested deeper than this in a log line or an export are replaced whole.
 _DEEPEST = 64
 
@@ -253,12 +255,20 @@ class Redaction:
     def _matches(self, text: str) -> Iterator[tuple[re.Match[str], str]]:
         """Secrets by the built-in rules with their kinds, in order, without overlaps."""
         done = 0
-        for place in self.finder.finditer(_lowered(text)):
-            start = place.start()
-            found = self._secret(text, start, place[0]) if start >= done else None
+        for start, hint in self._hints(text):
+            found = self._secret(text, start, hint) if start >= done else None
             if found:
                 done = found[0].end()
                 yield found
+
+    def _hints(self, text: str) -> Iterator[tuple[int, str]]:
+        """Where hints stand, and which. Piece by piece: a call of C over all of a large text would let no other thread
+        run meanwhile."""
+        longest = max(map(len, self.table), default=0)
+        for first in range(0, len(text), _PIECE):
+            for place in self.finder.finditer(_lowered(text[first : first + _PIECE + longest])):
+                if place.start() < _PIECE:
+                    yield first + place.start(), place[0]
 
     def _secret(self, text: str, start: int, hint: str) -> tuple[re.Match[str], str] | None:
         for rule in self.table[hint]:

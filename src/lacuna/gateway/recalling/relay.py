@@ -59,6 +59,11 @@ class Relay:
         """Whether the end of this round's answer has come: what follows says nothing new."""
         return self._voice.ended
 
+    @property
+    def held(self) -> int:
+        """Bytes of this round that `end_round` has yet to read."""
+        return self._voice.held
+
     def begin_round(self) -> None:
         """Another upstream answer begins."""
         self._voice.begin(self._rounds)

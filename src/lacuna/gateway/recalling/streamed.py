@@ -34,6 +34,8 @@ class Streamed(ABC):
         self.later = False
         self.holding = False
         self.ended = False
+        #: Events are read as they come.
+        self.held = 0
         #: The upstream answer's own id.
         self.id = ""
         self._failed = False

@@ -60,9 +60,13 @@ class Shape(Protocol):
 
 
 class Voice(Protocol):
-    """An answer as the client gets it: a stream, or a body. ended: whether its end has come, if not all of it."""
+    """An answer as the client gets it: a stream, or a body. ended: whether its end has come, if not all of it.
+
+    held: bytes that `end` has yet to read.
+    """
 
     ended: bool
+    held: int
 
     def begin(self, rounds: Sequence[Round]) -> None:
         """Another upstream answer begins, behind these."""
@@ -118,6 +122,7 @@ class Whole:
         self._shape = shape
         #: A body has come when it is over, and nothing of it goes out before.
         self.ended = False
+        self.held = 0
         self._chunks: list[bytes] = []
         self._first: Json | None = None
         self._last: Json = {}
@@ -125,10 +130,12 @@ class Whole:
 
     def begin(self, rounds: Sequence[Round]) -> None:
         self._chunks.clear()
+        self.held = 0
         self._meter.begin()
 
     def feed(self, chunk: bytes) -> bytes:
         self._chunks.append(chunk)
+        self.held += len(chunk)
         return b""
 
     def end(self) -> Heard:

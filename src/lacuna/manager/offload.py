@@ -1,0 +1,43 @@
+"""Threads for work that would hold up an event loop. How many bytes it is about decides, not how many messages.
+
+A thread that computes shares the interpreter with the loop: it gives way every few milliseconds, but never within one
+call of C. So what is large goes one after another through one thread, and small work never waits behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Final
+
+#: Bytes that are read at once, in the thread of the event loop: about a millisecond's work.
+AT_ONCE: Final = 16 * 1024
+#: Bytes from which on work waits for other work of its size.
+LARGE: Final = 1024 * 1024
+#: What each value of a JSON text is reckoned to cost beside its letters, in bytes.
+_VALUE: Final = 16
+
+_MEDIUM_WORK: Final = ThreadPoolExecutor(2, thread_name_prefix="lacuna-work")
+_LARGE_WORK: Final = ThreadPoolExecutor(1, thread_name_prefix="lacuna-large-work")
+
+
+def executor_for(size: int) -> Executor:
+    """The threads in which work on so many bytes is done, where it is not done at once."""
+    return _LARGE_WORK if size >= LARGE else _MEDIUM_WORK
+
+
+def size_up_to(limit: int, values: Iterable[Any]) -> int:
+    """About how many bytes JSON-like values have in all; counting ends where it is more than `limit`."""
+    size, waiting = 0, list(values)
+    while waiting and size <= limit:
+        value = waiting.pop()
+        size += _VALUE
+        if isinstance(value, str | bytes):
+            size += len(value)
+            continue
+        # Objects of a provider's package keep their fields in a dictionary.
+        inner = value if isinstance(value, dict | list | tuple) else getattr(value, "__dict__", ())
+        if _VALUE * len(inner) > limit:
+            return _VALUE * len(inner)
+        waiting += inner.values() if isinstance(inner, dict) else inner
+    return size
