@@ -1,29 +1,16 @@
-"""The commands and their names."""
+"""The command line as typer knows it: its options, its commands, and how it ends."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
-from lacuna.cli.calibrate import calibrate
-from lacuna.cli.config import config
-from lacuna.cli.playback import playback
-from lacuna.cli.prices import prices
-from lacuna.cli.recall import recall
-from lacuna.cli.replay import replay
-from lacuna.cli.rules import rules
-from lacuna.cli.run import run as run_command
-from lacuna.cli.serve import serve
-from lacuna.cli.sessions import sessions
-from lacuna.cli.show import show
-from lacuna.cli.store import store
-from lacuna.cli.view import view
+from lacuna.cli.command_group import CommandGroup
 
 app = typer.Typer(
     name="lacuna",
+    cls=CommandGroup,
     help="Context management for LLM agents: replay recorded runs, price them, see what would be hidden.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,34 +19,13 @@ app = typer.Typer(
     # Plain help: the boxed one cuts names of options off in narrow terminals.
     rich_markup_mode=None,
 )
-app.command("replay")(replay)
-app.command("view")(view)
-app.command("calibrate")(calibrate)
-app.command("prices")(prices)
-app.command("rules")(rules)
-app.command("run")(run_command)
-app.command("serve")(serve)
-app.command("playback")(playback)
-app.command("config")(config)
-app.command("sessions")(sessions)
-app.command("show")(show)
-app.command("recall")(recall)
-app.add_typer(store, name="store", short_help=store.info.help)
-
-
-def _flowing(text: str) -> str:
-    """Paragraphs without the source's own line breaks, which the help would show where they fell."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in cleandoc(text).split("\n\n"))
-
-
-for _each in (*app.registered_commands, *store.registered_commands):
-    _each.help = _flowing((_each.callback and _each.callback.__doc__) or "")
-    # Given by itself it stands whole among the commands.
-    _each.short_help = _each.help.partition("\n\n")[0]
 
 
 def _version(asked: bool) -> None:
     if asked:
+        # It reads e-mail headers: slow to import, and no command needs it.
+        from importlib.metadata import version
+
         typer.echo(f"lacuna {version('lacuna-context')}")
         raise typer.Exit
 

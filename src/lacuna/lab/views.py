@@ -12,7 +12,6 @@ from lacuna.dialects.render import Renderer, Sent
 from lacuna.engine import Session, drive
 from lacuna.errors import SpecError
 from lacuna.lab.clock import calls
-from lacuna.lab.hindsight import LONGEST, has_hindsight, hindsight
 from lacuna.lab.replay import model_free
 from lacuna.strategies.schedules import Hindsight
 from lacuna.strategies.strategy import Strategy
@@ -128,6 +127,9 @@ def scheduled(strategy: Strategy, trajectory: Trajectory, prices: Prices, sizer:
     """`strategy` with its schedule worked out where it is `hindsight`. Raises SpecError saying why it cannot be."""
     if not isinstance(strategy.schedule, Hindsight):
         return strategy
+    # Brings numpy, which is slow to import and which no other schedule needs.
+    from lacuna.lab.hindsight import hindsight
+
     best = hindsight(trajectory, strategy, prices, sizer)
     if best is None:
         raise SpecError(f"schedule=hindsight: {_why_not(strategy, trajectory, prices)}; choose another schedule")
@@ -135,6 +137,8 @@ def scheduled(strategy: Strategy, trajectory: Trajectory, prices: Prices, sizer:
 
 
 def _why_not(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
+    from lacuna.lab.hindsight import LONGEST, has_hindsight
+
     if not has_hindsight(strategy):
         return f"no cheapest plan can be worked out for {strategy.name} with these options"
     if len(trajectory.turns) > LONGEST and strategy.trigger() is not None:
