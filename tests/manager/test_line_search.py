@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from lacuna.errors import UnknownHandle
@@ -92,3 +95,16 @@ def test_halves_of_characters_are_searched_like_any_text() -> None:
     """Lone surrogates, which JSON can hold, in a line or in a pattern."""
     assert find_matching_lines(["cut \ud83d here", "whole"], "here|\ud83d") == [0]
     assert find_matching_lines(["cut \ud83d here"], "^cut .+ here$") == [0]
+
+
+def test_the_engine_is_loaded_when_a_pattern_is_searched() -> None:
+    """Whoever never recalls by pattern does not pay for it."""
+    code = """
+import sys
+from lacuna import ContextManager
+from lacuna.manager.line_search import find_matching_lines
+assert "re2" not in sys.modules
+find_matching_lines(["a"], "a")
+assert "re2" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
