@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lacuna import ContextManager
 from lacuna.errors import SettingError, SpecError
+from lacuna.stores.memory import MemoryStore
 from lacuna.strategies.masking import Masking
 
 
@@ -53,9 +55,14 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("background", "yes", "background='yes': give True or False"),
         ("summary_seconds", "5", "summary_seconds='5': give seconds, above 0"),
         ("summary_seconds", float("nan"), "summary_seconds=nan: give seconds, above 0"),
-        ("token_budget", "60000", "token_budget='60000': give tokens, a whole number"),
-        ("token_budget", True, "token_budget=True: give tokens, a whole number"),
-        ("reserved_for_response", 1.5, "reserved_for_response=1.5: give tokens, a whole number"),
+        ("token_budget", "60000", "token_budget='60000': give tokens, 1 or more"),
+        ("token_budget", -5, "token_budget=-5: give tokens, 1 or more"),
+        ("token_budget", 0, "token_budget=0: give tokens, 1 or more"),
+        ("reserved_for_response", -1, "reserved_for_response=-1: give tokens, 0 or more"),
+        ("max_context_pct", 85, "max_context_pct=85: give a share above 0, up to 1"),
+        ("max_context_pct", float("nan"), "max_context_pct=nan: give a share above 0, up to 1"),
+        ("token_budget", True, "token_budget=True: give tokens, 1 or more"),
+        ("reserved_for_response", 1.5, "reserved_for_response=1.5: give tokens, 0 or more"),
         ("max_context_pct", "85", "max_context_pct='85': give a share above 0, up to 1"),
         ("extractors", [print], "extractors=list: give a mapping of globs on the tool's name to functions"),
         ("extractors", {"bash": "x"}, "extractors['bash']: give a function under a glob on the tool's name"),
@@ -92,8 +99,6 @@ def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) ->
         ("masking(budget=1)", {}, "budget=1: a budget of 1 tokens leaves nothing behind 1000 reserved tokens"),
         ("masking", {"token_budget": 9_000, "reserved_for_response": 8_000}, "token_budget=9000: a budget of 9000"),
         ("masking", {"max_context_pct": 0.0001, "model": "gpt-5"}, "the window of 'gpt-5': a budget of "),
-        ("masking", {"max_context_pct": 85}, "budget(max_context_pct=85): give a share above 0, up to 1"),
-        ("masking", {"token_budget": -5}, "budget(tokens=-5): give tokens, 1 or more"),
         (None, {}, "a strategy is a text such as masking(window=10) or a Strategy, not NoneType"),
         (5, {}, "a strategy is a text such as masking(window=10) or a Strategy, not int"),
         (Masking, {}, "a strategy is a text such as masking(window=10) or a Strategy, not type"),
@@ -121,10 +126,19 @@ def test_a_name_with_a_tilde_is_a_name(name: str) -> None:
         assert context.session == name
 
 
-def test_a_store_must_be_one() -> None:
-    """None is no store: nothing would be kept, and no request would ever be made smaller."""
-    with pytest.raises(SettingError, match="store=NoneType: give a URL"):
-        ContextManager(store=None)  # type: ignore[arg-type]
+@pytest.mark.parametrize("store", [None, 5, object(), b"memory:", ["memory:"], {}, Path("a.db"), MemoryStore])
+def test_a_store_must_be_one(store: Any) -> None:
+    """With what is none nothing would be kept, and no request would ever be made smaller."""
+    with pytest.raises(SettingError, match=r"store=.*: give a URL \(`memory:` keeps nothing\) or a Store"):
+        ContextManager(store=store)
+
+
+@pytest.mark.parametrize("option", ["on_event", "rules"])
+def test_what_is_gone_through_again_is_no_iterator(option: str) -> None:
+    """The second pass would find it empty."""
+    options: dict[str, Any] = {option: iter([])}
+    with pytest.raises(SettingError, match=f"{option}=list_iterator: give "):
+        ContextManager(store="memory:", **options)
 
 
 def test_a_context_tells_which_session_it_is() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from lacuna.dialects.bound_thinking import AUTO, WAYS
@@ -291,18 +290,29 @@ def _is_session(value: Any) -> bool:
 
 def _is_store(value: Any) -> bool:
     # What it is must not be asked of a store: one that fails says so at every question.
-    return value is not None and not isinstance(value, int | float | bytes | dict | list | tuple | PurePath)
+    if isinstance(value, str):
+        return True
+    known = hasattr(type(value), "append") or hasattr(type(value), "__getattr__")
+    return known and not isinstance(value, Sequence | bytearray)
 
 
 def _is_listeners(value: Any) -> bool:
-    return callable(value) or isinstance(value, Iterable)
+    # They are gone through at every pass, which an iterator survives once.
+    return callable(value) or isinstance(value, Collection)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_tokens(least: int) -> Callable[[Any], bool]:
+    return lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
 
 
 _NAME: Final = (_is_name, "one line of at most 400 characters")
 #: How keys of branches end: a session of that name would meet one.
 _BRANCH: Final = re.compile(r"~[0-9]{1,9}\Z")
 _FLAG: Final = _kind("True or False", bool)
-_TOKENS: Final = _kind("tokens, a whole number", int, type(None))
 #: What each option must be: it would fail in every pass otherwise, where it only means that requests go out as they
 #: came.
 _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
@@ -316,14 +326,18 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("observations", *_one_of(*get_args(Observations))),
     ("summarizer", _is_callable_or(str, type(None)), "a text such as anthropic:MODEL, or a function of a request"),
     ("background", *_FLAG),
-    ("summary_seconds", lambda value: _kind("", int, float)[0](value) and value > 0, "seconds, above 0"),
+    ("summary_seconds", lambda value: _is_number(value) and value > 0, "seconds, above 0"),
     ("guards", *_kind("lacuna.Guards(...)", Guards, type(None))),
-    ("token_budget", *_TOKENS),
-    ("reserved_for_response", *_TOKENS),
-    ("max_context_pct", *_kind("a share above 0, up to 1", int, float, type(None))),
+    ("token_budget", _is_tokens(1), "tokens, 1 or more"),
+    ("reserved_for_response", _is_tokens(0), "tokens, 0 or more"),
+    (
+        "max_context_pct",
+        lambda value: value is None or (_is_number(value) and 0 < value <= 1),
+        "a share above 0, up to 1",
+    ),
     ("on_event", _is_listeners, "a function, or several"),
     ("extractors", *_kind("a mapping of globs on the tool's name to functions", Mapping)),
-    ("rules", lambda value: isinstance(value, Iterable) and not isinstance(value, str), "a list of lacuna.Rule(...)"),
+    ("rules", lambda value: isinstance(value, Collection) and not isinstance(value, str), "a list of lacuna.Rule(...)"),
     ("pin", _is_callable_or(type(None)), "a function of a message"),
     ("recall", *_FLAG),
     ("offer", *_one_of(*get_args(Offer))),
