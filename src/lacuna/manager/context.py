@@ -28,7 +28,7 @@ from lacuna.dialects import capabilities, signals
 from lacuna.dialects.bound_thinking import Way, editable_from, way
 from lacuna.dialects.live.plain import plain
 from lacuna.engine import Session, Terms
-from lacuna.errors import BudgetError, ConflictError, DialectError, LimitError, StoreError, UnknownHandle
+from lacuna.errors import BudgetError, ConflictError, DialectError, LacunaError, LimitError
 from lacuna.manager import exchanges, offering
 from lacuna.manager import recall as recalls
 from lacuna.manager.branch import Branch, stem
@@ -415,7 +415,7 @@ class ContextManager:
             part = recalls.part_of(given)
             handle = recalls.word_of(given, "handle")
             return self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
-        except (UnknownHandle, StoreError) as error:
+        except LacunaError as error:
             return f"[not found: {error}]"
         except Exception:  # noqa: BLE001 - the boundary of I9: the agent's loop goes on
             self._log_error("a recall failed")
