@@ -1,7 +1,8 @@
 """Threads for work that would hold up an event loop. How many bytes it is about decides, not how many messages.
 
 A thread that computes shares the interpreter with the loop: it gives way every few milliseconds, but never within one
-call of C. So what is large goes one after another through one thread, and small work never waits behind it.
+call of C, and the more threads want it the longer the loop waits for its turn. So there is one for what is large, and
+one more, so that other work never waits behind that.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any, Final
 #: Bytes that are read at once, in the thread of the event loop: about a millisecond's work.
 AT_ONCE: Final = 16 * 1024
 #: Bytes from which on work waits for other work of its size.
-LARGE: Final = 1024 * 1024
+LARGE: Final = 256 * 1024
 #: What each value of a JSON text is reckoned to cost beside its letters, in bytes.
 _VALUE: Final = 16
 
-_MEDIUM_WORK: Final = ThreadPoolExecutor(2, thread_name_prefix="lacuna-work")
+_WORK: Final = ThreadPoolExecutor(1, thread_name_prefix="lacuna-work")
 _LARGE_WORK: Final = ThreadPoolExecutor(1, thread_name_prefix="lacuna-large-work")
 
 
 def executor_for(size: int) -> Executor:
-    """The threads in which work on so many bytes is done, where it is not done at once."""
-    return _LARGE_WORK if size >= LARGE else _MEDIUM_WORK
+    """The thread in which work on so many bytes is done, where it is not done at once."""
+    return _LARGE_WORK if size >= LARGE else _WORK
 
 
 def size_up_to(limit: int, values: Iterable[Any]) -> int:
