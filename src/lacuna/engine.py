@@ -403,6 +403,11 @@ class Session:
         kept = [turn for turn in (self.terms.hour_turn, self._hour_reported) if turn is not None]
         return max(kept, default=None)
 
+    @property
+    def keeps_an_hour(self) -> bool:
+        """Whether all that the next request writes to the cache lives an hour."""
+        return self._hour_turn is not None and self._hour_turn >= len(self.state.turns)
+
     def _hour_of(self, view: View, turn: int) -> int:
         """Leading segments of `view` up to the end of `turn`."""
         if turn >= len(self.state.turns):
@@ -422,7 +427,7 @@ class Session:
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
             recall=self.state.recall_tokens if self._may_enter else 0,
             at_once=self.state.offer == "start",
-            hour=self._hour_turn is not None and self._hour_turn >= len(self.state.turns),
+            hour=self.keeps_an_hour,
             usable=None if self._usable is None else max(self.scale.to_counted(self._usable), self._usable // 4),
         )
 

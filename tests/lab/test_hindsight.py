@@ -25,10 +25,12 @@ from lacuna.strategies.spec import parse
 from lacuna.strategies.strategy import Strategy
 from lacuna.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from lacuna.trajectory.content import content
+from lacuna.trajectory.price_sets import named
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
 from lacuna.trajectory.tokens import Sizer, counter
 from lacuna.trajectory.trajectory import Trajectory
 from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from lacuna.trajectory.usage import Usage
 
 SIZER = Sizer(counter("estimate"))
 
@@ -276,6 +278,27 @@ def test_an_empty_prompt_pays_for_its_answer() -> None:
     best = hindsight(run, parse("masking"), prices, SIZER)
     assert best is not None
     assert best.usd == pytest.approx(output_tokens(run.turns[0], SIZER) * 5 / 1e6, rel=1e-12)
+
+
+def test_entries_of_an_hour_are_priced_alike() -> None:
+    """A run whose recording wrote to the cache for an hour: replay and yardstick pay its price, and its pauses are no
+    cold cache to either."""
+    prices = named("anthropic")
+    usage = Usage(input=1, cache_write=900, cache_write_1h=900, output=20)
+    turns = tuple(replace(_turn(index, [4000], 600.0 * index, said=False), usage=usage) for index in range(1, 31))
+    task = Message(role="user", content=content("task " * 2_000))
+    trajectory = Trajectory(id="hourly", head=Head(messages=(task,)), turns=turns)
+    brief = replace(trajectory, turns=tuple(replace(turn, usage=replace(usage, cache_write_1h=0)) for turn in turns))
+    found = {}
+    for name, run in (("hour", trajectory), ("minutes", brief)):
+        strategy = parse("masking(window=3)")
+        done = replay(run, strategy, prices, SIZER)
+        least = hindsight(run, strategy, prices, SIZER)
+        assert least is not None
+        found[name] = done.bill, done.usd / least.usd
+    assert found["hour"][0].cache_read > 10 * found["minutes"][0].cache_read
+    assert found["hour"][0].cache_write_1h > 0.7 * found["hour"][0].cache_write
+    assert 0.95 < found["hour"][1] < 1.3
 
 
 def test_progress_rises_to_the_end() -> None:

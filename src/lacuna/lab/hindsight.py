@@ -109,7 +109,7 @@ def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: 
     found: list[Candidate] = [policy.pending[key] for key in sorted(policy.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
-        prices=prices,
+        prices=prices.for_an_hour() if session.keeps_an_hour else prices,
         limit=strategy.summary_max_tokens,
         head=state.raw.start(state.head_length),
         task=state.task_tokens,

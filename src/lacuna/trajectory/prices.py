@@ -43,6 +43,10 @@ class Rates:
     def write_1h(self) -> float:
         return self.write if self.cache_write_1h is None else self.cache_write_1h
 
+    def for_an_hour(self) -> Rates:
+        """Return the same where whatever is written to the cache lives an hour."""
+        return self if self.cache_write_1h is None else replace(self, cache_write=self.cache_write_1h)
+
     def scaled(self, factor: float) -> Rates:
         return Rates(
             input=self.input * factor,
@@ -203,6 +207,11 @@ class Prices:
             if above.input >= factor * below.input:
                 return start
         return None
+
+    def for_an_hour(self) -> Prices:
+        """Return the same where whatever is written to the cache lives an hour."""
+        tiers = tuple((start, rates.for_an_hour()) for start, rates in self.tiers)
+        return replace(self, tiers=tiers)
 
     def scaled(self, factor: float) -> Prices:
         return replace(self, tiers=tuple((start, rates.scaled(factor)) for start, rates in self.tiers))
