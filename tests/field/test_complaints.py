@@ -165,7 +165,9 @@ def test_8_savings_are_those_of_the_bill() -> None:
     told = played.views[-1].diagnostics.costs
     assert told.billed == pytest.approx(sum_but_last(played), rel=1e-6)
     assert told.ours == pytest.approx(told.billed + told.summarizer, rel=0.15)
-    assert told.raw == pytest.approx(sum_but_last(raw), rel=0.15)
+    # Both plays have breakpoints of ours; what a client without them would have paid beyond that is told apart.
+    assert told.raw - told.caching == pytest.approx(sum_but_last(raw), rel=0.15)
+    assert told.hiding == pytest.approx(sum_but_last(raw) - told.billed - told.summarizer, abs=0.15 * told.billed)
 
 
 def sum_but_last(played: Played) -> float:
