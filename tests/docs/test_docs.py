@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import sys
 import tomllib
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +23,8 @@ from .run import folder, lacuna, made, working_in
 
 #: What other programs a reader is told to type; the recipes have a test of their own.
 OTHERS = {"git", "make", "pip", "python3"}
+#: The port that pages show. Each run takes another one: several runs of the tests may go on beside each other.
+SHOWN_PORT = "18377"
 RUN = [page for page in PAGES if page != CONTRIBUTING]
 
 
@@ -36,7 +40,9 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # Dataclasses look up the module that they are made in.
     monkeypatch.setitem(sys.modules, module.__name__, module)
     printed: list[str] | None = None
-    for block in blocks(page):
+    port = str(find_free_port())
+    for shown in blocks(page):
+        block = replace(shown, text=shown.text.replace(SHOWN_PORT, port))
         if block.language == "python":
             printed = _executed(block, page, module, at)
             continue
@@ -48,6 +54,12 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         elif block.language == "json":
             json.loads(block.text)
         printed = None
+
+
+def find_free_port() -> int:
+    """Return a port on which nothing listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 def _executed(block: Block, page: Path, module: ModuleType, at: Path) -> list[str]:
