@@ -254,13 +254,13 @@ def test_a_server_that_fails_tells_none() -> None:
 
 
 def test_a_bug_of_ours_tells_none() -> None:
-    """What a user's extractor raises is logged and told, without the text that it was raised about."""
+    """What a user's extractor raises is logged and reported, without the text that it was raised about."""
 
     def broken(action: Any, observation: Any, said: str) -> Any:
         raise KeyError(f"{observation.text}{ALL}")
 
     views = walked(6, extractors={"bash": broken})
-    assert any(fault.kind == "engine" for view in views for fault in view.diagnostics.faults)
+    assert any(fault.kind == "callback" for view in views for fault in view.diagnostics.faults)
     assert leaks(everything(faults(views))) == []
 
 
