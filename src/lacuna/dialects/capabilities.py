@@ -39,6 +39,7 @@ class Capabilities:
     choice_splits: another `tool_choice` loses the cache of the messages.
     temperature:   a `temperature` of one's own is taken.
     audio:         a message may hold audio; True where it is not known.
+    prefill:       a request may end with the beginning of the answer; True where it is not known.
     thinking:      whether it thinks; what it thinks behind is what `bound` is about.
     trust, source: of the row as a whole; the weakest of its facts.
     """
@@ -54,6 +55,7 @@ class Capabilities:
     choice_splits: bool = False
     temperature: bool = True
     audio: bool = True
+    prefill: bool = True
     thinking: Thinking = "no"
     trust: Trust = "M"
     source: str = ""
@@ -84,6 +86,8 @@ def _claude(
         look_back=20,
         choice_splits=True,
         temperature=temperature,
+        # The models that think without a budget begin their answers themselves (release notes of Opus 4.6, reports).
+        prefill=thinking in ("no", "manual"),
         thinking=thinking,
         trust=trust,
         source=source,
@@ -151,6 +155,7 @@ TABLE: Final[Sequence[Capabilities]] = (
         look_back=20,
         choice_splits=True,
         temperature=False,
+        prefill=False,
         thinking="default",
         trust="-",
     ),

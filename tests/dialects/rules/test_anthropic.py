@@ -27,6 +27,14 @@ def result(id: str = "a", **fields: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": id, "content": "a.py", **fields}
 
 
+def server(id: str = "srvtoolu_1", **fields: Any) -> dict[str, Any]:
+    return {"type": "server_tool_use", "id": id, "name": "web_search", "input": {}, **fields}
+
+
+def found(id: str = "srvtoolu_1", **fields: Any) -> dict[str, Any]:
+    return {"type": "web_search_tool_result", "tool_use_id": id, "content": [], **fields}
+
+
 def user(*blocks: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(blocks)}
 
@@ -51,6 +59,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         request(ASKED, assistant(text("It is "))),
         "messages.1.content.0",
     ),
+    "the-user-ends": (
+        request(ASKED, assistant(text("It is")), model="claude-opus-4-6"),
+        "messages.1",
+    ),
     "calls-are-answered": (request(ASKED, assistant(call()), user(text("Well?"))), "messages.1.content.0"),
     "results-answer-the-last-calls": (
         request(ASKED, assistant(call()), user(result()), assistant(text("So.")), user(result())),
@@ -64,6 +76,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "calls-are-well-formed": (
         request(ASKED, assistant(call("a.b")), user(result("a.b"))),
         "messages.1.content.0.tool_use.id",
+    ),
+    "server-results-stand-behind-their-call": (
+        request(ASKED, assistant(found(), text("So."), server()), ASKED),
+        "messages.1.content.0",
     ),
     "errors-are-told-in-text": (
         request(ASKED, assistant(call()), user(result(content=[], is_error=True))),
@@ -125,7 +141,15 @@ SOUND = {
         user(*(text("x", **MARK) for _ in range(4))), cache_control=MARK["cache_control"]
     ),
     "longer first": request(user(text("x", **MARK)), tools=[{**TOOL, **LONG}]),
-    "a server's tool": request(ASKED, assistant({"type": "server_tool_use", "id": "s", "name": "w", "input": {}})),
+    "a server's tool": request(ASKED, assistant(server())),
+    "a server's tool and its result": request(ASKED, assistant(server(), found(), text("So.")), ASKED),
+    "a server's tool that went on in the next message": request(
+        ASKED, assistant(server(), call()), user(result()), assistant(found(), text("So.")), ASKED
+    ),
+    "an MCP server's tool": request(
+        ASKED, assistant(server(type="mcp_tool_use", id="m"), found("m", type="mcp_tool_result")), ASKED
+    ),
+    "an answer that a server's tool interrupted": request(ASKED, assistant(server(), found()), model="claude-opus-5"),
 }
 
 
@@ -133,6 +157,12 @@ SOUND = {
 def test_what_is_accepted(case: str) -> None:
     """Nothing is held against a request that the service takes."""
     assert violations("anthropic", SOUND[case]) == []
+
+
+def test_a_servers_call_has_an_id_of_its_kind() -> None:
+    """The service made it, and knows its own."""
+    (broken,) = violations("anthropic", request(ASKED, assistant(server("toolu_1"), text("So.")), ASKED))
+    assert (broken.rule, broken.place) == ("calls-are-well-formed", "messages.1.content.0.server_tool_use.id")
 
 
 def test_automatic_caching_for_an_hour_is_the_last_of_all() -> None:

@@ -17,8 +17,8 @@ FOUND = {"type": "tool_search_output", "call_id": None, "execution": "server", "
 TOOL = {"type": "function", "name": "ls", "parameters": {}}
 
 
-def call(id: str = "a", **fields: Any) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": id, "name": "ls", "arguments": "{}", **fields}
+def call(call_id: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": "ls", "arguments": "{}", **fields}
 
 
 def output(id: str = "a", kind: str = "function_call_output") -> dict[str, Any]:
@@ -52,6 +52,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "outputs-stand-behind-their-call": (request(ASKED, output()), "input.1"),
     "call-ids-are-unique": (request(ASKED, call(), output(), call(), output()), "input.3.call_id"),
     "item-ids-are-unique": (request(ASKED, thought(), call("a"), thought(), call("b"), *BOTH), "input.3.id"),
+    "item-ids-have-their-prefix": (request(ASKED, call(id="item_1"), output()), "input.1.id"),
     "reasoning-leads-to-something": (request(ASKED, thought(), ASKED), "input.1"),
     "files-are-no-recordings": (
         request({"role": "user", "content": [{"type": "input_file", "file_data": "data:audio/mpeg;base64,SUQz"}]}),

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from lacuna.dialects import Json, mapping_in, text_in
+from lacuna.dialects.capabilities import of
 from lacuna.dialects.rules.violation import Rule, Violation, listed
 
 #: Cache breakpoints in one request; automatic caching (top-level `cache_control`) takes one of them.
@@ -22,6 +23,7 @@ THINKING: Final = frozenset(("thinking", "redacted_thinking"))
 ROLES: Final = frozenset(("user", "assistant", "system"))
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
+_SERVERS_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
 
 
 #: Where a block stands: "messages" or "system", then numbers; made a text only where something is wrong.
@@ -126,6 +128,18 @@ def the_answer_does_not_begin_with_space_at_its_end(request: Request) -> Iterato
             )
 
 
+def the_user_ends(request: Request) -> Iterator[Violation]:
+    """Claude from 4.6 on begins its answers itself: "This model does not support assistant message prefill. The
+    conversation must end with a user message". An answer that a server's tool interrupted is sent back as it is."""
+    if of(text_in(request.body.get("model"))).prefill:
+        return
+    for saying in request.sayings[-1:]:
+        place, block = saying.blocks[-1] if saying.blocks else ((), {})
+        if saying.role == "assistant" and _kind(block) == "text":
+            reason = "the conversation must end with a user message"
+            yield Violation(rule="the-user-ends", place=_path(place[:2]), reason=reason)
+
+
 # -- calls and results ------------------------------------------------------------------------------------------------
 
 
@@ -188,13 +202,17 @@ def call_ids_are_unique(request: Request) -> Iterator[Violation]:
 
 
 def calls_are_well_formed(request: Request) -> Iterator[Violation]:
-    """Ids and names: "String should match pattern '^[a-zA-Z0-9_-]+$'"; the input is an object: "Input should be a valid
-    dictionary"."""
+    """Ids and names: "String should match pattern '^[a-zA-Z0-9_-]+$'", of a server's call '^srvtoolu_[a-zA-Z0-9_]+$';
+    the input is an object: "Input should be a valid dictionary"."""
     for saying in request.sayings:
         for place, block in saying.blocks:
+            id = text_in(block.get("id"))
+            if _kind(block) == "server_tool_use" and not _SERVERS_ID.fullmatch(id):
+                reason = f"{block.get('id')!r} should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
+                where = f"{_path(place)}.server_tool_use.id"
+                yield Violation(rule="calls-are-well-formed", place=where, reason=reason, subject=id)
             if _kind(block) != "tool_use":
                 continue
-            id = text_in(block.get("id"))
             for name in ("id", "name"):
                 if not _ID.fullmatch(text_in(block.get(name))):
                     reason = f"{block.get(name)!r} should match pattern '^[a-zA-Z0-9_-]+$'"
@@ -207,6 +225,22 @@ def calls_are_well_formed(request: Request) -> Iterator[Violation]:
                     place=f"{_path(place)}.tool_use.input",
                     reason="input should be a valid dictionary",
                     subject=id,
+                )
+
+
+def server_results_stand_behind_their_call(request: Request) -> Iterator[Violation]:
+    """The service says: "Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before
+    it", be it in an earlier message. A call may lack its result."""
+    called: set[str] = set()
+    for saying in request.sayings:
+        for place, block in saying.blocks:
+            kind = _kind(block)
+            if kind in ("server_tool_use", "mcp_tool_use"):
+                called.add(text_in(block.get("id")))
+            elif kind.endswith("_tool_result") and (id := text_in(block.get("tool_use_id"))) not in called:
+                reason = f"`{kind}` {id!r} has no corresponding call before it"
+                yield Violation(
+                    rule="server-results-stand-behind-their-call", place=_path(place), reason=reason, subject=id
                 )
 
 
@@ -320,11 +354,13 @@ RULES: Final[Sequence[Rule]] = (
     messages_have_content,
     texts_are_not_blank,
     the_answer_does_not_begin_with_space_at_its_end,
+    the_user_ends,
     calls_are_answered,
     results_answer_the_last_calls,
     results_stand_first,
     call_ids_are_unique,
     calls_are_well_formed,
+    server_results_stand_behind_their_call,
     errors_are_told_in_text,
     tools_are_named_once,
     thinking_is_sealed,

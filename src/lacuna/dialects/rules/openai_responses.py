@@ -17,6 +17,8 @@ from lacuna.dialects.rules.violation import Rule, Violation, listed
 
 #: Calls that the client runs, so that their outcome must come from it.
 OURS: Final = frozenset(("function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call"))
+#: Item type -> what its ids begin with.
+_PREFIXES: Final = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 #: A file as a data URL of sound or moving pictures.
 _RECORDING: Final = re.compile(r"data:(?:audio|video)/")
 
@@ -88,6 +90,15 @@ def item_ids_are_unique(request: Json) -> Iterator[Violation]:
         seen.add(id)
 
 
+def item_ids_have_their_prefix(request: Json) -> Iterator[Violation]:
+    """The service knows items by their ids: "Invalid 'input[1].id': 'item_1'. Expected an ID that begins with 'fc'"."""
+    for place, item in _items(request):
+        id, prefix = text_in(item.get("id")), _PREFIXES.get(text_in(item.get("type")))
+        if id and prefix and not id.startswith(prefix):
+            reason = f"{id!r} does not begin with {prefix!r}"
+            yield Violation(rule="item-ids-have-their-prefix", place=f"input.{place}.id", reason=reason, subject=id)
+
+
 def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
     """Reasoning belongs to what the model said or did next: "Item 'rs_…' of type 'reasoning' was provided without its
     required following item". Reasoning that the service stores it knows by its id, and a message behind it too."""
@@ -139,6 +150,7 @@ RULES: Final[Sequence[Rule]] = (
     outputs_stand_behind_their_call,
     call_ids_are_unique,
     item_ids_are_unique,
+    item_ids_have_their_prefix,
     reasoning_leads_to_something,
     files_are_no_recordings,
     tools_are_named_once,
