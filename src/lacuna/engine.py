@@ -478,6 +478,9 @@ class Session:
         if covers > plan.summarize:
             wrong = f"it covers turns up to {covers}, of which it was not asked: up to {plan.summarize}"
             raise SummaryError(wrong, cause="malformed")
+        if self.policy.server_calls.limit_summary(covers) < covers:
+            wrong = f"it covers turns up to {covers}, and so a call of the provider's without its result"
+            raise SummaryError(wrong, cause="malformed")
         limit, room = self._summary_limit(plan), self._room(plan, covers, situation)
         return accepted(self.state, self.policy, covers, answer.text, call, self.redaction, limit=limit, room=room)
 

@@ -14,6 +14,7 @@ from lacuna.strategies.lexicon import Lexicon
 from lacuna.strategies.rules import Rules, Ruling
 from lacuna.strategies.schedules import Offer
 from lacuna.strategies.selectors import Superseded
+from lacuna.strategies.server_calls import ServerCalls
 from lacuna.strategies.situation import Situation
 from lacuna.strategies.summary_cost import BLOCK_TOKENS, SummaryCall, standing_words, summary_call
 from lacuna.trajectory.events import Decided
@@ -82,6 +83,7 @@ class Policy:
         self._quoted = [0]
         self._open: list[Key] = []
         self._open_from = 0
+        self.server_calls = ServerCalls()
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -90,6 +92,7 @@ class Policy:
 
     def turn_added(self, state: State, turn: Turn) -> None:
         """Learn `turn`, which is in `state` already."""
+        self.server_calls.turn_added(turn)
         said = sum(state.sizer.message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + said)
         self._quoted.append(self._quoted[-1])
@@ -229,7 +232,7 @@ class Policy:
     def _summary_offer(self, state: State, situation: Situation) -> SummaryOffer | None:
         if self.trigger is None or situation.call < self.retry_at:
             return None
-        covers = self.trigger.due(state, situation.call, self.saves)
+        covers = self.server_calls.limit_summary(self.trigger.due(state, situation.call, self.saves))
         return self.summary_to(state, situation, covers) if covers > state.covered else None
 
     def summary_to(self, state: State, situation: Situation, covers: int, limit: int = 0) -> SummaryOffer | None:

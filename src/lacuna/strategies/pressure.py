@@ -141,7 +141,7 @@ def _summarize(policy: Policy, state: State, situation: Situation, target: int, 
     """Cover as few turns as bring the view down to `target`, and all but the newest `least` if none does."""
     newest = situation.call - 1
     for tail in (10, 5, 2, least):
-        covers = newest - max(tail, least)
+        covers = policy.server_calls.limit_summary(newest - max(tail, least))
         offer = policy.summary_to(state, situation, covers) if covers > state.covered else None
         if offer is not None and (offer.tokens <= target or tail == least):
             masks = policy.masks(key for key in policy.pending if key[0] > covers)
@@ -153,7 +153,7 @@ def _summarize_shortly(
     policy: Policy, state: State, situation: Situation, target: int, usable: int, least: int
 ) -> Iterator[Plan]:
     """Cover all but the newest `least` turns in fewer words than the strategy allows, the longest summary first."""
-    covers = situation.call - 1 - least
+    covers = policy.server_calls.limit_summary(situation.call - 1 - least)
     if covers <= state.covered:
         return
     most = policy.strategy.summary_max_tokens
