@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lacuna.dialects import text_in
 from lacuna.trajectory.content import Opaque
 from lacuna.trajectory.turn import Turn
 
@@ -21,9 +20,9 @@ class ServerCalls:
             if not isinstance(part, Opaque) or part.data is None:
                 continue
             if part.kind in ("server_tool_use", "mcp_tool_use"):
-                self._called.setdefault(text_in(part.data.get("id")), turn.index)
+                self._called.setdefault(str(part.data.get("id")), turn.index)
             elif part.kind.endswith("_tool_result"):
-                called = self._called.get(text_in(part.data.get("tool_use_id")), turn.index)
+                called = self._called.get(str(part.data.get("tool_use_id")), turn.index)
                 if called < turn.index:
                     self._spans.append((called, turn.index))
 
