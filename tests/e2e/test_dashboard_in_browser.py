@@ -500,3 +500,17 @@ def test_a_row_opens_the_text_of_its_own_session(opened: Open, fruits: str) -> N
     page.until("document.getElementById('reader-text').textContent.includes('apples number 0')")
     assert "count_apples" in page.text("#reader-name")
     page.page.unroute_all(behavior="ignoreErrors")
+
+
+def test_hiding_and_caching_are_told_apart(opened: Open, url: str) -> None:
+    """A client that sets no cache breakpoints: what they save is named beside what hiding saves, wherever that is."""
+    page = opened(url, "billing")
+    assert "by hiding" in page.text("#headline")
+    for part in ("scope", "totals", "session-tiles", "costs"):
+        assert "cache breakpoints" in page.text(f"#{part}"), part
+    hiding, caching = page.run(
+        "[...document.querySelectorAll('#costs tr.quiet td:last-child')].slice(-2).map(cell => cell.textContent)"
+    )
+    # The eager schedule of this session costs more than it saves; its breakpoints save all the same.
+    assert hiding.startswith("+$")
+    assert caching.startswith("−$")

@@ -297,6 +297,14 @@ export class Details {
     for (const [part, name] of PARTS) if (f.parts[part] || f.raw_parts[part]) add(name, f.parts[part], f.raw_parts[part], "", part);
     if (f.recalls_usd) add("of it by reading again", f.recalls_usd, null, "quiet");
     add("in all", f.usd, f.raw_usd, "sum");
+    if (f.caching_usd > 1e-6) {
+      for (const [name, saved] of [["of the difference, by hiding", f.hiding_usd], ["by cache breakpoints, which the client does not set", f.caching_usd]]) {
+        const row = make("tr", undefined, "quiet"), title = make("th", name);
+        title.scope = "row";
+        row.append(title, make("td", ""), make("td", ""), make("td", more(-saved), mood(saved)));
+        body.append(row);
+      }
+    }
     return body;
   }
 

@@ -46,8 +46,8 @@ const headline = (told) => {
   if (!told.calls) return told.unread ? "Reading the store …" : "Sessions, but no call yet.";
   const [did, cost] = !told.was ? ["Would have saved", "Would have cost"] : ["Saved", "Cost"];
   const everything = told.raw_usd - told.caching_usd, share = change(told.usd, everything);
-  if (told.hiding_usd < -1e-6) return `${cost} ${usd(-told.hiding_usd)} more than sending everything (${share}).`;
-  return told.hiding_usd > 1e-6 ? `${did} ${usd(told.hiding_usd)} net of ${usd(everything)} by hiding (${share}).` : "Hiding saved nothing yet.";
+  if (told.hiding_usd < -1e-6) return `${cost} ${usd(-told.hiding_usd)} more than sending everything, by hiding (${share}).`;
+  return told.hiding_usd > 1e-6 ? `${did} ${usd(told.hiding_usd)} net of ${usd(everything)} by hiding (${share}).` : "Nothing was saved by hiding yet.";
 };
 const scope = (told) => [
   told.was ? "" : "Shadow mode: requests went out as they came; all of this is what would have been.",
