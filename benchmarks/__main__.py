@@ -6,10 +6,22 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import gateway, load_limits, per_call, prepare, replay_time, schedules, stall, standstill, stores
+from benchmarks import (
+    callbacks,
+    gateway,
+    load_limits,
+    per_call,
+    prepare,
+    replay_time,
+    schedules,
+    stall,
+    standstill,
+    stores,
+)
 
 PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
+    "callbacks": callbacks.main,
     "gateway": partial(gateway.main, peers=PEERS in sys.argv),
     "per-call": per_call.main,
     "prepare": partial(prepare.main, peers=PEERS in sys.argv),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from io import BytesIO
+from functools import partial
 from typing import Any, TypeAlias
 
 from lacuna.gateway.limits import Limits
+from lacuna.manager.drivers import finished
+from lacuna.manager.offload import LARGE, executor_for
 
 #: ASGI's way to the client's next message.
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -40,17 +42,18 @@ class Body:
         settings = self._limits.settings
         if self._reserved:
             self._held = await self._limits.memory.take(self._reserved)
-        # It gives out what was written without a copy of it.
-        parts = BytesIO()
+        parts: list[bytes] = []
         try:
             async with asyncio.timeout(settings.body_seconds):
                 while not self.complete and self._size <= settings.max_read_bytes:
-                    parts.write(await self._chunk())
+                    parts.append(await self._chunk())
                     if self._size > self._held and not await self._has_room():
                         break
         except TimeoutError:
             raise self._limits.too_slow() from None
-        return parts.getvalue()
+        # Joining lets go of the interpreter, in whichever thread; and there it holds up nobody.
+        join = partial(b"".join, parts)
+        return join() if self._size < LARGE else await finished(join, executor_for(self._size))
 
     async def _has_room(self) -> bool:
         """Take room for what came; whether there was some. Whoever holds room never waits for more: all who do would
