@@ -6,6 +6,7 @@ import io
 import zipfile
 
 import pytest
+from tests.work import count_calls
 
 from lacuna.errors import FormatError
 from lacuna.formats import zip_members
@@ -48,3 +49,17 @@ def test_no_zip_raises() -> None:
     """What is no zip is a FormatError that names the file."""
     with pytest.raises(FormatError, match=r"x\.zip: a broken zip"):
         ZipMembers("x.zip", b"PK\x03\x04 nothing more")
+
+
+def test_members_are_read_with_work_that_grows_with_their_number() -> None:
+    """The directory of the zip is read once, not again for each member."""
+
+    def read_all(count: int) -> int:
+        target = io.BytesIO()
+        with zipfile.ZipFile(target, "w") as writer:
+            for number in range(count):
+                writer.writestr(f"{number}.json", "{}")
+        members = ZipMembers("x.zip", target.getvalue())
+        return count_calls(lambda: [members.read(name) for name in members.names])
+
+    assert read_all(80) < 5 * read_all(20)

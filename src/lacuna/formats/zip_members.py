@@ -33,10 +33,11 @@ class ZipMembers:
         self._path = path
         self._data = data
         try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                self._members = {info.filename: info for info in archive.infolist()}
+            # Opened once: its directory is read whole each time.
+            self._archive = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OSError) as error:
             raise FormatError(f"{path}: a broken zip ({error}); copy or record it again") from error
+        self._members = {info.filename: info for info in self._archive.infolist()}
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +56,7 @@ class ZipMembers:
 
     def _plain(self, info: zipfile.ZipInfo) -> bytes:
         try:
-            with zipfile.ZipFile(io.BytesIO(self._data)) as archive, archive.open(info) as member:
+            with self._archive.open(info) as member:
                 return member.read(LIMIT + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
             raise FormatError(f"{self._path}!{info.filename}: broken member ({error})") from error
