@@ -14,8 +14,10 @@ The same session runs live and in a replay; nothing in it knows which. Everythin
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
 from lacuna.errors import BudgetError, SpecError, SummaryCause, SummaryError
@@ -412,8 +414,8 @@ class Session:
         """Leading segments of `view` up to the end of `turn`."""
         if turn >= len(self.state.turns):
             return view.length
-        behind = (place for place, segment in enumerate(view.track.segments) if segment.turn > turn)
-        return min(next(behind, view.length), view.length)
+        # Turns ascend along a track; head and summary, whose turn is 0, stand first.
+        return bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
 
     def _situation(self, now: float | None, model: str) -> Situation:
         return Situation(

@@ -145,6 +145,27 @@ def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
     assert on_loop == []
 
 
+@pytest.mark.parametrize("lines", [60, MUCH // 20])
+def test_one_request_of_a_session_at_a_time_is_put_together(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before is looked up: a small request, on the loop, must not do so beside a large one."""
+    locked: list[bool] = []
+    put_together = Sent.messages
+
+    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+        def watched(sent: Sent, *given: Any) -> list[bytes]:
+            locked.extend(live.lock.locked() for live in gateway.worker.door.sessions if live.sent is sent)
+            return put_together(sent, *given)
+
+        monkeypatch.setattr(Sent, "messages", watched)
+        for steps in range(6):
+            await answered(client, "openai", body("openai", steps, lines=lines))
+        assert GAP in upstream.asked[-1].body
+
+    trial(what)
+    assert locked
+    assert all(locked)
+
+
 def test_a_compressed_request(on_loop: Watched) -> None:
     """It is decompressed there as well, however small it came."""
 

@@ -277,10 +277,10 @@ class Answering:
         if same and self._is_own(said) and not view.added_tools and not view.extra:
             return Outgoing(self.request.body)
         size = len(self.body.raw)
-        if size <= SPLICED:
-            return self._outgoing(view, said)
         # What was written for the session before is looked up, so one request of it at a time.
         async with self.live.lock:
+            if size <= SPLICED:
+                return self._outgoing(view, said)
             return await finished(partial(self._outgoing, view, said), executor_for(size))
 
     def _outgoing(self, view: ContextView, said: Sequence[Said]) -> Outgoing:
