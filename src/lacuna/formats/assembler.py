@@ -6,7 +6,7 @@ Every reader feeds it in recorded order; what does not fit (a result without a c
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -47,6 +47,11 @@ class Assembler:
         """Whether the newest record is an assistant message: neither a result nor a message came after it."""
         return bool(self._drafts) and not self._drafts[-1].results and not self._drafts[-1].users
 
+    @property
+    def has_unnamed_call(self) -> bool:
+        """Whether a call that was recorded without an id waits for its result."""
+        return bool(self._unnamed)
+
     def problem(self, reason: str, line: int | None = None) -> None:
         """Report something unreadable; reading goes on."""
         self.problems.append(Problem(file=self.file, line=line, reason=reason))
@@ -79,15 +84,15 @@ class Assembler:
         line: int | None = None,
     ) -> None:
         """An assistant message with its calls; call ids that repeat within the message are reported and dropped."""
+        self._unnamed.clear()
         unique: dict[str, Action] = {}
-        for action in actions:
+        for action in self._name_calls(actions, self.turns + 1):
             if action.id in unique:
                 self.problem(f"call id {action.id!r} stands twice in one assistant message; the first is kept", line)
             else:
                 unique[action.id] = action
         draft = Draft(content, reasoning, tuple(unique.values()), usage, at, model)
         self._drafts.append(draft)
-        self._unnamed.clear()
         for key in unique:
             self._calls[key] = draft
 
@@ -107,17 +112,22 @@ class Assembler:
         draft = self._drafts[-1]
         draft.usage = usage or draft.usage
         draft.model = draft.model or model
-        named = [action if action.id else self._name_call(action) for action in actions]
-        fresh = tuple(action for action in named if action.id not in {known.id for known in draft.actions})
+        known = {action.id for action in draft.actions}
+        fresh = tuple(action for action in self._name_calls(actions, self.turns) if action.id not in known)
         draft.content += content
         draft.reasoning = "\n".join(filter(None, (draft.reasoning, reasoning)))
         draft.actions += fresh
         for action in fresh:
             self._calls[action.id] = draft
 
-    def _name_call(self, action: Action) -> Action:
-        self._unnamed.append(f"call_{self.turns}_{len(self._unnamed) + 1}")
-        return replace(action, id=self._unnamed[-1])
+    def _name_calls(self, actions: Iterable[Action], turn: int) -> Iterator[Action]:
+        """Give calls that were recorded without ids a name each, unique in their turn."""
+        for action in actions:
+            if action.id:
+                yield action
+                continue
+            self._unnamed.append(f"call_{turn}_{len(self._unnamed) + 1}")
+            yield replace(action, id=self._unnamed[-1])
 
     def result(
         self,

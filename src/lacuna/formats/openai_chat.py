@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from lacuna.dialects import (
@@ -23,7 +21,6 @@ from lacuna.formats.assembler import Assembler
 from lacuna.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
 from lacuna.formats.document import Document, Found
 from lacuna.formats.fragments import Fragment, is_same_response
-from lacuna.trajectory.turn import Action
 
 LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
@@ -70,11 +67,10 @@ def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
 
 
 class ChatMessages:
-    """Feeds messages to an assembler; calls and results that were recorded without ids are paired in order."""
+    """Feeds messages to an assembler, which pairs calls and results that were recorded without ids in order."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
-        self._unnamed: deque[str] = deque()
         self._newest: tuple[Said, Fragment] | None = None
 
     def feed(self, message: Any, line: int | None) -> None:
@@ -99,20 +95,18 @@ class ChatMessages:
         is_same = self._continues_newest(said, fragment)
         self._newest = (said, fragment)
         if is_same:
-            turn = self._assembler.turns
             self._assembler.amend(
                 content=said.content,
                 reasoning=said.reasoning,
-                actions=self._name_calls(said.actions, turn),
+                actions=said.actions,
                 usage=fragment.usage,
                 model=fragment.model,
             )
             return
-        self._unnamed.clear()
         self._assembler.assistant(
             said.content,
             reasoning=said.reasoning,
-            actions=self._name_calls(said.actions, self._assembler.turns + 1),
+            actions=said.actions,
             usage=fragment.usage,
             at=number_in(response.get("created")) or number_in(message.get("created")),
             model=fragment.model,
@@ -131,21 +125,12 @@ class ChatMessages:
         fits = not earlier.content or bool(earlier.actions) or (bool(said.actions) and not said.content)
         return fits and is_same_response(newest, fragment, is_adjacent=self._assembler.is_unanswered)
 
-    def _name_calls(self, actions: tuple[Action, ...], turn: int) -> tuple[Action, ...]:
-        """Give calls that were recorded without ids a name each, unique in their turn."""
-        named = []
-        for action in actions:
-            if not action.id:
-                self._unnamed.append(f"call_{turn}_{len(self._unnamed) + 1}")
-                action = replace(action, id=self._unnamed[-1])
-            named.append(action)
-        return tuple(named)
-
     def _result(self, message: Json, line: int | None) -> None:
         result = openai_chat.result(message)
-        named = bool(text_in(message.get("tool_call_id"))) or not self._unnamed
-        action_id = result.action_id if named else self._unnamed.popleft()
-        self._assembler.result(action_id, result.content, tool=result.tool, error=result.error, line=line)
+        is_named = bool(text_in(message.get("tool_call_id"))) or not self._assembler.has_unnamed_call
+        self._assembler.result(
+            result.action_id if is_named else "", result.content, tool=result.tool, error=result.error, line=line
+        )
 
 
 def _read_fragment(message: Json, response: Json) -> Fragment:
