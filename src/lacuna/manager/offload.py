@@ -7,6 +7,7 @@ one more, so that other work never waits behind that.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
@@ -18,13 +19,26 @@ LARGE: Final = 256 * 1024
 #: What each value of a JSON text is reckoned to cost beside its letters, in bytes.
 _VALUE: Final = 16
 
-_WORK: Final = ThreadPoolExecutor(1, thread_name_prefix="lacuna-work")
-_LARGE_WORK: Final = ThreadPoolExecutor(1, thread_name_prefix="lacuna-large-work")
+#: For what is large, and for the rest.
+_large_work: Executor
+_work: Executor
 
 
 def executor_for(size: int) -> Executor:
     """The thread in which work on so many bytes is done, where it is not done at once."""
-    return _LARGE_WORK if size >= LARGE else _WORK
+    return _large_work if size >= LARGE else _work
+
+
+def _make_executors() -> None:
+    global _large_work, _work
+    _large_work = ThreadPoolExecutor(1, thread_name_prefix="lacuna-large-work")
+    _work = ThreadPoolExecutor(1, thread_name_prefix="lacuna-work")
+
+
+_make_executors()
+if hasattr(os, "register_at_fork"):
+    # A child has no threads but the one that forked: work given to its parent's would never be done.
+    os.register_at_fork(after_in_child=_make_executors)
 
 
 def size_up_to(limit: int, values: Iterable[Any]) -> int:

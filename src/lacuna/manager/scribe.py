@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from lacuna.engine import Answer, Later
 from lacuna.errors import SummaryError
-from lacuna.manager.offload import executor_for
+from lacuna.manager.offload import LARGE, executor_for
 from lacuna.manager.options import SummaryWriter
 from lacuna.summarizers.factory import ModelFree
 from lacuna.summarizers.redacted import redact_request
@@ -127,7 +127,8 @@ class Scribe:
         if not inspect.iscoroutinefunction(self.writer):
             return await asyncio.wrap_future(self._begun(request))
         try:
-            clean = await asyncio.get_running_loop().run_in_executor(executor_for(0), redact_request, request)
+            # All of a history is read: other work does not wait for that.
+            clean = await asyncio.get_running_loop().run_in_executor(executor_for(LARGE), redact_request, request)
             found = await cast("Awaitable[str | Written]", self.writer(clean))
             return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
