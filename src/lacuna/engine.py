@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
-from lacuna.errors import BudgetError, SpecError, SummaryCause, SummaryError
+from lacuna.errors import BudgetError, SpecError, SummaryCause, SummaryError, describe_error, words_of_error
 from lacuna.strategies.books import Books
 from lacuna.strategies.budget import learned
 from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
@@ -500,9 +500,9 @@ class Session:
     def _reject(self, error: Exception, used: SummaryCall, call: int) -> str:
         """Record that the summary asked for at call `call` came to nothing; why, in a sentence."""
         cause: SummaryCause = "other"
-        said = f"it could not be used: {type(error).__name__}: {error}"
+        said = f"it could not be used: {describe_error(error)}"
         if isinstance(error, SummaryError):
-            cause, said = error.cause if error.cause in get_args(SummaryCause) else cause, str(error)
+            cause, said = error.cause if error.cause in get_args(SummaryCause) else cause, words_of_error(error)
         reason = self.redaction.text(make_encodable(said[: 4 * _REASON]))[:_REASON]
         self._attempted(
             Attempted(

@@ -100,9 +100,13 @@ class SummaryError(LacunaError):
     cause:  why, in one word. billed: what the failed calls used, where that is known.
     """
 
+    # Of the class too: an error of the caller's that is one of these may not have called our `__init__`.
+    cause: SummaryCause = "other"
+    billed: Billed | None = None
+
     def __init__(self, message: str, *, cause: SummaryCause = "other", billed: Billed | None = None) -> None:
         super().__init__(message)
-        self.cause: SummaryCause = cause
+        self.cause = cause
         self.billed = billed
 
 
@@ -144,6 +148,19 @@ class MissingExtra(LacunaError):  # noqa: N818 - reads as what it is at the call
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: {install(extra)}")
         self.extra = extra
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type of `error` and what it says; of an exception of others `str` may fail as well."""
+    return f"{type(error).__name__}: {words_of_error(error)}"
+
+
+def words_of_error(error: BaseException) -> str:
+    """Return what `error` says."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception of others
+        return "what it says cannot be shown"
 
 
 def install(extra: str) -> str:

@@ -119,6 +119,12 @@ def test_the_smallest_budget_that_leaves_something_is_taken() -> None:
         ContextManager(store="memory:", token_budget=1_177, reserved_for_response=1_000)
 
 
+def test_a_budget_beyond_all_numbers_is_no_limit() -> None:
+    """Some give the largest number they can think of."""
+    with ContextManager(store="memory:", token_budget=10**400) as context:
+        assert not context.prepare([{"role": "user", "content": "x"}]).diagnostics.faults
+
+
 @pytest.mark.parametrize("name", ["a~", "a~b", "~", "a~2b", "2~ 2", "a~1234567890"])
 def test_a_name_with_a_tilde_is_a_name(name: str) -> None:
     """Only what ends as the key of a branch does is refused."""

@@ -277,3 +277,24 @@ def test_who_gives_up_waits_for_the_end() -> None:
         assert "t8.1" in (await context.handle_tool_call_async(SEARCH_TOOL, {"query": "value 977"}) or "")
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("arguments", [None, 5, 1.5, True, [], ["t3.1"], object()])
+def test_arguments_of_no_shape_are_answered(arguments: Any) -> None:
+    """Whatever a framework hands over for them: no tool call raises."""
+    context = walked()
+    for name in (RECALL_TOOL, SEARCH_TOOL):
+        answer = context.handle_tool_call(name, arguments)
+        assert answer is not None
+        assert answer.startswith("[")
+
+
+def test_an_answer_to_the_agent_can_be_encoded() -> None:
+    """A lone half of a surrogate pair would end the agent in its client; who asks by hand gets the very text."""
+    with ContextManager(EAGER, session="s", store="memory:") as context:
+        for steps in range(6):
+            said = [message for step in range(1, steps + 1) for message in openai(step, "a\ud83db")]
+            context.prepare([*history("openai", 0), *said])
+        assert context.recall("t1.1") == "1\na\ud83db"
+        for arguments in ({"handle": "t1.1"}, {"handle": "t1.1", "pattern": "a"}):
+            assert "a\ufffdb" in (context.handle_tool_call(RECALL_TOOL, arguments) or "")

@@ -21,6 +21,25 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, sche
 TEXT = "Eight files were read; f3.py has line 117: value 114309."
 CALLS = 30
 
+
+class WordlessError(Exception):
+    """An error of the user's that fails when it is printed."""
+
+    def __str__(self) -> str:
+        raise WordlessError
+
+
+class Halt(BaseException):
+    """As frameworks raise to leave by every `except Exception`."""
+
+
+class BareError(SummaryError):
+    """An error of the user's that does not call the `__init__` of ours."""
+
+    def __init__(self, said: str) -> None:
+        Exception.__init__(self, said)
+
+
 #: What a summarizer answers, or raises; and the cause that is told.
 ANSWERS: dict[str, tuple[Any, str]] = {
     "no text": (Written(text=None), "malformed"),  # type: ignore[arg-type]
@@ -33,6 +52,10 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     "an exit": (SystemExit(3), "other"),
     "an interrupt": (KeyboardInterrupt(), "other"),
     "a cancelled call": (asyncio.CancelledError(), "other"),
+    "an error without words": (WordlessError(), "other"),
+    "what is no Exception": (Halt(), "other"),
+    "a group of such": (BaseExceptionGroup("all", [Halt()]), "other"),
+    "an error that is none of ours": (BareError("no"), "other"),
     "a bill that is none": (
         SummaryError("no", cause="server", billed=Written(text="", input=5, usd=math.nan)),
         "server",
@@ -150,3 +173,12 @@ def test_a_thread_that_cannot_be_started_is_a_failed_summary(monkeypatch: pytest
     assert tried == 3
     assert {fault.kind for view in views for fault in view.diagnostics.faults} == {"summarizer"}
     assert views[-1].diagnostics.savings.masked > 20
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e300, 10**400])
+@pytest.mark.parametrize("driver", [run, run_async])
+def test_a_summary_may_be_waited_for_without_end(seconds: float, driver: Any) -> None:
+    """As somebody says it who wants no limit, in every driver."""
+    views = driver(Asked(TEXT), summary_seconds=seconds)
+    assert views[-1].diagnostics.summaries
+    assert not [fault for view in views for fault in view.diagnostics.faults]

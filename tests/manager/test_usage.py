@@ -67,6 +67,16 @@ def test_a_response_without_usage_is_noted_once(value: Any) -> None:
     assert notes == [("a response was recorded that reports no usage: costs.billed leaves its call out",), (), ()]
 
 
+def test_counts_that_can_be_none_spoil_no_bill() -> None:
+    """A number beyond all floats is nonsense: the passes behind it go on."""
+    with ContextManager(store="memory:", model="claude-sonnet-4-5") as context:
+        context.prepare(history("openai", 1))
+        context.record({"input_tokens": 10**400, "output_tokens": 30, "iterations": [{"input_tokens": 10**309}]})
+        told = context.prepare(history("openai", 2)).diagnostics
+    assert not told.faults
+    assert told.costs.billed == pytest.approx(30 * 15 / 1e6)
+
+
 def test_usage_without_a_call_is_noted() -> None:
     """Nothing was prepared, or the pass before it failed."""
     with ContextManager(store="memory:") as context:

@@ -38,7 +38,7 @@ MEDIA = frozenset(
 )
 #: Characters of JSON or text per token, for parts that are counted but not understood.
 CHARS_PER_TOKEN = 4
-#: Larger numbers (USD, seconds since the epoch) are nonsense, and may not fit a float.
+#: Larger numbers (tokens, USD, seconds since the epoch) are nonsense, and may not fit a float.
 LARGEST = 1e15
 
 
@@ -86,8 +86,8 @@ def mappings_in(value: object) -> list[Json]:
 
 
 def count_in(value: object) -> int:
-    """`value` if it is a whole number of zero or more, else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """`value` if it is a whole number of zero or more that can be one, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST else 0
 
 
 def number_in(value: object) -> float | None:

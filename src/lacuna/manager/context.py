@@ -53,6 +53,7 @@ from lacuna.stores.urls import open_store
 from lacuna.strategies.strategy import Strategy
 from lacuna.summarizers.factory import summarizer
 from lacuna.telemetry.diagnostics import Costs, Diagnostics, Fault
+from lacuna.trajectory.encodable import make_encodable
 from lacuna.trajectory.events import Answered, Exchanged, Learned, Recalled
 from lacuna.trajectory.redact import Redaction
 from lacuna.trajectory.turn import Head, Turn
@@ -411,10 +412,12 @@ class ContextManager:
         given = recalls.arguments_of(arguments)
         try:
             if name == SEARCH_TOOL:
-                return recalls.listed(self.search(recalls.word_of(given, "query")))
-            part = recalls.part_of(given)
-            handle = recalls.word_of(given, "handle")
-            return self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
+                found = recalls.listed(self.search(recalls.word_of(given, "query")))
+            else:
+                part, handle = recalls.part_of(given), recalls.word_of(given, "handle")
+                found = self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
+            # It goes into a request, which may have come by an encoder that escapes halves of surrogate pairs.
+            return make_encodable(found)
         except LacunaError as error:
             return f"[not found: {error}]"
         except Exception:  # noqa: BLE001 - the boundary of I9: the agent's loop goes on

@@ -17,7 +17,16 @@ from lacuna.dialects.bound_thinking import thinks
 from lacuna.dialects.live.detect import LIVE, detected, shown
 from lacuna.dialects.live.pieces import LiveDialect
 from lacuna.engine import Answer, Later, Session
-from lacuna.errors import CallbackError, ConflictError, LacunaError, StoreError, SummaryError, UnknownHandle
+from lacuna.errors import (
+    CallbackError,
+    ConflictError,
+    LacunaError,
+    StoreError,
+    SummaryError,
+    UnknownHandle,
+    describe_error,
+    words_of_error,
+)
 from lacuna.manager import exchanges, offering
 from lacuna.manager.branch import Branch
 from lacuna.manager.common_log import CATCHES, agrees, caught_up, hides, others
@@ -319,7 +328,7 @@ class Passes:
         try:
             return bool(self.options.pin(message))
         except Exception as error:  # noqa: BLE001 - the caller's function must not stop the caller's agent
-            failure = CallbackError(f"pin failed: {type(error).__name__}: {error}")
+            failure = CallbackError(f"pin failed: {describe_error(error)}")
             failure.__cause__ = error
             self.fault("callback", failure)
             return False
@@ -401,7 +410,7 @@ class Passes:
         try:
             answer: Answer = yield request
         except Exception as error:  # noqa: BLE001 - the engine decides without a summary then, and asks later
-            return SummaryError(f"no summary could be asked for: {type(error).__name__}: {error}")
+            return SummaryError(f"no summary could be asked for: {describe_error(error)}")
         return answer
 
     # -- the log -------------------------------------------------------------------------------------------------
@@ -528,7 +537,7 @@ class Passes:
         return self._log_fault(self._make_fault(kind, error))
 
     def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
-        what = self.options.redaction.text(str(error))
+        what = self.options.redaction.text(words_of_error(error))
         cause = error.__cause__ if isinstance(error, CallbackError) and error.__cause__ else error
         return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
 

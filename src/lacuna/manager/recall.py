@@ -211,12 +211,14 @@ def shaped(tools: Sequence[Mapping[str, Any]], dialect: str) -> list[dict[str, A
     return [{"type": "function", "function": each} for each in inner]
 
 
-def arguments_of(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
+def arguments_of(given: object) -> Mapping[str, Any]:
     """A call's arguments as an object; {} where they are none."""
     if isinstance(given, Mapping):
         return given
+    if not isinstance(given, str | bytes | bytearray):
+        return {}
     try:
-        value = json.loads(given or "{}")
+        value = json.loads(given)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

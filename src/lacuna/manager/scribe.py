@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from lacuna.engine import Answer, Later
-from lacuna.errors import SummaryError
+from lacuna.errors import SummaryError, describe_error
 from lacuna.manager.offload import LARGE, executor_for
 from lacuna.manager.options import SummaryWriter
 from lacuna.summarizers.factory import ModelFree
@@ -49,7 +49,8 @@ class Scribe:
 
     def __init__(self, writer: SummaryWriter, *, seconds: float, background: bool) -> None:
         self.writer = writer
-        self.seconds = seconds
+        # No thread waits longer, and none at all where it is told to.
+        self.seconds = min(seconds, threading.TIMEOUT_MAX)
         self.background = background
         self.spent = 0.0
         self._job: _Job | None = None
@@ -139,8 +140,11 @@ class Scribe:
                 raise
             # Nobody cancelled the pass: the summarizer gave up by itself.
             raise _failure(error) from error
-        except (Exception, SystemExit) as error:
-            # Out of a task SystemExit would end the event loop.
+        except (KeyboardInterrupt, GeneratorExit):
+            # The user's, and the event loop's that is closed.
+            raise
+        except BaseException as error:
+            # SystemExit would end the event loop, and what else is no Exception the agent.
             raise _failure(error) from error
 
     def _late(self) -> SummaryError:
@@ -171,4 +175,4 @@ def _with_seconds(written: Written, seconds: float) -> Written:
 
 def _failure(error: BaseException) -> SummaryError:
     """What a summarizer raised, as the summary that there is not: SystemExit must not end the agent."""
-    return SummaryError(f"the summarizer failed: {type(error).__name__}: {error}")
+    return SummaryError(f"the summarizer failed: {describe_error(error)}")

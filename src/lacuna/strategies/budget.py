@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lacuna.errors import SpecError
 from lacuna.trajectory.prices import Prices
+
+#: Tokens that no view has: a larger budget is none, and may not fit a float.
+_LARGEST: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class Budget:
             limits = [limit for limit in (self.tokens, prices.window) if limit is not None]
         if not limits:
             return None
-        whole = min(limits)
+        whole = min(*limits, _LARGEST)
         usable = math.floor(whole * self.max_context_pct) - self.reserved
         if usable < 1:
             raise SpecError(f"a budget of {whole} tokens leaves nothing behind {self.reserved} reserved tokens")

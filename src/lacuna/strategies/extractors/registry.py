@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from lacuna.errors import CallbackError
+from lacuna.errors import CallbackError, describe_error
 from lacuna.strategies.extractors import edits, files, git, json_data, search, shell, test_runs, web
 from lacuna.strategies.extractors.arguments import named, tool_of
 from lacuna.strategies.extractors.command import SHELLS
@@ -82,7 +82,7 @@ def _ask_extractor(
             raise TypeError(f"it gave a {type(found).__name__}; give an Outcome or None")
     except Exception as error:
         tools = ", ".join(map(repr, registration.tools))
-        raise CallbackError(f"the extractor for {tools} failed: {type(error).__name__}: {error}") from error
+        raise CallbackError(f"the extractor for {tools} failed: {describe_error(error)}") from error
     return found
 
 
