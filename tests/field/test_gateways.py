@@ -181,7 +181,7 @@ def test_keys_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
                 await ask(gateway, "openai", body("openai", steps), *FIELDS)
             sessions = gateway.worker.door.sessions
 
-            def broken(*given: Any) -> Any:
+            def broken(*given: Any, **named: Any) -> Any:
                 raise RuntimeError(f"Bearer {KEY}")
 
             sessions.find = broken  # type: ignore[method-assign]

@@ -22,7 +22,7 @@ def openai(step: int, result: str = LONG) -> list[Message]:
 
 def responses(step: int, result: str = LONG) -> list[Message]:
     return [
-        {"type": "reasoning", "id": f"r{step}", "summary": [], "encrypted_content": "x" * 40},
+        {"type": "reasoning", "id": f"rs{step}", "summary": [], "encrypted_content": "x" * 40},
         {"type": "function_call", "call_id": f"c{step}", "name": "bash", "arguments": arguments(step)},
         {"type": "function_call_output", "call_id": f"c{step}", "output": f"{step}\n{result}"},
     ]

@@ -106,7 +106,7 @@ def _openai(step: Step, client: Client) -> list[Message]:
 def _responses(step: Step, client: Client) -> list[Message]:
     items: list[Message] = []
     if step.thinking and client.thoughts:
-        items.append({"type": "reasoning", "id": f"r{step.number}", "summary": [], "encrypted_content": "x" * 40})
+        items.append({"type": "reasoning", "id": f"rs{step.number}", "summary": [], "encrypted_content": "x" * 40})
     items.append({"type": "message", "role": "assistant", "content": f"step {step.number}"})
     for place in range(len(step.results)):
         items.append(

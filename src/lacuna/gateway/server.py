@@ -34,11 +34,11 @@ KEEP_ALIVE: Final = 75
 #: Seconds and bytes in which the head of a request must be complete.
 HEAD_SECONDS: Final = 20.0
 HEAD_BYTES: Final = 256 * 1024
-#: New objects between two looks for garbage among the newest, and how many of these lie between two at older ones.
-#: Nearly all that a request makes is freed without one, and Python's 700 looks at it again and again. Nobody is served
-#: during a look: 1 ms at the newest, 4-8 ms at the older ones (10,000 and 3: 20-29 ms). For closed
-#: sessions, which are old, is looked about as often as with Python's own: memory would grow otherwise.
-GARBAGE: Final = (3_000, 3, 10)
+#: New objects between two looks for garbage among the newest, how many of these lie between two at older ones, and how
+#: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at the older ones,
+#: 100-300 ms at everything where a thousand sessions are kept. So the last kind is rare: what a request leaves is found
+#: by the first two, and a session that is let go needs none (tests/manager/test_references.py).
+GARBAGE: Final = (3_000, 3, 500)
 #: Seconds that a thread which computes may hold the interpreter while the event loop waits for it: at each of some ten
 #: calls to the system of one request. Python's own 5 ms are for programs in which nobody waits.
 SWITCH_SECONDS: Final = 0.0005

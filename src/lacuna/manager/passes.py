@@ -99,16 +99,22 @@ class Passes:
         self.bound = self._begun = False
         #: Whether the messages bore a sign of their dialect.
         self._settled = False
-        self.lineage = Lineage(
-            store=store,
-            root=session,
-            family=options.family,
-            shared=options.shared,
-            parent=options.parent,
+        self._root = session
+
+    @property
+    def lineage(self) -> Lineage:
+        """The session's branches. Made when it is asked for: kept, it would hold this object in a cycle of references,
+        and a session that is let go would stay in memory until somebody looks for garbage."""
+        return Lineage(
+            store=self.store,
+            root=self._root,
+            family=self.options.family,
+            shared=self.options.shared,
+            parent=self.options.parent,
             make=self.make,
             opened=self._opened,
-            guards=options.watched,
-            clock=options.clock,
+            guards=self.options.watched,
+            clock=self.options.clock,
         )
 
     def make(self, events: Sequence[Event]) -> Session:
