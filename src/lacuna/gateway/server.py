@@ -35,7 +35,7 @@ KEEP_ALIVE: Final = 75
 HEAD_SECONDS: Final = 20.0
 HEAD_BYTES: Final = 256 * 1024
 #: New objects between two looks for garbage among the newest, how many of these lie between two at older ones, and how
-#: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at the older ones,
+#: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at older ones,
 #: 100-300 ms at everything where a thousand sessions are kept. So the last kind is rare: what a request leaves is found
 #: by the first two, and a session that is let go needs none (tests/manager/test_references.py).
 GARBAGE: Final = (3_000, 3, 500)
