@@ -62,4 +62,4 @@ def test_any_text(text: str) -> None:
 @pytest.mark.parametrize("mark", [FENCE, "<command>", f"{FENCE}bash\n"])
 def test_hostile_text_takes_linear_time(mark: str) -> None:
     """Unclosed marks by the thousand do not stall the reader."""
-    assert_linear(lambda times: action_in(mark * times), 1_000)
+    assert_linear(lambda times: action_in(mark * times), 300)
