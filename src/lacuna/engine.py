@@ -447,7 +447,7 @@ class Session:
         limit = self._summary_limit(plan)
         route = billed(self.state, situation, plan.summarize, limit).route
         asked = request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh")
-        # Whoever has it written redacts it: work on all of the history, and for nothing where it is being written.
+        # Redacted just before it is written: that is work on all of the history, in vain while a writer is at work.
         return replace(asked, redaction=self.redaction)
 
     def _settle(self, plan: Plan, answer: Answer, situation: Situation) -> tuple[Summary | None, Bill, Plan]:

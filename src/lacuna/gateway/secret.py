@@ -16,8 +16,11 @@ _BYTES: Final = 32
 
 
 def gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
-    """The setting `gateway_secret` where it is given; else a random one, kept beside a store in files, in a database,
-    or, for a store in memory, by nobody. Raises StoreError where it cannot be kept."""
+    """Return the setting `gateway_secret`, or a random secret that is made once.
+
+    It is kept beside a store in files, or in a database; for a store in memory it is not kept. Raises StoreError where
+    it cannot be kept.
+    """
     if settings.secret is not None:
         return settings.secret.encode()
     fresh = secrets.token_bytes(_BYTES)
@@ -44,8 +47,8 @@ def keep_in_file(path: Path, fresh: bytes) -> bytes:
         found = b""
     if len(found) < _BYTES:
         raise StoreError(
-            f"{path}: holds no secret ({2 * _BYTES} hex digits); put the file back as it was, or delete it: sessions "
-            "begin anew then, for nobody's key can be told any more"
+            f"{path}: holds no secret ({2 * _BYTES} hex digits); restore the file, or delete it: then the sessions "
+            "of every client begin anew"
         )
     return found
 

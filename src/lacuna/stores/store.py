@@ -164,10 +164,10 @@ class Store(Protocol):
         ...
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        """All sessions, the one changed last first; of those changed at once the greatest key.
+        """Return all sessions, the one changed last first; of those changed at once the greatest key.
 
-        family_prefix: only those whose family begins so. changed_since: only those changed then or later, in seconds
-        since the epoch. With either, what is left out costs little.
+        family_prefix: only those whose family begins so; SQLite and PostgreSQL read no others, the other stores look at
+        each session. changed_since: only those changed then or later, in seconds since the epoch.
         """
         ...
 
@@ -208,7 +208,7 @@ class Prompt(Protocol):
 
 @runtime_checkable
 class KeepsSecret(Protocol):
-    """A store that keeps a secret for whoever serves from it, on whatever machine."""
+    """A store that keeps a secret for all gateways that serve from it, on any machine."""
 
     def keep_secret(self, fresh: bytes) -> bytes:
         """`fresh`, kept from now on, or the one that was kept before. Raises StoreError."""

@@ -106,7 +106,8 @@ def figures(account: Account, after: int = 0) -> Figures:
         summaries=end.summaries - before.summaries,
         failures=sum(len(each.failed) for each in passes),
         reported=len(reported),
-        usage=sum((usage for usage, _ in reported), Usage()),
+        # Counts alone: what other models were billed for is in `billed`, and would pile up call by call.
+        usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
         billed=sum(usage_cost(usage, prices) for usage, prices in reported) if reported else None,
     )
 
