@@ -149,11 +149,11 @@ def usage(value: object) -> Usage | None:
     counts = mapping_in(value)
     if "input_tokens" not in counts:
         return None
-    own = _counted(counts)
+    own = _count_bill(counts)
     iterations = mappings_in(counts.get("iterations"))
     if not iterations:
         return own
-    bills = [_counted(each) for each in iterations]
+    bills = [_count_bill(each) for each in iterations]
     whole = sum(bills, Usage())
     models = [(text_in(each.get("model")), bill) for each, bill in zip(iterations, bills, strict=True)]
     return Usage(
@@ -168,7 +168,7 @@ def usage(value: object) -> Usage | None:
     )
 
 
-def _counted(counts: Json) -> Usage:
+def _count_bill(counts: Json) -> Usage:
     """One bill; `cache_creation` says how long what was written lives."""
     tiers = mapping_in(counts.get("cache_creation"))
     hour, minutes = (count_in(tiers.get(f"ephemeral_{life}_input_tokens")) for life in ("1h", "5m"))

@@ -33,7 +33,7 @@ from lacuna.gateway import headers as fields
 from lacuna.gateway.body import RequestBody
 from lacuna.gateway.budgets import Limit
 from lacuna.gateway.exchanges import Said
-from lacuna.gateway.forwarding import broken, cut, heard_of, inflating, is_stream, tap_of, tell
+from lacuna.gateway.forwarding import broken, cut, finish_tap, inflating, is_stream, tap_of, tell
 from lacuna.gateway.loggable import loggable
 from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement
 from lacuna.gateway.rewriting import appended, rewritten, written
@@ -177,7 +177,7 @@ class Answering:
     async def _round(self, said: Sequence[Said]) -> Outcome | None:
         """Ask the provider once; the outcome where it goes on with a recall, None where the answer is over."""
         view = await self._prepared(said)
-        return await self._exchange(await self._made(view, said), said)
+        return await self._exchange(await self._encode_view(view, said), said)
 
     async def _exchange(self, out: Outgoing, said: Sequence[Said]) -> Outcome | None:
         answer = await self._asked(out, said)
@@ -269,7 +269,7 @@ class Answering:
         assert self.limit is not None
         self.hint = self.limit(standing) or self.hint
 
-    async def _made(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
+    async def _encode_view(self, view: ContextView | None, said: Sequence[Said]) -> Outgoing:
         """The bytes of `view`: the client's own where it changes nothing."""
         if view is None:
             return self._without_a_view(said)
@@ -366,7 +366,7 @@ class Answering:
         view = await self._prepared(said)
         if view is None:
             return None
-        shorter = await self._made(view, said)
+        shorter = await self._encode_view(view, said)
         # By bytes: how many tokens it was thought to have goes by what was reported, and that has just proved wrong.
         return shorter if len(shorter.body) < len(out.body) else None
 
@@ -415,7 +415,7 @@ class Answering:
     async def _heard(self, answer: Answer, read: bytes) -> Heard:
         tap = tap_of(self.api, answer)
         tap.feed(read)
-        return await heard_of(tap)
+        return await finish_tap(tap)
 
     # -- the way back ----------------------------------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ class Answering:
                     late += out
                 else:
                     await self._send(out)
-            outcome = await self._ended(relay)
+            outcome = await self._end_round(relay)
         finally:
             await self._heard_of(tap)
         if outcome.calls and not outcome.done and len(relay.ids) < ROUNDS:
@@ -464,7 +464,7 @@ class Answering:
         await self._close(relay, outcome, late, answer)
         return None
 
-    async def _ended(self, relay: Relay) -> Outcome:
+    async def _end_round(self, relay: Relay) -> Outcome:
         """The end of a round; a large body is read in a thread."""
         if relay.held <= AT_ONCE:
             return relay.end_round()
@@ -587,7 +587,7 @@ class Answering:
 
     async def _record(self, tap: Tap) -> None:
         """What the provider reported for the newest call."""
-        heard = await heard_of(tap)
+        heard = await finish_tap(tap)
         if heard.usage is not None:
             self.served.usage = heard.usage if self.served.usage is None else self.served.usage + heard.usage
         self.served.cache_miss = heard.cache_miss.reason if heard.cache_miss else ""

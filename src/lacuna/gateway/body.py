@@ -282,7 +282,7 @@ def _elements(raw: bytes, name: str) -> list[bytes] | None:
         found = _INPUT.decode(raw).input if name == "input" else _MESSAGES.decode(raw).messages
     except ValueError:
         return None
-    return spans.copied(found)
+    return spans.copy_values(found)
 
 
 def _place(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, int] | None:

@@ -32,7 +32,7 @@ async def passed(
             try:
                 await tell(answer, reply, tap, served, received_at=request.received_at)
             finally:
-                served.usage = (await heard_of(tap)).usage
+                served.usage = (await finish_tap(tap)).usage
     except UpstreamError as error:
         await broken(error, reply, api, served)
 
@@ -66,12 +66,12 @@ async def tell(
         tap.feed(chunk)
     await reply.finish()
     served.whole = time.perf_counter() - received_at
-    heard = await heard_of(tap)
+    heard = await finish_tap(tap)
     served.complete = heard.complete
     return heard
 
 
-async def heard_of(tap: Tap) -> Heard:
+async def finish_tap(tap: Tap) -> Heard:
     """What `tap` heard, at the end of an answer; a large body is read in a thread."""
     held = tap.held
     return tap.finish() if held <= AT_ONCE else await finished(tap.finish, executor_for(held))

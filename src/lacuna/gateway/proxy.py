@@ -248,9 +248,9 @@ class Proxy:
             live = self.sessions.before(namespace(headers, self._secret), found.api, raw)
             body = RequestBody.parse_new(raw, found.api, live.body if live is not None else None, most=AT_ONCE)
             if body is not None:
-                asked = _asked(found, headers, body, self._secret)
+                asked = _take_apart(found, headers, body, self._secret)
             else:
-                before, known = (live.body, live.transcript.copied()) if live is not None else (None, None)
+                before, known = (live.body, live.transcript.copy()) if live is not None else (None, None)
                 read = partial(_read_aside, found, headers, raw, self._secret, before, known)
                 asked = await finished(read, executor_for(len(raw)))
             return asked and replace(asked, before=live)
@@ -302,7 +302,7 @@ class Proxy:
         _log.error("%s failed, a request goes on without", what, exc_info=error)
 
 
-def _asked(found: Route, headers: Mapping[str, str], body: RequestBody, secret: bytes) -> _Asked | None:
+def _take_apart(found: Route, headers: Mapping[str, str], body: RequestBody, secret: bytes) -> _Asked | None:
     """A request whose body was taken apart; None where it is not ours to decide on. Raises Unreadable."""
     if any(body.field(name) for name in (*_STATEFUL, _BACKGROUND)) or body.field("n") not in (None, 1):
         return None
@@ -331,7 +331,7 @@ def _read_aside(
         before.survey(raw)
     body = RequestBody.parse(raw, found.api, before=before)
     body.measure()
-    asked = _asked(found, headers, body, secret)
+    asked = _take_apart(found, headers, body, secret)
     if asked is None:
         return None
     arrived, line = Arrived(LIVE[found.api], body.messages), Transcript.of_family(LIVE[found.api], asked.who.family)

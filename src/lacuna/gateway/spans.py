@@ -185,10 +185,10 @@ def added(raw: bytes, all_fields: Sequence[Field], new: Iterable[tuple[str, byte
 
 def elements(raw: bytes) -> list[bytes]:
     """The bytes of each element of an array. Raises ValueError or RecursionError."""
-    return copied(_ARRAY.decode(raw))
+    return copy_values(_ARRAY.decode(raw))
 
 
-def copied(values: Iterable[msgspec.Raw]) -> list[bytes]:
+def copy_values(values: Iterable[msgspec.Raw]) -> list[bytes]:
     """The bytes of each; a loop in Python, so that other threads get their turn between two."""
     return [bytes(value) for value in values]
 

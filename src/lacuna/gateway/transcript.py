@@ -93,7 +93,7 @@ class Transcript:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def copied(self) -> Transcript:
+    def copy(self) -> Transcript:
         """As it stands now, for another thread to read."""
         return replace(self, entries=list(self.entries), raws=list(self.raws))
 

@@ -183,9 +183,9 @@ class SqliteFile:
             if name.startswith("SQLITE_CORRUPT"):
                 raise self.corrupt(f"the file is damaged ({error})") from error
             said = next((text for start, text in _MENDS if name.startswith(start)), str(error))
-            raise StoreError(f"{self.path}: {said.format(locked=self._locked(), name=name)}") from error
+            raise StoreError(f"{self.path}: {said.format(locked=self._describe_lock(), name=name)}") from error
 
-    def _locked(self) -> str:
+    def _describe_lock(self) -> str:
         return "still keeps it locked" if self._refusals > 1 else f"kept it locked for {self._busy:g} s"
 
     def _begin(self) -> None:

@@ -36,17 +36,17 @@ class Books:
 
     def send_raw(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Book a call that sends everything."""
-        prompt = _counted(view, self._raw_cache.send(view, now, model))
+        prompt = _count_prompt(view, self._raw_cache.send(view, now, model))
         self.raw += prompt.bill(self.prices)
         return prompt
 
     def peek_raw(self, view: View, now: float | None, model: str) -> float:
         """What a call that sends everything would cost now, in USD; books nothing."""
-        return _counted(view, self._raw_cache.lookup(view, now, model)).bill(self.prices).usd
+        return _count_prompt(view, self._raw_cache.lookup(view, now, model)).bill(self.prices).usd
 
     def send(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
         """Book a call that sends `view`. anew: it begins as no request before it did."""
-        prompt = _counted(view, self.cache.send(view, now, model, anew=anew))
+        prompt = _count_prompt(view, self.cache.send(view, now, model, anew=anew))
         self.bill += prompt.bill(self.prices)
         return prompt
 
@@ -68,6 +68,6 @@ class Books:
         self.summarizer += bill
 
 
-def _counted(view: View, cached: int) -> CountedPrompt:
+def _count_prompt(view: View, cached: int) -> CountedPrompt:
     """The prompt of `view`, of which so many tokens are cached."""
     return CountedPrompt(tokens=view.tokens, cached=cached, marked=bool(view.marks), hour=view.hour_tokens)
