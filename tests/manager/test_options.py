@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,25 @@ def test_a_store_must_be_one(store: Any) -> None:
     """With what is none nothing would be kept, and no request would ever be made smaller."""
     with pytest.raises(SettingError, match=r"store=.*: give a URL \(`memory:` keeps nothing\) or a Store"):
         ContextManager(store=store)
+
+
+async def answer_later(*_: object) -> None:
+    """What a caller may give by mistake."""
+
+
+class AnswersLater:
+    async def __call__(self, *_: object) -> None:
+        """The same as an object."""
+
+
+@pytest.mark.parametrize("function", [answer_later, AnswersLater(), partial(answer_later, 1)])
+@pytest.mark.parametrize("option", ["pin", "clock", "on_event", "extractors"])
+def test_a_function_that_nobody_awaits_is_refused(option: str, function: Any) -> None:
+    """A coroutine is true: an async `pin` would pin every message, so that nothing is ever hidden."""
+    value = {"bash": function} if option == "extractors" else [function] if option == "on_event" else function
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(SettingError, match=r"an async function, which is not awaited here; give a plain one"):
+        ContextManager(store="memory:", **options)
 
 
 @pytest.mark.parametrize("option", ["on_event", "rules"])

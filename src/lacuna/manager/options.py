@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -181,11 +182,22 @@ class Options:
         for tools, extractor in self.extractors.items():
             if not isinstance(tools, str) or not callable(extractor):
                 raise SettingError(f"extractors[{tools!r}]: give a function under a glob on the tool's name")
+        self._check_none_is_async()
         if not isinstance(self.strategy, str | Strategy):
             raise SpecError(
                 f"a strategy is a text such as masking(window=10) or a Strategy, not {type(self.strategy).__name__}"
             )
         self._check_room()
+
+    def _check_none_is_async(self) -> None:
+        """Raise SettingError for an async function: nobody awaits it, and what it returns would count as a yes."""
+        given: list[tuple[str, Any]] = [("clock", self.clock), *(("on_event", each) for each in self.listeners)]
+        given += [(f"extractors[{tools!r}]", each) for tools, each in self.extractors.items()]
+        if self.pin is not None:
+            given.append(("pin", self.pin))
+        for name, function in given:
+            if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+                raise SettingError(f"{name}: an async function, which is not awaited here; give a plain one")
 
     def _check_room(self) -> None:
         """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
