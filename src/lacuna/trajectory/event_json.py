@@ -38,9 +38,6 @@ from lacuna.trajectory.json_form import (
 )
 from lacuna.trajectory.plan import RENDERER, Clip, Key, Mask, Summary
 
-#: Version of this form, kept with every record.
-VERSION = 1
-
 
 def event_out(event: Event) -> dict[str, Any]:
     """`event` as a JSON object; what has its default is left out."""
