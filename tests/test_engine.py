@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -13,13 +14,16 @@ from hypothesis import strategies as st
 from lacuna.engine import Session, Terms, drive, output_tokens
 from lacuna.errors import BudgetError, SummaryError
 from lacuna.strategies.budget import Budget
+from lacuna.strategies.extractors import BUILT_IN, Outcome
 from lacuna.strategies.masking import Masking
+from lacuna.strategies.placeholder import Placeholders
 from lacuna.strategies.raw import Raw
+from lacuna.strategies.schedules import EveryTurn
 from lacuna.strategies.spec import parse
 from lacuna.trajectory.events import Called, Decided, HeadSet, Learned, Opened, TurnAdded
 from lacuna.trajectory.plan import SummaryRequest
 from lacuna.trajectory.prices import CacheRules, Prices, Rates
-from lacuna.trajectory.turn import Head
+from lacuna.trajectory.turn import Action, Head, Observation
 from lacuna.trajectory.usage import Usage
 from property.builders import (
     CACHED,
@@ -47,6 +51,40 @@ def test_raw_first() -> None:
     """Every turn is in the log, before the decision that could hide it, and every call behind its decision."""
     kinds = [type(event) for event in run("masking(window=1, schedule=every-turn)", steps(2)).events]
     assert kinds == [HeadSet, Decided, Called, TurnAdded, Decided, Called, TurnAdded, Decided, Called]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk(Masking):
+    """`masking`, with an extractor of its own."""
+
+    name: ClassVar[str] = "desk"
+
+    @property
+    def placeholders(self) -> Placeholders:
+        def read_ticket(action: Action | None, observation: Observation, text: str) -> Outcome:
+            return Outcome(label="", result="a ticket")
+
+        return Placeholders(gist=0, extractors=BUILT_IN.register(read_ticket, tools=["*"]))
+
+
+def test_a_strategy_brings_its_extractors() -> None:
+    """What a strategy's own extractors say is in the placeholders; those that the session is given go before them."""
+    strategy = Desk(window=1, schedule=EveryTurn())
+
+    def placeholder_of(**options: Any) -> str:
+        session = Session(strategy, PLAIN, SIZER, **options)
+        session.begin(head())
+        for each in steps(4):
+            drive(session.prepare(), brief)
+            session.add(each)
+        drive(session.prepare(), brief)
+        return next(mask.text for event in session.events if isinstance(event, Decided) for mask in event.masks)
+
+    def read_page(action: Action | None, observation: Observation, text: str) -> Outcome:
+        return Outcome(label="", result="a page")
+
+    assert "a ticket" in placeholder_of()
+    assert "a page" in placeholder_of(extractors=BUILT_IN.register(read_page, tools=["*"]))
 
 
 def test_raw_is_the_identity() -> None:

@@ -131,7 +131,8 @@ class Session:
     """One agent run under one strategy.
 
     prices: what the run is billed at. sizer: counts tokens; exact o200k by default. extractors: what placeholders say
-    of observations. redaction: which secrets are kept out of summaries, placeholders and reasons.
+    of observations; the strategy's own by default. redaction: which secrets are kept out of summaries, placeholders and
+    reasons.
     """
 
     def __init__(
@@ -151,9 +152,10 @@ class Session:
         self.prices = prices
         self.sizer = sizer or Sizer(counter())
         self.state = State(self.sizer)
-        self.extractors = extractors
+        placeholders = strategy.placeholders
+        self.extractors = placeholders.extractors if extractors is BUILT_IN else extractors
         self.policy = strategy.start()
-        self.policy.placeholders = replace(strategy.placeholders, extractors=extractors, redaction=redaction)
+        self.policy.placeholders = replace(placeholders, extractors=self.extractors, redaction=redaction)
         self.books = Books(prices)
         self.breaker = Breaker()
         self.events: list[Event] = []
