@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lacuna.errors import UnknownHandle
+from lacuna.errors import StoreError, UnknownHandle
 from lacuna.manager import ContextManager, ContextView
 from lacuna.stores.memory import MemoryStore
 from lacuna.stores.store import NewSession
@@ -81,6 +82,33 @@ def test_a_name_that_is_taken_is_no_obstacle() -> None:
         ("s~2", "f"),
         ("s~3", "f"),
     ]
+
+
+class Unfindable(MemoryStore):
+    """A store that writes while it cannot look histories up: `failures` times."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("the index is locked")
+        return super().locate(family, nodes)
+
+
+@pytest.mark.parametrize("write_behind", [False, True])
+@pytest.mark.parametrize("failures", range(1, 7))
+def test_what_was_begun_unseen_is_gone_on_with(failures: int, write_behind: bool) -> None:
+    """While the store cannot say whose a history is, its session is the one that was begun, not a new one each time."""
+    store = Unfindable(failures)
+    with manager(store, session="s", write_behind=write_behind) as context:
+        # A history without turns is looked up nowhere.
+        view = walk(context, "openai", 1, 8)
+    assert not view.diagnostics.faults
+    assert [(info.key, info.turns) for info in store.sessions()] == [("s", 8)]
+    assert view.diagnostics.savings.masked == 6
 
 
 def test_an_undo_and_a_fork_in_another_process() -> None:

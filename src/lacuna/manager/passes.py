@@ -239,7 +239,9 @@ class Passes:
             raise
         except StoreError as error:
             self.fault("store", error)
-            branch, how = self.lineage.begin(), "continue"
+            # What was begun so and is gone on with may be in the store by now: another one would be a second of it.
+            goes_on = at_hand is not None and at_hand.blind and agrees(at_hand, history)
+            branch, how = at_hand if at_hand is not None and goes_on else self.lineage.begin(), "continue"
             branch.failing, branch.blind = str(error), True
         self._adopt(branch, history, given)
         return branch, history, how
