@@ -428,10 +428,10 @@ class Session:
             cache=self.books.cache,
             spent=self.books.spent,
             raw=self.books.raw_spent + self.books.peek_raw(self._marked(self.state.raw_view()), now, model),
-            # Never below a quarter: a report that is odd all the same must not be what stops the agent.
             recall=self.state.recall_tokens if self._may_enter else 0,
             at_once=self.state.offer == "start",
             hour=self.keeps_an_hour,
+            # Never below a quarter: a report that is odd all the same must not be what stops the agent.
             usable=None if self._usable is None else max(self.scale.to_counted(self._usable), self._usable // 4),
         )
 
