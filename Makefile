@@ -59,9 +59,9 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# On every core; tests of one group share what is expensive to build, so they stay in one process.
+# On every core; the tests of a file share what is expensive to build, so they stay in one process.
 unit: .venv/dev clients
-	$(BIN)/python -m pytest -n auto --dist loadgroup --durations 10
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations 10
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks

@@ -67,8 +67,10 @@ def psql(server: Server, statement: str, *, user: str, database: str) -> list[st
     return [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
 
 
-def test_the_page_runs(server: Server) -> None:
-    """From top to bottom, the first statement as the superuser, the others as the user that it makes."""
+@pytest.fixture(scope="module")
+def outputs(server: Server) -> int:
+    """Run the page from top to bottom, the first statement as the superuser, the others as the user that it makes; how
+    many of its outputs were compared."""
     found = [block for block in blocks(PAGE) if block.language == "sql"]
     psql(server, found[0].text, user="postgres", database="postgres")
     store = open_store(server.url(user="agents").replace("/postgres?", "/agents?"))
@@ -81,7 +83,14 @@ def test_the_page_runs(server: Server) -> None:
         elif block.language == "text" and printed is not None:
             assert [line.rstrip() for line in block.text.splitlines()] == printed, f"{PAGE}:{block.line}"
             shown += 1
-    assert shown == 4
+    store.close()
+    return shown
+
+
+def test_the_page_runs(server: Server, outputs: int) -> None:
+    """Every output that the page shows is what its statements print; at its end the store is empty and in order."""
+    assert outputs == 4
+    store = open_store(server.url(user="agents").replace("/postgres?", "/agents?"))
     assert store.sessions() == []
     assert store.check() == []
     store.compact()
@@ -89,6 +98,7 @@ def test_the_page_runs(server: Server) -> None:
     store.close()
 
 
+@pytest.mark.usefixtures("outputs")
 def test_who_reads_along_cannot_write(server: Server) -> None:
     """The grants of the page are enough for reading the tables for people, and for nothing else."""
     for name in ("agent_context_turns", "agent_context_observations", "agent_context_sessions"):
