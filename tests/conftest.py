@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.processes import kill_leftovers, mark_descendants, restore_interrupts
+from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
 
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
@@ -47,7 +47,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
-    for command in kill_leftovers():
+    for command in kill_leftovers(os.environ[MARK]):
         print(f"killed, as a test had left it running: {command}")
 
 

@@ -68,13 +68,13 @@ def mark_descendants() -> None:
     os.environ[MARK] = uuid.uuid4().hex
 
 
-def kill_leftovers() -> list[str]:
-    """Kill what tests have left running; return its command lines. What `multiprocessing` starts ends by itself."""
+def kill_leftovers(mark: str) -> list[str]:
+    """Kill every process that bears `mark`; return their command lines. What `multiprocessing` starts is left alone."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             command = " ".join(process.cmdline())
-            ours = process.environ().get(MARK) == os.environ[MARK] and process.pid != os.getpid()
+            ours = process.environ().get(MARK) == mark and process.pid != os.getpid()
             if ours and "multiprocessing" not in command and "execnet" not in command:
                 process.kill()
                 found.append(command)

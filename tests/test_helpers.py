@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 
 import psutil
 import pytest
-from tests.processes import kill_leftovers, start_process
+from tests.processes import MARK, kill_leftovers, start_process
 from tests.work import assert_linear, count_calls
 
 #: Starts a child that waits for ever in a session of its own, says its number, and waits as well.
@@ -38,12 +39,15 @@ def test_a_failed_test_leaves_nothing_running() -> None:
 
 
 def test_orphans_are_found() -> None:
-    """A program whose parent was killed alone is found by its mark, and killed."""
-    with start_process([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as process:
+    """A program whose parent was killed alone is found by its mark, and killed; others are left alone."""
+    marked = {**os.environ, MARK: "of this test alone"}
+    with start_process([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=marked) as process:
         child = psutil.Process(int(process.stdout.readline()))
         process.kill()
         process.wait()
-    assert any("time.sleep(600)" in command for command in kill_leftovers())
+    with start_process([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
+        assert len(kill_leftovers("of this test alone")) == 1
+        assert other.poll() is None
     child.wait(60)
 
 
