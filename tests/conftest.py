@@ -6,6 +6,7 @@ Profiles: `quick` by default; `soak` with LACUNA_SOAK=1, or by HYPOTHESIS_PROFIL
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 from collections import Counter
@@ -43,10 +44,11 @@ def _names_of_nobody() -> Iterator[None]:
 def pytest_configure() -> None:
     restore_interrupts()
     mark_descendants()
+    # What is registered first runs last: servers that tests share are ended by then, each by whoever started it.
+    atexit.register(_end_leftovers)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure() -> None:
+def _end_leftovers() -> None:
     for command in kill_leftovers(os.environ[MARK]):
         print(f"killed, as a test had left it running: {command}")
 
