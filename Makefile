@@ -16,7 +16,7 @@ help:
 	@echo "make golden  rewrite the golden files   make clean  remove everything built"
 
 .venv/run: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("Lacuna needs Python 3.11 or newer; try: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Elision needs Python 3.11 or newer; try: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[report]'
@@ -46,7 +46,7 @@ setup: .venv/dev
 clients: .venv-clients/ready .node-clients/ready
 
 demo: .venv/run
-	$(BIN)/lacuna replay $(RUNS) --html report.html
+	$(BIN)/elision replay $(RUNS) --html report.html
 	@echo "The whole picture: file://$(CURDIR)/report.html"
 
 demo-gateway: .venv/demo
@@ -67,7 +67,7 @@ bench: .venv/dev
 	$(BIN)/python -m benchmarks
 
 soak: .venv/dev clients
-	LACUNA_SOAK=1 $(BIN)/python -m pytest --hypothesis-profile=soak
+	ELISION_SOAK=1 $(BIN)/python -m pytest --hypothesis-profile=soak
 
 golden: .venv/dev
 	for script in tests/golden/update_*.py; do $(BIN)/python $$script; done

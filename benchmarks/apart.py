@@ -23,7 +23,7 @@ def apart(work: Callable[[Path], _T]) -> _T:
     here, there = context.Pipe(duplex=False)
 
     def child(out: Connection) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="lacuna-bench-"))
+        folder = Path(tempfile.mkdtemp(prefix="elision-bench-"))
         try:
             out.send(work(folder))
         finally:

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.session import Chat, texts
-from lacuna.stores.sqlite_file import _SETTINGS as SETTINGS
-from lacuna.trajectory.tokens import Vocabulary
+from elision.stores.sqlite_file import _SETTINGS as SETTINGS
+from elision.trajectory.tokens import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

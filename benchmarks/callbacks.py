@@ -21,9 +21,9 @@ from typing import Final
 
 from benchmarks.door.hostile import CASES, PATH, PATIENCE, Case
 from benchmarks.door.sides import Sides
-from lacuna.gateway.running import Running
-from lacuna.gateway.server import GARBAGE, SWITCH_SECONDS
-from lacuna.gateway.settings import gateway_settings
+from elision.gateway.running import Running
+from elision.gateway.server import GARBAGE, SWITCH_SECONDS
+from elision.gateway.settings import gateway_settings
 
 #: Requests of each kind.
 REQUESTS: Final = 4

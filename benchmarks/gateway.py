@@ -282,12 +282,12 @@ def _others(sides: Sides) -> Iterator[Side]:
 
 def main(peers: bool = False) -> None:
     print(f"One worker a side, a provider that answers at once. Times over the bare pass-through's; bar: {BAR}.")
-    with tempfile.TemporaryDirectory(prefix="lacuna-bench-") as folder, Sides(Path(folder)) as sides:
+    with tempfile.TemporaryDirectory(prefix="elision-bench-") as folder, Sides(Path(folder)) as sides:
         measured = [
             sides.bare(),
-            sides.ours("lacuna serve --off", "--off"),
-            sides.ours("lacuna serve -s raw", "-s", "raw"),
-            sides.ours("lacuna serve"),
+            sides.ours("elision serve --off", "--off"),
+            sides.ours("elision serve -s raw", "-s", "raw"),
+            sides.ours("elision serve"),
         ]
         asyncio.run(measure(measured, list(_others(sides)) if peers else ()))
 

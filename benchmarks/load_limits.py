@@ -6,11 +6,11 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from lacuna.stores.linear_hash.changes import PUT, Change
-from lacuna.stores.linear_hash.files import OsFile
-from lacuna.stores.linear_hash.meta import Meta
-from lacuna.stores.linear_hash.pager import Pager
-from lacuna.stores.linear_hash.table import SPLIT_ABOVE, Table
+from elision.stores.linear_hash.changes import PUT, Change
+from elision.stores.linear_hash.files import OsFile
+from elision.stores.linear_hash.meta import Meta
+from elision.stores.linear_hash.pager import Pager
+from elision.stores.linear_hash.table import SPLIT_ABOVE, Table
 
 LIMITS = (0.60, 0.75, 0.85, 0.90, 1.00)
 #: Turns at which is measured: between two doublings, as the load of single buckets follows the split pointer.

@@ -6,13 +6,13 @@ from statistics import mean
 from time import perf_counter
 
 from benchmarks.stitched import runs, stitched
-from lacuna.dialects.render_openai_chat import Renderer
-from lacuna.engine import Session, drive
-from lacuna.lab.replay import model_free
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.dialects.render_openai_chat import Renderer
+from elision.engine import Session, drive
+from elision.lab.replay import model_free
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 
 EARLY, LATE = range(90, 111), range(990, 1011)
 STRATEGIES = ("raw", "masking", "hybrid", "supersede", "masking(schedule=every-turn)")

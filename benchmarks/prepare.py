@@ -21,18 +21,18 @@ from benchmarks.bound import Bound, bound
 from benchmarks.peers import PEERS, PeerError, measured
 from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
-from lacuna import ContextManager
-from lacuna.engine import Session
-from lacuna.manager import context, passes
-from lacuna.manager.history import History
-from lacuna.manager.scribe import Scribe
-from lacuna.stores.packing import Packer
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.strategies.guards import Guards
-from lacuna.strategies.policy import Policy
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.logs import LOGGER, PassLog
-from lacuna.trajectory.tokens import Vocabulary, counter
+from elision import ContextManager
+from elision.engine import Session
+from elision.manager import context, passes
+from elision.manager.history import History
+from elision.manager.scribe import Scribe
+from elision.stores.packing import Packer
+from elision.stores.sqlite import SqliteStore
+from elision.strategies.guards import Guards
+from elision.strategies.policy import Policy
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.logs import LOGGER, PassLog
+from elision.trajectory.tokens import Vocabulary, counter
 
 OPENAI, ANTHROPIC = "gpt-4.1", "claude-sonnet-4-5"
 #: The bar that the issue sets: the session's total over the bound's.
@@ -181,11 +181,11 @@ def main(peers: bool = False) -> None:
     _print_bound(runs, *best)
     _print_split(split(found), best[1])
     print(f"  {'':44} {'session':>9} {'median':>9} {'last call':>9} {'memory':>7}")
-    _print("Lacuna", best[0])
-    _print("Lacuna, messages read from JSON anew each time", apart(lambda at: measure(found, at, OPENAI, renewed)))
-    _print("Lacuna, Anthropic's shape, breakpoints set", apart(lambda at: measure(anthropic(found), at, ANTHROPIC)))
+    _print("Elision", best[0])
+    _print("Elision, messages read from JSON anew each time", apart(lambda at: measure(found, at, OPENAI, renewed)))
+    _print("Elision, Anthropic's shape, breakpoints set", apart(lambda at: measure(anthropic(found), at, ANTHROPIC)))
     long = chat(3 * TURNS, 3 * SIZE)
-    _print("Lacuna, 3,000 turns", three := apart(lambda at: measure(long, at, OPENAI)))
+    _print("Elision, 3,000 turns", three := apart(lambda at: measure(long, at, OPENAI)))
     if peers:
         _print_peers(found)
     print(
@@ -226,7 +226,7 @@ def _row(label: str, seconds: Sequence[float], memory: str = "") -> None:
 
 
 def _print_peers(found: Chat) -> None:
-    with tempfile.TemporaryDirectory(prefix="lacuna-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="elision-bench-") as folder:
         session = Path(folder) / "session.json"
         session.write_text(json.dumps({"head": found.head, "turns": found.turns}), encoding="utf-8")
         for peer in PEERS:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from time import perf_counter
 
 from benchmarks.stitched import runs
-from lacuna.lab.evidence import evidence
-from lacuna.lab.heads import with_recorded_head
-from lacuna.lab.hindsight import hindsight
-from lacuna.lab.replay import replay
-from lacuna.lab.study import DEFAULTS
-from lacuna.strategies.schedules import Hindsight
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, Vocabulary, counter
+from elision.lab.evidence import evidence
+from elision.lab.heads import with_recorded_head
+from elision.lab.hindsight import hindsight
+from elision.lab.replay import replay
+from elision.lab.study import DEFAULTS
+from elision.strategies.schedules import Hindsight
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, Vocabulary, counter
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     prepared = [with_recorded_head(run, sizer) for run in found]
     known = [evidence(run) for run in prepared]
     taken = dict.fromkeys((label for label, _ in DEFAULTS), 0.0)
-    # Run by run, as `lacuna replay` does: what one strategy has read of a run the next need not read again.
+    # Run by run, as `elision replay` does: what one strategy has read of a run the next need not read again.
     for run, own in zip(prepared, known, strict=True):
         for label, spec in DEFAULTS:
             start = perf_counter()

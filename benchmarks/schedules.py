@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from benchmarks.stitched import CORPUS, SAMPLES
-from lacuna.lab.study import Settings, candidates, load, study
-from lacuna.trajectory.price_sets import SETS
+from elision.lab.study import Settings, candidates, load, study
+from elision.trajectory.price_sets import SETS
 
 SPECS = (
     "masking(schedule=every-turn)",

@@ -14,9 +14,9 @@ from itertools import count, cycle, islice
 from typing import Any, TypeAlias
 
 from benchmarks.stitched import SAMPLES
-from lacuna.formats.registry import read
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
+from elision.formats.registry import read
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 
 Message: TypeAlias = dict[str, Any]
 #: The size of the session that the published figures are of.

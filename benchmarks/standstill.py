@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from lacuna.formats.registry import read
-from lacuna.strategies.guards import Guards
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.strategies.guards import Guards
+from elision.trajectory.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[1]
 CORPUS, SAMPLES = ROOT.parent / "shared" / "corpus", ROOT / "examples" / "runs"

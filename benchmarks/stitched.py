@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
 
-from lacuna.errors import LacunaError
-from lacuna.formats.registry import read
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
+from elision.errors import ElisionError
+from elision.formats.registry import read
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "examples" / "runs"
@@ -23,7 +23,7 @@ def runs() -> list[Trajectory]:
     for path in sorted(CORPUS.glob("*/*")) if CORPUS.is_dir() else [SAMPLES]:
         try:
             found += [run for run in read(path) if isinstance(run, Trajectory)]
-        except LacunaError:
+        except ElisionError:
             print(f"  left out {path.name}: no trajectory")
     return found
 

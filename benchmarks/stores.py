@@ -1,6 +1,6 @@
 """The linear-hash store against SQLite: the same turns, the same durability, the same run, each in its own process.
 
-`python -m benchmarks stores` takes 10,000 turns; LACUNA_BENCH_TURNS=10000,100000,1000000 names other numbers (the last
+`python -m benchmarks stores` takes 10,000 turns; ELISION_BENCH_TURNS=10000,100000,1000000 names other numbers (the last
 of these takes an hour).
 """
 
@@ -20,15 +20,15 @@ from time import perf_counter
 from typing import TypeAlias
 
 from benchmarks.stitched import runs
-from lacuna.stores.linear_hash.store import LinearHashStore
-from lacuna.stores.linear_hash.writer import Limits
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import NewSession, Store
-from lacuna.trajectory.content import Part, Text
-from lacuna.trajectory.events import TurnAdded
-from lacuna.trajectory.turn import Turn
+from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.linear_hash.writer import Limits
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import NewSession, Store
+from elision.trajectory.content import Part, Text
+from elision.trajectory.events import TurnAdded
+from elision.trajectory.turn import Turn
 
-SIZES = tuple(int(size) for size in os.environ.get("LACUNA_BENCH_TURNS", "10000").split(","))
+SIZES = tuple(int(size) for size in os.environ.get("ELISION_BENCH_TURNS", "10000").split(","))
 #: Turns of one session, and lookups that are timed.
 PER_SESSION, LOOKUPS = 100, 5_000
 #: Up to so many turns the best of so many runs is shown: a sync takes as long as whoever else writes lets it.
@@ -161,7 +161,7 @@ def _apart(opener: Opener, batch: int, turns: Sequence[Turn], count: int) -> Mea
     here, there = context.Pipe(duplex=False)
 
     def child(out: Connection) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="lacuna-bench-"))
+        folder = Path(tempfile.mkdtemp(prefix="elision-bench-"))
         try:
             out.send(measure(folder, opener, batch, turns, count))
         finally:

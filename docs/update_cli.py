@@ -8,18 +8,18 @@ from typing import Any
 
 import typer
 
-from lacuna.cli.app import app
+from elision.cli.app import app
 
 PAGE = Path(__file__).parent / "cli.md"
 
 _INTRODUCTION = """\
 # Command line
 
-Written by `docs/update_cli.py` out of `lacuna --help`; a test compares. How to use the commands: [replay](replay.md),
+Written by `docs/update_cli.py` out of `elision --help`; a test compares. How to use the commands: [replay](replay.md),
 [view](view.md), [calibrate](calibrate.md), [prices](prices.md), [settings](settings.md), [stores](stores.md).
 
 Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
-and with 130 if it was interrupted; `lacuna serve --check` with 1 where something failed that it tried. What could not
+and with 130 if it was interrupted; `elision serve --check` with 1 where something failed that it tried. What could not
 be read of a file that holds more is reported, and is no failure.
 """
 
@@ -27,7 +27,7 @@ be read of a file that holds more is reported, and is no failure.
 def reference() -> str:
     """The whole page."""
     group: Any = typer.main.get_command(app)
-    return "\n".join([_INTRODUCTION, *_commands("lacuna", group)])
+    return "\n".join([_INTRODUCTION, *_commands("elision", group)])
 
 
 def _commands(front: str, group: Any) -> Iterator[str]:

@@ -20,10 +20,10 @@ from starlette.applications import Starlette
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from elision.gateway.dashboard.pages import routes  # noqa: E402
+from elision.stores.sqlite import SqliteStore  # noqa: E402
+from elision.stores.store import Store  # noqa: E402
 from gateway.dashboard.runs import GPT, MINI, OPENHANDS, PI, SWE_AGENT, worked  # noqa: E402
-from lacuna.gateway.dashboard.pages import routes  # noqa: E402
-from lacuna.stores.sqlite import SqliteStore  # noqa: E402
-from lacuna.stores.store import Store  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "dashboard.png"
 #: A window's size in pixels.

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "lacuna"
+SOURCE = Path(__file__).parents[1] / "src" / "elision"
 PAGE = Path(__file__).parent / "files.md"
 
 _INTRODUCTION = """\

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
-from docs.run import folder, lacuna, made, working_in  # noqa: E402
+from docs.run import elision, folder, made, working_in  # noqa: E402
 
 
 def nearest(chunk: Sequence[str], real: Sequence[str]) -> list[str]:
@@ -45,10 +45,10 @@ def updated(page: Path, at: Path) -> str:
             continue
         for command in commands(block):
             first, _, rest = command.text.partition(" ")
-            lines = [command.text] if first == "lacuna" else made(rest) if first == "make" else []
+            lines = [command.text] if first == "elision" else made(rest) if first == "make" else []
             if "../shared/" in command.text or not lines:
                 continue
-            real = lacuna(lines[0], at).lines
+            real = elision(lines[0], at).lines
             for chunk in chunks(command.printed):
                 text = text.replace("\n".join(chunk) + "\n", "\n".join(nearest(chunk, real)) + "\n")
     return text

@@ -1,10 +1,10 @@
 """The gateway at work without a key: `make demo-gateway`, or `python examples/gateway_demo.py`.
 
-    recorded run  ->  OpenAI's own client  ->  lacuna serve  ->  lacuna playback
+    recorded run  ->  OpenAI's own client  ->  elision serve  ->  elision playback
 
-`lacuna playback` plays recorded runs as a provider, `lacuna serve` stands in front of it, and the client works through
-one of the runs as the agent did that made it: it sends what the agent sent, and gets what the model answered. Nothing
-leaves this machine. In a terminal it goes on serving until Ctrl-C, so that the dashboard can be looked at.
+`elision playback` plays recorded runs as a provider, `elision serve` stands in front of it, and the client works
+through one of the runs as the agent did that made it: it sends what the agent sent, and gets what the model answered.
+Nothing leaves this machine. In a terminal it goes on serving until Ctrl-C, so that the dashboard can be looked at.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from lacuna.errors import LacunaError
-from lacuna.formats.registry import read
-from lacuna.testing.follower import Follower
-from lacuna.trajectory.trajectory import Trajectory
+from elision.errors import ElisionError
+from elision.formats.registry import read
+from elision.testing.follower import Follower
+from elision.trajectory.trajectory import Trajectory
 
 RUNS: Final = Path(__file__).parent / "runs"
 RUN: Final = RUNS / "swe-agent-sympy-20801.traj.gz"
@@ -56,7 +56,7 @@ def main() -> int:
     options = _options()
     # As Ctrl-C: the servers have sessions of their own, so whoever ends this program alone does not end them.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    folder = options.store or Path(tempfile.mkdtemp(prefix="lacuna-demo-"))
+    folder = options.store or Path(tempfile.mkdtemp(prefix="elision-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
     try:
@@ -67,8 +67,8 @@ def main() -> int:
                 demonstrate(console, gateway, folder / "demo.db", options)
     except KeyboardInterrupt:
         console.print("\nStopped.")
-    except LacunaError as error:
-        console.print(f"lacuna: {error}", style="red", markup=False)
+    except ElisionError as error:
+        console.print(f"elision: {error}", style="red", markup=False)
         return 1
     return 0
 
@@ -117,7 +117,7 @@ def work(run: Trajectory, gateway: str) -> Iterator[Json]:
         agent.take(json.loads(answer.content))
         calls += 1
         # Nothing comes behind the last call that could tell of it.
-        told = session(gateway, answer.headers["x-lacuna-session"], seen, of=calls if agent.done else 0)
+        told = session(gateway, answer.headers["x-elision-session"], seen, of=calls if agent.done else 0)
         seen += len(told["made"])
         yield told
 
@@ -129,7 +129,7 @@ def session(gateway: str, name: str, after: int, of: int = 0) -> Json:
     while True:
         late = time.monotonic() > until
         try:
-            told = _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}?after={after}")
+            told = _asked(f"{gateway}/elision/api/sessions/{_named(name)}?after={after}")
             if late or (told["figures"]["calls"] >= of and (not of or told["made"][-1]["usage"])):
                 return told
         except urllib.error.HTTPError as error:
@@ -141,7 +141,7 @@ def session(gateway: str, name: str, after: int, of: int = 0) -> Json:
 
 def read_again(gateway: str, name: str, handle: str) -> Json:
     """What stands in the store under a handle."""
-    return _asked(f"{gateway}/lacuna/api/sessions/{_named(name)}/observations/{handle}")
+    return _asked(f"{gateway}/elision/api/sessions/{_named(name)}/observations/{handle}")
 
 
 def _named(name: str) -> str:
@@ -223,16 +223,16 @@ def ended(console: Console, progress: Progress, gateway: str, store: Path, *, st
         console.print(line, soft_wrap=not watched, no_wrap=True, overflow="ellipsis" if watched else "ignore")
     # To be copied: however long, in one piece.
     kept = f"--store sqlite:///{store}"
-    console.print(Text.assemble((f"{'Details':<11}", "bold"), f"{_lacuna()} show {name} {kept}"))
-    where = Text(f"{gateway}/", style="bold cyan") if stays else Text(f"{_lacuna()} serve {kept}")
+    console.print(Text.assemble((f"{'Details':<11}", "bold"), f"{_elision()} show {name} {kept}"))
+    where = Text(f"{gateway}/", style="bold cyan") if stays else Text(f"{_elision()} serve {kept}")
     console.print(Text.assemble((f"{'Dashboard':<11}", "bold"), where))
 
 
-def _lacuna() -> str:
+def _elision() -> str:
     """The command, as it can be typed here."""
-    beside = Path(sys.executable).with_name("lacuna")
-    if shutil.which("lacuna") or not beside.exists():
-        return "lacuna"
+    beside = Path(sys.executable).with_name("elision")
+    if shutil.which("elision") or not beside.exists():
+        return "elision"
     return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
 
 
@@ -253,10 +253,10 @@ def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def server(*command: str) -> Iterator[str]:
-    """A `lacuna` command that serves; its address. It ends with this program, however that ends."""
+    """A `elision` command that serves; its address. It ends with this program, however that ends."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from lacuna.cli import main; main()", *command],
+            [sys.executable, "-c", "from elision.cli import main; main()", *command],
             stdout=subprocess.PIPE,
             stderr=errors,
             # Ctrl-C is for this program, which ends them in their order.
@@ -286,7 +286,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 
 def _failed(errors: Any, command: str) -> str:
     errors.seek(0)
-    raise LacunaError(f"lacuna {command} does not come up: {errors.read().decode(errors='replace').strip()[-2_000:]}")
+    raise ElisionError(f"elision {command} does not come up: {errors.read().decode(errors='replace').strip()[-2_000:]}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What holds for the whole run: the profiles of the property tests, the processes that tests start, the summary of what
 was skipped, and names that no test asks another machine for.
 
-Profiles: `quick` by default; `soak` with LACUNA_SOAK=1, or by HYPOTHESIS_PROFILE.
+Profiles: `quick` by default; `soak` with ELISION_SOAK=1, or by HYPOTHESIS_PROFILE.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_
 # Quick runs are the same every time: a red `make test` must be about the change at hand. Soaks look for what is new.
 settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, suppress_health_check=_PATIENT)
 settings.register_profile("soak", max_examples=1_000, deadline=None, suppress_health_check=_PATIENT)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "soak" if os.environ.get("LACUNA_SOAK") == "1" else "quick"))
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "soak" if os.environ.get("ELISION_SOAK") == "1" else "quick")
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

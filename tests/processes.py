@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 import psutil
 
 #: The variable that every descendant of this test process inherits. Its value is this process's own.
-MARK: Final = "LACUNA_TEST_PROCESS"
+MARK: Final = "ELISION_TEST_PROCESS"
 #: Seconds until a killed process must be gone; the machine may be busy.
 PATIENCE: Final = 60.0
 

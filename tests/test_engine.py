@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, Terms, drive, output_tokens
-from lacuna.errors import BudgetError, SummaryError
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.extractors import BUILT_IN, Outcome
-from lacuna.strategies.masking import Masking
-from lacuna.strategies.placeholder import Placeholders
-from lacuna.strategies.raw import Raw
-from lacuna.strategies.schedules import EveryTurn
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.events import Called, Decided, HeadSet, Learned, Opened, TurnAdded
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.prices import CacheRules, Prices, Rates
-from lacuna.trajectory.turn import Action, Head, Observation
-from lacuna.trajectory.usage import Usage
+from elision.engine import Session, Terms, drive, output_tokens
+from elision.errors import BudgetError, SummaryError
+from elision.strategies.budget import Budget
+from elision.strategies.extractors import BUILT_IN, Outcome
+from elision.strategies.masking import Masking
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.raw import Raw
+from elision.strategies.schedules import EveryTurn
+from elision.strategies.spec import parse
+from elision.trajectory.events import Called, Decided, HeadSet, Learned, Opened, TurnAdded
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.turn import Action, Head, Observation
+from elision.trajectory.usage import Usage
 from property.builders import (
     CACHED,
     PLAIN,
@@ -371,7 +371,7 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     assert session.newest.bill.cache_read == session.newest.raw.cache_read == 0
 
 
-RECALL = {"name": "lacuna_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
+RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
 
 
 def offering(strategy: str, offer: str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:

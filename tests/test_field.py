@@ -1,4 +1,4 @@
-"""Defects of published systems (shared/field.md), each held against Lacuna."""
+"""Defects of published systems (shared/field.md), each held against Elision."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from itertools import pairwise
 
 import pytest
 
-from lacuna.engine import Session, drive
-from lacuna.errors import SummaryError
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.masking import Masking
-from lacuna.strategies.schedules import Fixed
-from lacuna.strategies.spec import parse
-from lacuna.summarizers.digest import digest
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Estimate, counter
-from lacuna.trajectory.turn import Turn
-from lacuna.trajectory.view import Segment
+from elision.engine import Session, drive
+from elision.errors import SummaryError
+from elision.strategies.budget import Budget
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import Fixed
+from elision.strategies.spec import parse
+from elision.summarizers.digest import digest
+from elision.trajectory.content import Opaque
+from elision.trajectory.events import Decided
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Estimate, counter
+from elision.trajectory.turn import Turn
+from elision.trajectory.view import Segment
 from property.builders import (
     CACHED,
     SIZER,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import lacuna
+import elision
 
-SOURCE = Path(__file__).parents[1] / "src" / "lacuna"
+SOURCE = Path(__file__).parents[1] / "src" / "elision"
 
-#: Member -> the members it may import, itself and `errors` apart. A member is a package or module right below lacuna.
+#: Member -> the members it may import, itself and `errors` apart. A member is a package or module right below elision.
 _VALUES = {"trajectory"}
 _POLICY = _VALUES | {"strategies", "dialects", "stores", "telemetry"}
 _READING = _POLICY | {"formats", "summarizers"}
@@ -87,15 +87,15 @@ def member(path: Path) -> str:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The members of lacuna that a file imports, anywhere in it."""
+    """The members of elision that a file imports, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "a relative import"
-            names.update([node.module or ""] if node.module != "lacuna" else [f"lacuna.{a.name}" for a in node.names])
-    return {name.split(".")[1] for name in names if name.startswith("lacuna.")}
+            names.update([node.module or ""] if node.module != "elision" else [f"elision.{a.name}" for a in node.names])
+    return {name.split(".")[1] for name in names if name.startswith("elision.")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -115,7 +115,7 @@ def test_the_order_has_no_cycle() -> None:
 
 def test_a_wrong_import_is_seen() -> None:
     """The check sees plain, from and nested imports alike."""
-    source = "import lacuna.lab.replay\ndef f():\n    from lacuna.cli import app\n    from lacuna import engine\n"
+    source = "import elision.lab.replay\ndef f():\n    from elision.cli import app\n    from elision import engine\n"
     assert imported(ast.parse(source)) == {"lab", "cli", "engine"}
 
 
@@ -125,12 +125,12 @@ def python(program: str) -> str:
     return done.stdout
 
 
-def test_importing_lacuna_does_nothing() -> None:
-    """`import lacuna` loads nothing else of ours, and nothing outside the standard library."""
+def test_importing_elision_does_nothing() -> None:
+    """`import elision` loads nothing else of ours, and nothing outside the standard library."""
     program = (
-        "import sys; before = set(sys.modules); import lacuna\n"
-        "print(*{n.split('.')[0] for n in set(sys.modules) - before if n != 'lacuna'} - sys.stdlib_module_names)\n"
-        "print(*[n for n in sys.modules if n.startswith('lacuna.')])"
+        "import sys; before = set(sys.modules); import elision\n"
+        "print(*{n.split('.')[0] for n in set(sys.modules) - before if n != 'elision'} - sys.stdlib_module_names)\n"
+        "print(*[n for n in sys.modules if n.startswith('elision.')])"
     )
     assert python(program).split() == []
 
@@ -138,22 +138,22 @@ def test_importing_lacuna_does_nothing() -> None:
 def test_the_core_needs_no_extra() -> None:
     """Every module of the core can be imported where no optional dependency is installed."""
     modules = [
-        ".".join(("lacuna", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        ".".join(("elision", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
         for path in FILES
         if member(path) in CORE
     ]
-    assert {"lacuna.engine", "lacuna.stores.postgres.link", "lacuna.manager.context"} <= set(modules)
+    assert {"elision.engine", "elision.stores.postgres.link", "elision.manager.context"} <= set(modules)
     python(BLOCKED + "\n".join(f"import {module}" for module in modules))
 
 
 def test_the_library_door_loads_no_extra() -> None:
-    """`from lacuna import ContextManager` leaves extras alone even where they are installed."""
-    program = f"import sys\nfrom lacuna import ContextManager\nprint(*set({EXTRAS!r}) & set(sys.modules))"
+    """`from elision import ContextManager` leaves extras alone even where they are installed."""
+    program = f"import sys\nfrom elision import ContextManager\nprint(*set({EXTRAS!r}) & set(sys.modules))"
     assert python(program).split() == []
 
 
 SESSION = """
-from lacuna import ContextManager, Guards
+from elision import ContextManager, Guards
 for store in ("memory:", "sqlite:///agent.db", "linear-hash:///pages"):
     options = {"store": store, "session": "s", "guards": Guards(max_turns=9), "model": "claude-sonnet-4-5"}
     strategy = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -187,7 +187,7 @@ def brought(extra: str, extras: dict[str, list[str]]) -> set[str]:
 
 
 def test_the_gateway_brings_the_command_line() -> None:
-    """`lacuna serve` and `lacuna playback` are commands: their extra is enough to call them."""
+    """`elision serve` and `elision playback` are commands: their extra is enough to call them."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = brought("gateway", project["optional-dependencies"])
     assert {"typer", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp", "msgspec"} <= found
@@ -199,15 +199,15 @@ def test_public_names_are_sorted_and_all_there() -> None:
     tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     typed = [name.name for node in checked.body if isinstance(node, ast.ImportFrom) for name in node.names]
-    assert lacuna.__all__ == sorted(typed)
-    assert dir(lacuna) == lacuna.__all__
-    assert [getattr(lacuna, name).__name__ for name in lacuna.__all__] == lacuna.__all__
+    assert elision.__all__ == sorted(typed)
+    assert dir(elision) == elision.__all__
+    assert [getattr(elision, name).__name__ for name in elision.__all__] == elision.__all__
 
 
 def test_a_wrong_public_name_is_told() -> None:
     """A name that is not public is an AttributeError as in any module."""
-    with pytest.raises(AttributeError, match="module 'lacuna' has no attribute 'Contextmanager'"):
-        lacuna.Contextmanager  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'elision' has no attribute 'Contextmanager'"):
+        elision.Contextmanager  # noqa: B018
 
 
 def test_the_package_says_that_it_is_typed() -> None:

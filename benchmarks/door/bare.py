@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from lacuna.gateway.server import BACKLOG, KEEP_ALIVE, bound
+from elision.gateway.server import BACKLOG, KEEP_ALIVE, bound
 
 _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "upgrade"})
 

@@ -68,10 +68,10 @@ class Sides:
         return self._started("bare pass-through", command, surroundings=_OURS)
 
     def ours(self, name: str, *options: str) -> Side:
-        """`lacuna serve` with `options`."""
+        """`elision serve` with `options`."""
         store = self._folder / f"{name.replace(' ', '-')}.db"
-        lacuna = str(Path(sys.executable).with_name("lacuna"))
-        command = [lacuna, "serve", "--upstream-openai", self.upstream, "--port", "0"]
+        elision = str(Path(sys.executable).with_name("elision"))
+        command = [elision, "serve", "--upstream-openai", self.upstream, "--port", "0"]
         return self._started(name, [*command, "--store", f"sqlite:///{store}", *options], surroundings=_OURS)
 
     def litellm(self) -> Side:

@@ -1,6 +1,6 @@
 """What the peers' scripts share: a session in, the seconds of each call out, as JSON. The standard library alone.
 
-These scripts run in environments of their own, where nothing of Lacuna is.
+These scripts run in environments of their own, where nothing of Elision is.
 """
 
 from __future__ import annotations

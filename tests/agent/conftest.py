@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.testing.conftest import recorded
 
-from lacuna.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import Trajectory
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lacuna.telemetry.diagnostics import Diagnostics
+from elision.telemetry.diagnostics import Diagnostics
 
 
 @dataclass

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.agent import AnthropicModel, ModelError, OpenAIModel, Outcome, Patience, Prompt, Shell, Tool, run_agent
-from lacuna.agent.model import Model, Shape
-from lacuna.errors import MissingExtra
-from lacuna.testing.builders import commands, step, trajectory, turn
-from lacuna.testing.faults import Cut, Garbled, Refused, Slow
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.testing.recorded import Recorded
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action
+from elision.agent import AnthropicModel, ModelError, OpenAIModel, Outcome, Patience, Prompt, Shell, Tool, run_agent
+from elision.agent.model import Model, Shape
+from elision.errors import MissingExtra
+from elision.testing.builders import commands, step, trajectory, turn
+from elision.testing.faults import Cut, Garbled, Refused, Slow
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.testing.recorded import Recorded
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action
 
 from .passing import Passing
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lacuna.agent import ModelError, Outcome, Patience, Prompt, Shell, Step, Tool, run_agent
-from lacuna.agent.model import Shape
-from lacuna.agent.said import GO_ON, INTERRUPTED, SYSTEM
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.testing.builders import call, turn
-from lacuna.testing.checks import problems
-from lacuna.testing.scripted import Line, ScriptedModel
-from lacuna.trajectory.stop import Stop, StopHint
-from lacuna.trajectory.turn import Action, Turn
+from elision.agent import ModelError, Outcome, Patience, Prompt, Shell, Step, Tool, run_agent
+from elision.agent.model import Shape
+from elision.agent.said import GO_ON, INTERRUPTED, SYSTEM
+from elision.telemetry.diagnostics import Diagnostics
+from elision.testing.builders import call, turn
+from elision.testing.checks import problems
+from elision.testing.scripted import Line, ScriptedModel
+from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.turn import Action, Turn
 
 from .passing import Passing
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.agent.shell import SENTINEL, Shell, cleaned
-from lacuna.errors import LacunaError
-from lacuna.strategies.extractors.envelope import opened
-from lacuna.testing.builders import call
+from elision.agent.shell import SENTINEL, Shell, cleaned
+from elision.errors import ElisionError
+from elision.strategies.extractors.envelope import opened
+from elision.testing.builders import call
 
 
 @pytest.fixture
@@ -185,5 +185,5 @@ def test_what_is_wrong_with_a_call_is_told(shell: Shell, action: object) -> None
 
 def test_a_folder_must_be_one(tmp_path: Path) -> None:
     """Working in what is no folder is refused before anything runs."""
-    with pytest.raises(LacunaError, match="no folder"):
+    with pytest.raises(ElisionError, match="no folder"):
         Shell(tmp_path / "nowhere")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from lacuna import ContextManager, Guards, open_store
-from lacuna.agent import Patience, Prompt, Shell, run_agent
-from lacuna.agent.model import Shape
-from lacuna.agent.resume import said_before
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.testing.builders import call, commands
-from lacuna.testing.faults import Cut, Refused
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.testing.scripted import ScriptedModel
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
+from elision import ContextManager, Guards, open_store
+from elision.agent import Patience, Prompt, Shell, run_agent
+from elision.agent.model import Shape
+from elision.agent.resume import said_before
+from elision.telemetry.diagnostics import Diagnostics
+from elision.testing.builders import call, commands
+from elision.testing.faults import Cut, Refused
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.testing.scripted import ScriptedModel
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 
 from .test_endpoint import SHAPES, Played, model
 
@@ -94,8 +94,8 @@ def test_what_was_hidden_is_recalled(tmp_path: Path) -> None:
         shown = str(prompt.messages)
         assert "t1.1" in shown
         assert "\\n77\\n78\\n" not in shown
-        assert any("lacuna_recall" in str(tool) for tool in prompt.tools)
-        return Turn(index=1, actions=(call("lacuna_recall", handle="t1.1"),))
+        assert any("elision_recall" in str(tool) for tool in prompt.tools)
+        return Turn(index=1, actions=(call("elision_recall", handle="t1.1"),))
 
     steps = [
         Turn(index=1, actions=(call("bash", command=f"seq {step * 1000 + 1} {step * 1000 + 200}"),))

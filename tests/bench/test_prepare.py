@@ -114,10 +114,10 @@ def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: p
 
 
 def test_scripts_of_the_peers_are_there() -> None:
-    """Every peer has the script that it names, which imports nothing of Lacuna."""
+    """Every peer has the script that it names, which imports nothing of Elision."""
     for peer in PEERS:
         text = (ROOT / "benchmarks" / "peers" / peer.script).read_text(encoding="utf-8")
-        assert "lacuna" not in text
+        assert "elision" not in text
 
 
 def test_figures_of_the_page_carry_their_command() -> None:

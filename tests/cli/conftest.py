@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.manager import ContextView
+from elision.manager import ContextView
 
 from . import stored
 

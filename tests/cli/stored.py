@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lacuna.errors import SummaryError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.trajectory.plan import SummaryRequest
+from elision.errors import SummaryError
+from elision.manager import ContextManager, ContextView
+from elision.trajectory.plan import SummaryRequest
 
 MODEL = "claude-sonnet-4-5"
 #: Hides at once, so that a few turns show everything.
@@ -87,7 +87,7 @@ def everything(at: Path) -> list[ContextView]:
 
     def recalls(turn: int, context: ContextManager) -> None:
         if turn == 5:
-            context.handle_tool_call("lacuna_recall", {"handle": "t1.1", "pattern": "row 7:"})
+            context.handle_tool_call("elision_recall", {"handle": "t1.1", "pattern": "row 7:"})
 
     views = played(at, "main", 7, each=recalls)
     with ContextManager(EAGER, model=MODEL, store=url(at), session="main", clock=Clock(1_700_001_000.0)) as context:

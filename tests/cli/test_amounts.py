@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.cli.amounts import size_in, size_out, span_in, span_out
-from lacuna.errors import SettingError
+from elision.cli.amounts import size_in, size_out, span_in, span_out
+from elision.errors import SettingError
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`lacuna calibrate` at the terminal."""
+"""`elision calibrate` at the terminal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.calibrate import calibrate
-from lacuna.errors import FormatError, LacunaError, SpecError
+from elision.cli.calibrate import calibrate
+from elision.errors import ElisionError, FormatError, SpecError
 
 APP = typer.Typer()
 APP.command()(calibrate)
@@ -102,7 +102,7 @@ def test_json(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     printed(session(tmp_path / "a.jsonl", *BILLS), "--json", out)
     told = json.loads(out.read_text())
-    assert told["format"] == "lacuna.calibrate/1"
+    assert told["format"] == "elision.calibrate/1"
     assert told["totals"]["billed"]["prompt"] == 26_000
     assert told["totals"]["billed"]["usd"] == pytest.approx(0.04)
     assert told["runs"][0]["usd_recorded"] is True
@@ -112,7 +112,7 @@ def test_json_on_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """`--json -` prints JSON and nothing else there, and makes no file of that name."""
     monkeypatch.chdir(tmp_path)
     result = run(session(tmp_path / "a.jsonl", *BILLS), "--json", "-")
-    assert json.loads(result.stdout)["format"] == "lacuna.calibrate/1"
+    assert json.loads(result.stdout)["format"] == "elision.calibrate/1"
     assert "billed" in result.stderr
     assert not Path("-").exists()
 
@@ -149,7 +149,7 @@ def test_unknown_counter(tmp_path: Path) -> None:
 def test_json_that_cannot_be_written(tmp_path: Path) -> None:
     """A --json file in a folder that is not there is named."""
     error = run(session(tmp_path / "a.jsonl", *BILLS), "--json", tmp_path / "no" / "out.json").exception
-    assert isinstance(error, LacunaError)
+    assert isinstance(error, ElisionError)
     assert "out.json: there is no folder" in str(error)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 import typer
 
-from lacuna.cli.app import app
-from lacuna.cli.command_group import COMMANDS
+from elision.cli.app import app
+from elision.cli.command_group import COMMANDS
 
 #: Packages that take long to import, and parts of ours that import them or are large themselves.
 HEAVY = (
@@ -35,48 +35,48 @@ HEAVY = (
     "uvicorn",
     "vl_convert",
     "zstandard",
-    "lacuna.agent",
-    "lacuna.config",
-    "lacuna.dialects",
-    "lacuna.engine",
-    "lacuna.formats",
-    "lacuna.gateway",
-    "lacuna.lab",
-    "lacuna.manager",
-    "lacuna.stores",
-    "lacuna.strategies",
-    "lacuna.summarizers",
-    "lacuna.telemetry",
-    "lacuna.testing",
-    "lacuna.trajectory",
+    "elision.agent",
+    "elision.config",
+    "elision.dialects",
+    "elision.engine",
+    "elision.formats",
+    "elision.gateway",
+    "elision.lab",
+    "elision.manager",
+    "elision.stores",
+    "elision.strategies",
+    "elision.summarizers",
+    "elision.telemetry",
+    "elision.testing",
+    "elision.trajectory",
 )
 #: What serves and reads on behalf of other commands than those that only show a store.
-_SERVING = {"aiohttp", "starlette", "uvicorn", "httptools", "lacuna.gateway", "genai_prices", "tiktoken", "vl_convert"}
-_LAB = {"numpy", "lacuna.lab.hindsight", "lacuna.lab.study"}
-_READING = {"lacuna.formats", "lacuna.lab.study"}
-_SESSION = {"lacuna.manager", "lacuna.engine", "lacuna.summarizers", "sqlite3"}
+_SERVING = {"aiohttp", "starlette", "uvicorn", "httptools", "elision.gateway", "genai_prices", "tiktoken", "vl_convert"}
+_LAB = {"numpy", "elision.lab.hindsight", "elision.lab.study"}
+_READING = {"elision.formats", "elision.lab.study"}
+_SESSION = {"elision.manager", "elision.engine", "elision.summarizers", "sqlite3"}
 #: Command -> what its help must not import.
 SPARED = {
     "calibrate": _SERVING | {"numpy"},
     "config": _SERVING | _LAB | _READING | _SESSION,
     "playback": _SERVING | _LAB | _SESSION,
-    "prices": _SERVING | _LAB | _READING | _SESSION | {"lacuna.config", "asyncio"},
+    "prices": _SERVING | _LAB | _READING | _SESSION | {"elision.config", "asyncio"},
     "recall": _SERVING | _LAB | _READING,
-    "replay": _SERVING | {"lacuna.manager"},
-    "rules": _SERVING | {"lacuna.manager"},
+    "replay": _SERVING | {"elision.manager"},
+    "rules": _SERVING | {"elision.manager"},
     "run": _SERVING | _LAB | _READING,
     "serve": _SERVING | _LAB | _READING | _SESSION,
     "sessions": _SERVING | _LAB | _READING,
     "show": _SERVING | _LAB | _READING,
     "store": _SERVING | _LAB | _SESSION - {"sqlite3"},
-    "view": _SERVING | {"numpy", "lacuna.manager", "lacuna.lab.hindsight"},
+    "view": _SERVING | {"numpy", "elision.manager", "elision.lab.hindsight"},
 }
 
 
 def modules_after(arguments: Sequence[str]) -> tuple[int, set[str]]:
-    """Run `lacuna` with `arguments` in a process of its own; its exit code, and what was imported when it ended."""
+    """Run `elision` with `arguments` in a process of its own; its exit code, and what was imported when it ended."""
     program = (
-        "import sys; from lacuna.cli import main\n"
+        "import sys; from elision.cli import main\n"
         "try: main()\n"
         "except SystemExit as ended: print('ended', ended.code, *sys.modules)"
     )
@@ -96,7 +96,7 @@ def test_what_needs_no_command_imports_none(arguments: list[str], code: int) -> 
     ended, modules = modules_after(arguments)
     assert ended == code
     assert modules & set(HEAVY) == set()
-    assert {f"lacuna.cli.{name}" for name in COMMANDS} & modules == set()
+    assert {f"elision.cli.{name}" for name in COMMANDS} & modules == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -104,13 +104,13 @@ def test_a_command_imports_what_it_needs(name: str) -> None:
     """No command loads another one's libraries."""
     ended, modules = modules_after([name, "--help"])
     assert ended == 0
-    assert f"lacuna.cli.{name}" in modules
+    assert f"elision.cli.{name}" in modules
     assert modules & SPARED[name] == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_says_what_the_command_says(name: str) -> None:
-    """The line in `lacuna --help` is the first paragraph of the command's own help."""
+    """The line in `elision --help` is the first paragraph of the command's own help."""
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     assert COMMANDS[name] == command.short_help
     assert command.help.partition("\n\n")[0] == COMMANDS[name]

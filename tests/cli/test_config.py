@@ -1,4 +1,4 @@
-"""`lacuna config` at the terminal."""
+"""`elision config` at the terminal."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lacuna.cli.config import config
-from lacuna.config.gateway_keys import ALL_KEYS
-from lacuna.errors import SettingError
+from elision.cli.config import config
+from elision.config.gateway_keys import ALL_KEYS
+from elision.errors import SettingError
 
 APP = typer.Typer()
 APP.command()(config)
@@ -21,7 +21,7 @@ APP.command()(config)
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "lacuna.toml").write_text('strategy = "hybrid"\nmasking_window = 8\n', encoding="utf-8")
+    (tmp_path / "elision.toml").write_text('strategy = "hybrid"\nmasking_window = 8\n', encoding="utf-8")
 
 
 def run(*arguments: str, width: int = 100, **environ: str) -> Any:
@@ -41,7 +41,7 @@ def test_every_setting_is_shown(width: int) -> None:
     text = printed(width=width)
     lines = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
     assert set(ALL_KEYS) <= set(lines)
-    assert lines["masking_window"][1:3] == ["8", "lacuna.toml:2"]
+    assert lines["masking_window"][1:3] == ["8", "elision.toml:2"]
     assert lines["summary_turns"][1:3] == ["43", "default"]
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
@@ -62,10 +62,10 @@ def test_what_has_no_effect_is_said() -> None:
 def test_json() -> None:
     """The same as JSON, passwords left out."""
     found = json.loads(printed("--json", AGENT_CONTEXT_STORE="postgresql://me:hunter2@db/x"))
-    assert found["schema"] == "lacuna.config/1"
+    assert found["schema"] == "elision.config/1"
     by_name = {each["name"]: each for each in found["settings"]}
     assert list(by_name) == list(ALL_KEYS)
-    assert by_name["masking_window"]["from"] == "lacuna.toml:2"
+    assert by_name["masking_window"]["from"] == "elision.toml:2"
     assert by_name["store"] == {
         "name": "store",
         "variable": "AGENT_CONTEXT_STORE",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lacuna.cli.app import app
+from elision.cli.app import app
 
 RUN = str(Path(__file__).parents[2] / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz")
 

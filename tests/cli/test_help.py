@@ -1,4 +1,4 @@
-"""`lacuna ... --help` in narrow terminals."""
+"""`elision ... --help` in narrow terminals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lacuna.cli.app import app
+from elision.cli.app import app
 
 
 def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:

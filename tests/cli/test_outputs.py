@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.cli.outputs import check_outputs, replace_file
-from lacuna.errors import OutputError
+from elision.cli.outputs import check_outputs, replace_file
+from elision.errors import OutputError
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`lacuna prices` at the terminal."""
+"""`elision prices` at the terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.prices import prices
-from lacuna.errors import PriceError
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.price_table import rows
+from elision.cli.prices import prices
+from elision.errors import PriceError
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import rows
 
 APP = typer.Typer()
 APP.command()(prices)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lacuna.cli.app import app
-from lacuna.cli.reader_bugs import READER_BUG
-from lacuna.formats import registry
-from lacuna.formats.document import Document, Found
-from lacuna.formats.swe_agent import SweAgent
+from elision.cli.app import app
+from elision.cli.reader_bugs import READER_BUG
+from elision.formats import registry
+from elision.formats.document import Document, Found
+from elision.formats.swe_agent import SweAgent
 
 SOUND = Path(__file__).parents[1] / "data" / "swe_agent" / "text.traj"
 
@@ -55,7 +55,7 @@ def test_a_bug_has_an_exit_code_of_its_own(recordings: Path, command: str) -> No
     at = recordings / "broken.traj" if command == "view" else recordings
     result = CliRunner().invoke(app, [*COMMANDS[command], str(at)])
     assert result.exit_code == READER_BUG
-    assert "a bug in Lacuna's swe-agent reader" in result.stderr.replace("\n", " ")
+    assert "a bug in Elision's swe-agent reader" in result.stderr.replace("\n", " ")
     assert result.stdout
 
 

@@ -1,4 +1,4 @@
-"""`lacuna recall` at the terminal."""
+"""`elision recall` at the terminal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.recall import recall
-from lacuna.cli.view_text import visible
-from lacuna.errors import LacunaError, SettingError, UnknownHandle
-from lacuna.manager import ContextManager
+from elision.cli.recall import recall
+from elision.cli.view_text import visible
+from elision.errors import ElisionError, SettingError, UnknownHandle
+from elision.manager import ContextManager
 
 from . import stored
 
@@ -37,7 +37,7 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
-def refused(error: type[LacunaError], *arguments: str) -> str:
+def refused(error: type[ElisionError], *arguments: str) -> str:
     with pytest.raises(error) as raised:
         printed(*arguments)
     return str(raised.value)
@@ -138,7 +138,7 @@ def test_the_nearest_session(url: str) -> None:
 
 def test_raw_is_not_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal never gets what it would act on."""
-    from lacuna.cli import recall as module
+    from elision.cli import recall as module
 
     class Terminal:
         @staticmethod

@@ -1,4 +1,4 @@
-"""`lacuna rules`: a dry run of rules over recorded runs."""
+"""`elision rules`: a dry run of rules over recorded runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from lacuna.cli.app import app
-from lacuna.cli.rules import matched
-from lacuna.lab.study import load
-from lacuna.strategies.rules import Rule
-from lacuna.trajectory.tokens import Sizer, counter
+from elision.cli.app import app
+from elision.cli.rules import matched
+from elision.lab.study import load
+from elision.strategies.rules import Rule
+from elision.trajectory.tokens import Sizer, counter
 
 RUN = Path(__file__).parents[2] / "examples" / "runs" / "openhands-pylint.tar.gz"
 

@@ -1,4 +1,4 @@
-"""`lacuna run` against a playback server: what it does, prints and keeps."""
+"""`elision run` against a playback server: what it does, prints and keeps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import pytest
 from rich.console import Console
 from tests.processes import PATIENCE, start_process
 
-from lacuna import ContextManager, open_store
-from lacuna.agent import Answer, Report
-from lacuna.cli import main
-from lacuna.cli.run_screen import Screen
-from lacuna.testing.builders import commands
-from lacuna.testing.faults import Refused
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.trajectory.usage import Usage
+from elision import ContextManager, open_store
+from elision.agent import Answer, Report
+from elision.cli import main
+from elision.cli.run_screen import Screen
+from elision.testing.builders import commands
+from elision.testing.faults import Refused
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.trajectory.usage import Usage
 
 TASK = "Write one line."
 WRITE = commands(
@@ -52,9 +52,9 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def lacuna(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+def elision(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """The exit code of the command."""
-    monkeypatch.setattr(sys, "argv", ["lacuna", *arguments])
+    monkeypatch.setattr(sys, "argv", ["elision", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     return int(ended.value.code or 0)
@@ -68,17 +68,17 @@ def test_a_task_is_done(
     server: Playback, at: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The result is standard output; a line a turn and the report are standard error; the session is kept."""
-    assert lacuna(monkeypatch, "run", TASK, *given(server, "write", "--session", "s")) == 0
+    assert elision(monkeypatch, "run", TASK, *given(server, "write", "--session", "s")) == 0
     out, err = capsys.readouterr()
     assert out == "It is there.\n"
     lines = err.splitlines()
     assert re.search(r"^   1 .+ edit +echo one > a\.txt", lines[2])
     assert re.search(r"^   2 .+ explore +cat a\.txt; cat missing\.txt  ✗", lines[3])
     assert "ended    done: answered without a call" in [line.rstrip() for line in lines]
-    assert "lacuna run --session s" in err
+    assert "elision run --session s" in err
     assert (at / "work" / "a.txt").read_text() == "one\n"
     assert server.violations == []
-    store = open_store("sqlite:///lacuna.db")
+    store = open_store("sqlite:///elision.db")
     assert store.info("s").turns >= 3
     store.close()
 
@@ -88,14 +88,14 @@ def test_the_command_to_go_on_is_whole(
 ) -> None:
     """What is printed at the end can be typed as it stands: model, server, strategy, store and folder are in it."""
     more = ("--strategy", "masking(window=2)", "--store", "sqlite:///own.db", "--session", "l")
-    assert lacuna(monkeypatch, "run", "Count.", *given(server, "long", *more, "--max-turns", "3")) == 0
-    printed = re.search(r"^To go on: +lacuna (.+)$", capsys.readouterr().err, re.MULTILINE)
+    assert elision(monkeypatch, "run", "Count.", *given(server, "long", *more, "--max-turns", "3")) == 0
+    printed = re.search(r"^To go on: +elision (.+)$", capsys.readouterr().err, re.MULTILINE)
     assert printed is not None
-    assert lacuna(monkeypatch, *shlex.split(printed[1])) == 0
+    assert elision(monkeypatch, *shlex.split(printed[1])) == 0
     err = capsys.readouterr().err
     assert "session l goes on" in err
     assert "ended    done" in err
-    assert "lacuna store export l --store sqlite:///own.db --out run.jsonl" in err
+    assert "elision store export l --store sqlite:///own.db --out run.jsonl" in err
 
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
@@ -104,9 +104,9 @@ def test_a_session_goes_on(
 ) -> None:
     """Stopped at its limit, it goes on where it was, and tells what was hidden and summarized."""
     more = ["--session", "s", "--api", api, "-s", "masking(window=2, schedule=every-turn)"]
-    assert lacuna(monkeypatch, "run", "Count.", *given(server, "long", *more, "--max-turns", "4")) == 0
+    assert elision(monkeypatch, "run", "Count.", *given(server, "long", *more, "--max-turns", "4")) == 0
     assert "stopped: max_turns: 4 of 4" in capsys.readouterr().err
-    assert lacuna(monkeypatch, "run", *given(server, "long", *more)) == 0
+    assert elision(monkeypatch, "run", *given(server, "long", *more)) == 0
     out, err = capsys.readouterr()
     assert out == "Done.\n"
     assert "session s goes on" in err
@@ -117,7 +117,7 @@ def test_a_session_goes_on(
 
 def test_a_limit_of_cost(server: Playback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The run stops before the next request once the session costs that much."""
-    assert lacuna(monkeypatch, "run", "Count.", *given(server, "long", "--max-cost", "0.01")) == 0
+    assert elision(monkeypatch, "run", "Count.", *given(server, "long", "--max-cost", "0.01")) == 0
     assert "stopped: max_cost_usd" in capsys.readouterr().err
     assert len(server.requests) < 10
 
@@ -143,7 +143,7 @@ def test_what_the_model_says_is_only_text(
     server: Playback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Escapes never reach the terminal, and what looks like markup is shown."""
-    assert lacuna(monkeypatch, "run", "Odd.", *given(server, "odd")) == 0
+    assert elision(monkeypatch, "run", "Odd.", *given(server, "odd")) == 0
     out, err = capsys.readouterr()
     assert out == "red [blink]\n"
     assert "\x1b[2J" not in err
@@ -156,7 +156,7 @@ def test_a_model_that_fails_is_one_sentence(
 ) -> None:
     """What the server said, code 2; the session is kept."""
     server.fail(Refused(status=403, message="not for you"))
-    assert lacuna(monkeypatch, "run", TASK, *given(server, "write")) == 2
+    assert elision(monkeypatch, "run", TASK, *given(server, "write")) == 2
     err = capsys.readouterr().err
     assert "not for you" in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -166,7 +166,7 @@ def test_a_model_that_fails_is_one_sentence(
     ("arguments", "sentence"),
     [
         (["run", "Go."], "name the model to ask"),
-        (["run", "Go.", "--max-cost", "-1"], "lacuna: --max-cost: -1.0 will not do; give US dollars, above 0"),
+        (["run", "Go.", "--max-cost", "-1"], "elision: --max-cost: -1.0 will not do; give US dollars, above 0"),
         (["run", "Go.", "--model", "gpt-5"], "OPENAI_API_KEY is not set"),
         (["run", "Go.", "--model", "claude-sonnet-5"], "ANTHROPIC_API_KEY is not set"),
         (
@@ -188,7 +188,7 @@ def test_mistakes_are_one_sentence(
     arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each says what to mend, before anything is asked."""
-    assert lacuna(monkeypatch, *arguments) == 2
+    assert elision(monkeypatch, *arguments) == 2
     err = capsys.readouterr().err
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
@@ -198,7 +198,7 @@ def test_ctrl_c_loses_nothing(at: Path) -> None:
     """Stopped in the midst of a command, the session is kept with the call that was under way, and goes on."""
     run = commands("echo first", "echo started > pipe; sleep 600", id="slow", task="Wait.")
     os.mkfifo(at / "work" / "pipe")
-    command = [sys.executable, "-c", "from lacuna.cli import main; main()", "run"]
+    command = [sys.executable, "-c", "from elision.cli import main; main()", "run"]
     with Playback(run, Terms(key=None)) as server:
         options = given(server, "slow", "--session", "s")
         with start_process([*command, "Wait.", *options], stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""`lacuna serve` as a process of its own: what it says, workers, metrics over all of them, its end."""
+"""`elision serve` as a process of its own: what it says, workers, metrics over all of them, its end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.gateway.process import PATIENCE, Process, served
 from tests.gateway.scripted import Asked, answer, scripted
 from typer.testing import CliRunner
 
-from lacuna.cli.serve import serve
-from lacuna.errors import LacunaError, SettingError
+from elision.cli.serve import serve
+from elision.errors import ElisionError, SettingError
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Likewise."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         error = run(tmp_path, monkeypatch, "--log", "none", "--port", str(taken.getsockname()[1])).exception
-    assert isinstance(error, LacunaError)
+    assert isinstance(error, ElisionError)
     assert "is another gateway running?" in str(error)
 
 

@@ -1,4 +1,4 @@
-"""`lacuna sessions` at the terminal."""
+"""`elision sessions` at the terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.session_names import chosen, trees
-from lacuna.cli.sessions import sessions
-from lacuna.errors import LacunaError, StoreError, UnknownHandle
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import NewSession, SessionInfo
-from lacuna.trajectory.events import Called
+from elision.cli.session_names import chosen, trees
+from elision.cli.sessions import sessions
+from elision.errors import ElisionError, StoreError, UnknownHandle
+from elision.manager import ContextManager, ContextView
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import NewSession, SessionInfo
+from elision.trajectory.events import Called
 
 from . import stored
 
@@ -258,7 +258,7 @@ def test_the_nearest_names(name: str, said: str) -> None:
 
 def test_a_store_without_sessions() -> None:
     """Where there are none the error says that."""
-    with pytest.raises(LacunaError, match="the store keeps none yet"):
+    with pytest.raises(ElisionError, match="the store keeps none yet"):
         chosen([], "x")
 
 

@@ -1,4 +1,4 @@
-"""`lacuna show` at the terminal."""
+"""`elision show` at the terminal."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.show import show
-from lacuna.cli.show_chart import SCALE, chart
-from lacuna.cli.show_screen import FIRST, LAST
-from lacuna.engine import Session
-from lacuna.errors import LacunaError, SpecError, UnknownHandle
-from lacuna.formats.registry import read
-from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.session_log import Log
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import NewSession
-from lacuna.strategies.guards import Guards
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.events import Opened
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.cli.show import show
+from elision.cli.show_chart import SCALE, chart
+from elision.cli.show_screen import FIRST, LAST
+from elision.engine import Session
+from elision.errors import ElisionError, SpecError, UnknownHandle
+from elision.formats.registry import read
+from elision.manager import ContextManager, ContextView
+from elision.manager.session_log import Log
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import NewSession
+from elision.strategies.guards import Guards
+from elision.strategies.spec import parse
+from elision.trajectory.events import Opened
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 
 from . import stored
 
@@ -51,7 +51,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def refused(error: type[LacunaError], *arguments: str) -> str:
+def refused(error: type[ElisionError], *arguments: str) -> str:
     with pytest.raises(error) as raised:
         printed(*arguments)
     return str(raised.value)

@@ -1,4 +1,4 @@
-"""`lacuna store` at the terminal."""
+"""`elision store` at the terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.store import store
-from lacuna.errors import CorruptError, FormatError, OutputError, SettingError, StoreError, UnknownHandle
-from lacuna.formats.registry import read
-from lacuna.stores.store import SessionInfo
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import Event
-from lacuna.trajectory.trajectory import Trajectory
+from elision.cli.store import store
+from elision.errors import CorruptError, FormatError, OutputError, SettingError, StoreError, UnknownHandle
+from elision.formats.registry import read
+from elision.stores.store import SessionInfo
+from elision.stores.urls import open_store
+from elision.trajectory.events import Event
+from elision.trajectory.trajectory import Trajectory
 from stores.logs import added, begun, every_event, new
 
 SECRET = "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE"
@@ -29,12 +29,12 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store with three sessions and a fork, the oldest 100 days old; the working folder is its own."""
     monkeypatch.chdir(tmp_path)
     now = time.time()
-    with closing(open_store("sqlite:///lacuna.db")) as opened:
+    with closing(open_store("sqlite:///elision.db")) as opened:
         begun(opened, "old", added(1, "x" * 4_000), at=now - 100 * 86_400)
         begun(opened, "run", added(1, SECRET, said="look"), added(2, "y" * 9_000), at=now - 86_400 * 2)
         begun(opened, "odd\x1b[31m\nkey", at=now - 7_200)
         opened.create(new("fork", parent="run", shared=1, at=now - 60))
-    return "sqlite:///lacuna.db"
+    return "sqlite:///elision.db"
 
 
 def run(*arguments: str, width: int = 100) -> Result:
@@ -111,7 +111,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_the_settings_name_the_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """AGENT_CONTEXT_STORE, unless --store does."""
-    Path("lacuna.db").rename("other.db")
+    Path("elision.db").rename("other.db")
     monkeypatch.setenv("AGENT_CONTEXT_STORE", "sqlite:///other.db")
     assert "4 sessions" in printed("du")
     assert "no store" in failed(StoreError, "du", "--store", url)
@@ -167,7 +167,7 @@ def test_fsck_of_a_store_in_order(url: str) -> None:
 
 def test_fsck_lists_what_is_wrong(url: str) -> None:
     """What is lost first, and the command fails."""
-    with closing(sqlite3.connect("lacuna.db", isolation_level=None)) as connection:
+    with closing(sqlite3.connect("elision.db", isolation_level=None)) as connection:
         connection.execute("UPDATE texts SET uses = uses + 1")
         connection.execute("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2")
     assert "3 findings, 1 with losses" in failed(CorruptError, "fsck")
@@ -222,7 +222,7 @@ def test_migrate_onto_itself_is_refused(url: str) -> None:
 
 
 def test_an_export_is_a_run(url: str) -> None:
-    """`lacuna replay` and every other reader of runs reads it."""
+    """`elision replay` and every other reader of runs reads it."""
     printed("export", "run", "--out", "run.jsonl")
     (found,) = [each for each in read(Path("run.jsonl")) if isinstance(each, Trajectory)]
     assert (found.id, len(found.turns)) == ("run", 2)
@@ -255,11 +255,11 @@ def test_an_export_is_whole_or_not_there(url: str) -> None:
     """A failure in the middle leaves the old file, and nothing beside it."""
     printed("export", "run", "--out", "run.jsonl")
     before = Path("run.jsonl").read_bytes()
-    with closing(sqlite3.connect("lacuna.db", isolation_level=None)) as connection:
+    with closing(sqlite3.connect("elision.db", isolation_level=None)) as connection:
         connection.execute("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2")
     failed(CorruptError, "export", "run", "--out", "run.jsonl", "--log")
     assert Path("run.jsonl").read_bytes() == before
-    assert sorted(path.name for path in Path().iterdir()) == ["lacuna.db", "run.jsonl"]
+    assert sorted(path.name for path in Path().iterdir()) == ["elision.db", "run.jsonl"]
 
 
 def test_an_export_of_nothing_leaves_the_old_one(url: str) -> None:
@@ -308,4 +308,4 @@ def test_an_import_is_a_copy(url: str) -> None:
 def test_a_run_is_no_log(url: str) -> None:
     """Importing the other form says which one it is."""
     printed("export", "run", "--out", "run.jsonl")
-    assert "lacuna replay" in failed(FormatError, "import", "run.jsonl")
+    assert "elision replay" in failed(FormatError, "import", "run.jsonl")

@@ -1,4 +1,4 @@
-"""`lacuna view` at the terminal."""
+"""`elision view` at the terminal."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lacuna.cli.view import view
-from lacuna.cli.view_text import Folded, folded, printable
-from lacuna.errors import FormatError, LacunaError, PriceError, SpecError
+from elision.cli.view import view
+from elision.cli.view_text import Folded, folded, printable
+from elision.errors import ElisionError, FormatError, PriceError, SpecError
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -44,7 +44,7 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def refused(error: type[LacunaError], *arguments: object) -> str:
+def refused(error: type[ElisionError], *arguments: object) -> str:
     """The sentence that the user would read."""
     with pytest.raises(error) as raised:
         printed(*arguments)
@@ -257,7 +257,7 @@ def test_a_call_that_is_not_there_says_which_are(call: str) -> None:
         (SpecError, ("out.jsonl",), "--json"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_sentence(error: type[LacunaError], arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_is_said_in_a_sentence(error: type[ElisionError], arguments: tuple[str, ...], says: str) -> None:
     """What was wrong, and what there is."""
     assert says in refused(error, EXCERPT, *arguments)
 
@@ -265,7 +265,7 @@ def test_what_cannot_be_is_said_in_a_sentence(error: type[LacunaError], argument
 def test_a_file_that_is_not_there_and_one_that_cannot_be_written(tmp_path: Path) -> None:
     """The operating system's reason, in a sentence."""
     assert "No such file" in refused(FormatError, tmp_path / "none.json")
-    assert "cannot be written" in refused(LacunaError, EXCERPT, "--json", tmp_path / "no" / "out.jsonl")
+    assert "cannot be written" in refused(ElisionError, EXCERPT, "--json", tmp_path / "no" / "out.jsonl")
 
 
 def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
@@ -273,8 +273,8 @@ def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
     run, out = chat(tmp_path / "run.json", "a"), tmp_path / "views.jsonl"
     before = run.read_text()
     printed(run, "--all", "--json", out)
-    assert "recording comes first" in refused(LacunaError, "--all", "--json", out, run)
-    assert "recording comes first" in refused(LacunaError, "--json", run, run)
+    assert "recording comes first" in refused(ElisionError, "--all", "--json", out, run)
+    assert "recording comes first" in refused(ElisionError, "--json", run, run)
     assert run.read_text() == before
 
 
@@ -314,7 +314,7 @@ def test_every_command_of_the_docs_runs(command: str, tmp_path: Path, monkeypatc
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command)
-    assert words[:2] == ["lacuna", "view"]
+    assert words[:2] == ["elision", "view"]
     printed(*words[2:])
 
 

@@ -19,7 +19,7 @@ def pi(script: Path, home: Path, work: Path, url: str, api: str, prompt: str, *o
     entry = {"id": name, "contextWindow": 200_000, "maxTokens": 8_000, **more}
     base = url if api == "anthropic-messages" else f"{url}/v1"
     provider = {"baseUrl": base, "api": api, "apiKey": KEY, "models": [entry]}
-    (config / "models.json").write_text(json.dumps({"providers": {"lacuna": provider}}), encoding="utf-8")
+    (config / "models.json").write_text(json.dumps({"providers": {"elision": provider}}), encoding="utf-8")
     strayed = home / "strayed.txt"
     environment = plain_environment(
         home,
@@ -31,7 +31,7 @@ def pi(script: Path, home: Path, work: Path, url: str, api: str, prompt: str, *o
         LOOPBACK_STRAYED=str(strayed),
     )
     with Outside() as outside:
-        command = ["node", script, "--provider", "lacuna", "--model", name, "-p", *options, prompt]
+        command = ["node", script, "--provider", "elision", "--model", name, "-p", *options, prompt]
         said = run(command, {**environment, **outside.environment()}, work)
     assert not strayed.exists(), strayed.read_text(encoding="utf-8")
     assert outside.asked == [], outside.asked
@@ -40,7 +40,7 @@ def pi(script: Path, home: Path, work: Path, url: str, api: str, prompt: str, *o
 
 _CODEX = """\
 model = "{model}"
-model_provider = "lacuna"
+model_provider = "elision"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
@@ -56,8 +56,8 @@ enabled = false
 [feedback]
 enabled = false
 
-[model_providers.lacuna]
-name = "Lacuna"
+[model_providers.elision]
+name = "Elision"
 base_url = "{url}/v1"
 env_key = "GATEWAY_KEY"
 wire_api = "responses"

@@ -1,4 +1,4 @@
-"""LiteLLM and mini-swe-agent, told what to do line by line: run by an environment that has them and not Lacuna.
+"""LiteLLM and mini-swe-agent, told what to do line by line: run by an environment that has them and not Elision.
 
 A line in is a JSON object `{"do": NAME, ...arguments}`, a line out `{"got": ...}` or `{"error": "..."}`. One process
 serves every test of a session, since importing LiteLLM takes ten seconds. It connects to loopback and nowhere else.

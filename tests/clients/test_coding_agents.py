@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.e2e.doors import EAGER, gateway
 
-from lacuna.testing.builders import call, trajectory
-from lacuna.testing.exchange import Received
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.trajectory.content import content
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Turn
+from elision.testing.builders import call, trajectory
+from elision.testing.exchange import Received
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.trajectory.content import content
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Turn
 
 from . import agents
 
@@ -37,7 +37,7 @@ def script(kind: str) -> Trajectory:
     steps: list[tuple[Action, ...]] = [
         (wrote(kind, "c1"),),
         *((each,) for each in many),
-        (call("lacuna_recall", id="c8", handle="t2.1", pattern="alpha_30"),),
+        (call("elision_recall", id="c8", handle="t2.1", pattern="alpha_30"),),
         both,
         (),
         (shell(kind, "c11", "cat a.txt"),),
@@ -70,7 +70,7 @@ def check(requests: list[Received], turns: range) -> None:
     assert [request.problems for request in requests] == [()] * len(turns)
     assert [request.turn for request in requests] == list(turns)
     newest = requests[-1].raw.decode()
-    assert "lacuna_recall" in newest
+    assert "elision_recall" in newest
     assert newest.count("tokens hidden") >= 5
     # Said by who wrote the file, and in the newest output, where that is of the file; line 30 was recalled besides.
     assert newest.count("alpha_40") <= 2
@@ -95,7 +95,7 @@ PI: dict[str, tuple[str, dict[str, Any]]] = {
 def test_pi(pi: Path, tmp_path: Path, work: Path, way: str) -> None:
     """pi works through a task with its own tools; taken up again behind a gateway that begins anew, it goes on."""
     api, model = PI[way]
-    options: dict[str, Any] = {"strategy": EAGER, "store": f"sqlite:///{tmp_path / 'lacuna.db'}"}
+    options: dict[str, Any] = {"strategy": EAGER, "store": f"sqlite:///{tmp_path / 'elision.db'}"}
     run = script("pi")
     with Playback(run, Terms(key=agents.KEY)) as provider:
         with gateway(provider.url, **options) as door:
@@ -118,7 +118,7 @@ def test_pi(pi: Path, tmp_path: Path, work: Path, way: str) -> None:
 def thoughtful() -> Trajectory:
     """The same work without a recall, and a thought before every step."""
     run = script("pi")
-    steps = [turn for turn in run.turns if not any(action.name == "lacuna_recall" for action in turn.actions)]
+    steps = [turn for turn in run.turns if not any(action.name == "elision_recall" for action in turn.actions)]
     turns = [
         replace(turn, index=index, reasoning=f"Thought {index}, of some length.")
         for index, turn in enumerate(steps, start=1)

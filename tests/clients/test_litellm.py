@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.e2e.doors import EAGER, FOLDING, gateway, recorded
 
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
 
 from .environments import LiteLLM
 
@@ -73,7 +73,7 @@ def test_a_run(litellm: LiteLLM, provider: Playback, way: str) -> None:
         assert len(door.worker.door.sessions) == 1
     assert provider.violations == []
     assert [request.turn for request in provider.requests] == list(range(1, len(RUN.turns) + 1))
-    assert b"lacuna_recall" in provider.requests[-1].raw
+    assert b"elision_recall" in provider.requests[-1].raw
 
 
 @pytest.mark.parametrize("way", ["openai-stream", "anthropic-stream"])

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from tests.e2e.doors import EAGER, gateway, recorded
 
-from lacuna.testing.builders import call, trajectory
-from lacuna.testing.checks import problems
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.trajectory.content import content
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
+from elision.testing.builders import call, trajectory
+from elision.testing.checks import problems
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.trajectory.content import content
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 
 from .environments import LiteLLM
 
 #: Whole in `make soak`.
-CALLS = 1_000 if os.environ.get("LACUNA_SOAK") == "1" else 60
+CALLS = 1_000 if os.environ.get("ELISION_SOAK") == "1" else 60
 #: Behind such a line the agent's work is handed in.
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 AS_IT_IS = {"observation_template": "{{ output.output }}"}
@@ -90,7 +90,7 @@ def shell_run() -> Trajectory:
     lines = ["seq -f 'line %g of alpha' 60 > a.txt; cat a.txt"]
     lines += [f"echo step {number}; cat a.txt" for number in range(2, 7)]
     made = [call(id=f"c{number}", command=line) for number, line in enumerate(lines, start=1)]
-    asked = call("lacuna_recall", id="r1", handle="t2.1", lines="4-5")
+    asked = call("elision_recall", id="r1", handle="t2.1", lines="4-5")
     done = call(id="end", command=f"echo {SUBMIT}; wc -l < a.txt")
     turns = [
         Turn(index=index, content=content(f"Step {index}."), actions=(action,))
@@ -134,7 +134,7 @@ def test_a_real_shell(litellm: LiteLLM, tmp_path: Path, way: str) -> None:
     assert [request.turn for request in provider.requests] == list(range(1, len(run.turns) + 1))
     assert [problem for each in provider.requests for problem in problems(each.api, without_nulls(each.body))] == []
     newest = provider.requests[-1].raw
-    assert b"lacuna_recall" in newest
+    assert b"elision_recall" in newest
     # In the newest output, and in the two lines that were recalled; nowhere else any more.
     assert newest.count(b"line 1 of alpha") == 2
     assert newest.count(b"line 3 of alpha") == 1

@@ -10,27 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.config import Settings, settings
-from lacuna.config.gateway_keys import ALL_KEYS
-from lacuna.config.keys import KEYS, PREFIX
-from lacuna.config.values import PROVIDERS, STORES
-from lacuna.errors import SettingError
-from lacuna.manager.options import Options
-from lacuna.stores import urls
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.guards import Guards
-from lacuna.strategies.hybrid import Hybrid
-from lacuna.strategies.masking import Masking
-from lacuna.strategies.raw import Raw
-from lacuna.strategies.spec import PRESETS, parse
-from lacuna.summarizers.factory import KINDS
-from lacuna.telemetry.logs import PassLog
+from elision.config import Settings, settings
+from elision.config.gateway_keys import ALL_KEYS
+from elision.config.keys import KEYS, PREFIX
+from elision.config.values import PROVIDERS, STORES
+from elision.errors import SettingError
+from elision.manager.options import Options
+from elision.stores import urls
+from elision.strategies.budget import Budget
+from elision.strategies.guards import Guards
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.raw import Raw
+from elision.strategies.spec import PRESETS, parse
+from elision.summarizers.factory import KINDS
+from elision.telemetry.logs import PassLog
 
 
 def of(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **environ: str) -> Settings:
-    """The settings of `environ`, written without the prefix, beside a `lacuna.toml`."""
+    """The settings of `environ`, written without the prefix, beside a `elision.toml`."""
     if toml:
-        (folder / "lacuna.toml").write_text(toml, encoding="utf-8")
+        (folder / "elision.toml").write_text(toml, encoding="utf-8")
     return settings({PREFIX + name: value for name, value in environ.items()}, folder, **(arguments or {}))
 
 
@@ -147,18 +147,18 @@ def test_the_file(tmp_path: Path) -> None:
     assert found.guards.max_turns == 7
     assert found.redaction.text("sk-ant-" + "a1" * 20).startswith("sk-ant")
     assert places(found) | {
-        "strategy": "lacuna.toml:2",
-        "summary_tail": "lacuna.toml:2",
-        "masking_window": "lacuna.toml:5",
-        "max_turns": "lacuna.toml:6",
-        "redact_patterns": "lacuna.toml:8",
+        "strategy": "elision.toml:2",
+        "summary_tail": "elision.toml:2",
+        "masking_window": "elision.toml:5",
+        "max_turns": "elision.toml:6",
+        "redact_patterns": "elision.toml:8",
         "max_cost_usd": "default",
     } == places(found)
 
 
 def test_pyproject(tmp_path: Path) -> None:
-    """The table [tool.lacuna] of pyproject.toml serves as well, and its lines are told from those of other tables."""
-    text = '[project]\nname = "x"\n\n[tool.other]\nmax_turns = 3\n\n[tool.lacuna]\nmax_turns = 9\n'
+    """The table [tool.elision] of pyproject.toml serves as well, and its lines are told from those of other tables."""
+    text = '[project]\nname = "x"\n\n[tool.other]\nmax_turns = 3\n\n[tool.elision]\nmax_turns = 9\n'
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     found = of(tmp_path)
     assert found.guards.max_turns == 9
@@ -166,7 +166,7 @@ def test_pyproject(tmp_path: Path) -> None:
 
 
 def test_somebody_else_s_pyproject(tmp_path: Path) -> None:
-    """A pyproject.toml that does not speak of Lacuna is not even parsed."""
+    """A pyproject.toml that does not speak of Elision is not even parsed."""
     (tmp_path / "pyproject.toml").write_text("[tool.broken\n", encoding="utf-8")
     assert of(tmp_path).strategy == Masking()
 
@@ -192,7 +192,7 @@ def test_who_has_the_last_word(tmp_path: Path) -> None:
     assert [each.guards.max_turns for each in found] == [None, 2, 3, 4]
     assert [places(each)["max_turns"] for each in found] == [
         "default",
-        "lacuna.toml:1",
+        "elision.toml:1",
         "AGENT_CONTEXT_MAX_TURNS",
         "argument max_turns",
     ]
@@ -212,7 +212,7 @@ def test_the_process_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Without anything given, environment and working folder are the process's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AGENT_CONTEXT_STRATEGY", "raw")
-    (tmp_path / "lacuna.toml").write_text("max_turns = 6", encoding="utf-8")
+    (tmp_path / "elision.toml").write_text("max_turns = 6", encoding="utf-8")
     found = settings()
     assert (found.strategy, found.guards.max_turns) == (Raw(), 6)
 
@@ -278,7 +278,7 @@ def test_an_option_in_the_text_and_a_setting(tmp_path: Path) -> None:
     """The higher source counts; in one source the two must agree."""
     assert of(tmp_path, "masking_window = 8", STRATEGY="masking(window=5)").strategy == Masking(window=5)
     assert of(tmp_path, "strategy = 'masking(window=5)'", MASKING_WINDOW="8").strategy == Masking(window=8)
-    (tmp_path / "lacuna.toml").unlink()
+    (tmp_path / "elision.toml").unlink()
     assert of(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="5").strategy == Masking(window=5)
     assert refused(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="8") == (
         "AGENT_CONTEXT_MASKING_WINDOW says 8, but AGENT_CONTEXT_STRATEGY says window=5; keep one of them"
@@ -343,7 +343,9 @@ def test_values_without_meaning(tmp_path: Path, name: str, value: str, mend: str
 
 def test_toml_types(tmp_path: Path) -> None:
     """True is no number and a number is no text."""
-    assert refused(tmp_path, "masking_window = true").startswith("lacuna.toml:1: True is no masking_window; give turns")
+    assert refused(tmp_path, "masking_window = true").startswith(
+        "elision.toml:1: True is no masking_window; give turns"
+    )
     assert "give a text" in refused(tmp_path, "session = 5")
     assert "give names" in refused(tmp_path, "redact_without = [1]")
 
@@ -366,7 +368,7 @@ def test_unknown_names(tmp_path: Path) -> None:
         "AGENT_CONTEXT_MASKING_WINDW: no such setting; did you mean AGENT_CONTEXT_MASKING_WINDOW?"
     )
     assert refused(tmp_path, "\n\nmasking_windw = 3") == (
-        "lacuna.toml:3: no such setting; did you mean masking_window?"
+        "elision.toml:3: no such setting; did you mean masking_window?"
     )
     assert "did you mean store?" in refused(tmp_path / "..", arguments={"stores": "memory:"})
 
@@ -380,14 +382,14 @@ def test_unlike_anything(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """A broken, absent or doubtful file is an error that names it."""
-    assert "lacuna.toml: Invalid value (at line 1" in refused(tmp_path, "max_turns = =")
-    (tmp_path / "lacuna.toml").write_bytes(b"\xff\xfe")
+    assert "elision.toml: Invalid value (at line 1" in refused(tmp_path, "max_turns = =")
+    (tmp_path / "elision.toml").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in refused(tmp_path)
     assert "no.toml: cannot be read" in refused(tmp_path, CONFIG="no.toml")
-    (tmp_path / "pyproject.toml").write_text("[tool.lacuna]\nmax_turns = 3\n", encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text("[tool.elision]\nmax_turns = 3\n", encoding="utf-8")
     assert "keep one of them" in refused(tmp_path, "max_turns = 2")
     (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
-    assert "no table [tool.lacuna]" in refused(tmp_path, CONFIG="pyproject.toml")
+    assert "no table [tool.elision]" in refused(tmp_path, CONFIG="pyproject.toml")
 
 
 def test_summarizers_and_stores_are_those_that_exist() -> None:

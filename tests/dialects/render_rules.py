@@ -1,7 +1,7 @@
 """What a rendered history must be, as checks that raise AssertionError: the provider's types, its rules, and our own.
 
-Types are those of the providers' packages, rules those of `lacuna.dialects.rules`. Renderers promise a little more than
-what is accepted; that stands here.
+Types are those of the providers' packages, rules those of `elision.dialects.rules`. Renderers promise a little more
+than what is accepted; that stands here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from lacuna.dialects.rules import violations
+from elision.dialects.rules import violations
 
 _OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
 _RESPONSES = TypeAdapter(list[ResponseInputItemParam])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.dialects import anthropic
-from lacuna.trajectory.content import IMAGE_TOKENS, Opaque, Text
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.usage_cost import usage_cost
+from elision.dialects import anthropic
+from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.usage_cost import usage_cost
 
 from .recorded_usage import ADVISED, COMPACTED, bill, tier
 

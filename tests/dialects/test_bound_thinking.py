@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lacuna.dialects.bound_thinking import (
+from elision.dialects.bound_thinking import (
     AUTO,
     DROP_BETA,
     WAYS,
@@ -23,9 +23,9 @@ from lacuna.dialects.bound_thinking import (
     way,
     with_beta,
 )
-from lacuna.dialects.capabilities import TABLE, UNKNOWN, of
-from lacuna.errors import SpecError
-from lacuna.trajectory.content import Opaque
+from elision.dialects.capabilities import TABLE, UNKNOWN, of
+from elision.errors import SpecError
+from elision.trajectory.content import Opaque
 from property.builders import step
 
 SEALED = Opaque("thinking", 9, {"type": "thinking", "thinking": "", "signature": "c2Vh"})
@@ -183,6 +183,6 @@ def test_a_beta_is_asked_for_once(header: str, after: str) -> None:
 
 def test_the_ways_are_explained() -> None:
     """The module says of each way what it costs."""
-    from lacuna.dialects import bound_thinking
+    from elision.dialects import bound_thinking
 
     assert all(f"- `{each}`:" in (bound_thinking.__doc__ or "") for each in WAYS)

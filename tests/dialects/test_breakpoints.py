@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lacuna.dialects.breakpoints import LOOK_BACK, Place, marked, places
-from lacuna.dialects.rules import introduced, violations
+from elision.dialects.breakpoints import LOOK_BACK, Place, marked, places
+from elision.dialects.rules import introduced, violations
 
 MARK = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}

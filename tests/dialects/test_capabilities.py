@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.dialects.capabilities import TABLE, UNKNOWN, bare, of
-from lacuna.trajectory.price_table import rows
+from elision.dialects.capabilities import TABLE, UNKNOWN, bare, of
+from elision.trajectory.price_table import rows
 
 
 @pytest.mark.parametrize(

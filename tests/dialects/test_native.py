@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lacuna.dialects.native import BETA, EDIT, Cleared, cleared, edit, frontier, managed, uses
-from lacuna.trajectory.turn import Action
+from elision.dialects.native import BETA, EDIT, Cleared, cleared, edit, frontier, managed, uses
+from elision.trajectory.turn import Action
 from property.builders import result, step
 
 

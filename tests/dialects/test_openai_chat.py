@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.dialects import content_of, openai_chat
-from lacuna.trajectory.content import IMAGE_TOKENS, Opaque, Text
+from elision.dialects import content_of, openai_chat
+from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
 
 
 def test_a_string_is_one_text() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects import openai_responses
-from lacuna.trajectory.content import Opaque, Text, text_of
+from elision.dialects import openai_responses
+from elision.trajectory.content import Opaque, Text, text_of
 
 
 def test_a_summary_is_reasoning_and_the_sealed_part_is_kept() -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from lacuna.dialects.render import UNANSWERED, Image, Renderer, image_in, in_words
-from lacuna.engine import Session, drive
-from lacuna.lab.clock import calls
-from lacuna.trajectory.content import Opaque, Text, content
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
-from lacuna.trajectory.view import View
+from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
+from elision.dialects.render import UNANSWERED, Image, Renderer, image_in, in_words
+from elision.engine import Session, drive
+from elision.lab.clock import calls
+from elision.trajectory.content import Opaque, Text, content
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.view import View
 from property.builders import begun, brief, head, result, run, steps, turn, user
 from property.cases import CASES, SMALL, write
 from property.trajectories import trajectories

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.render_anthropic import BEGINS, CONTINUES, Renderer
-from lacuna.engine import drive
-from lacuna.trajectory.content import Content, Opaque, Text, content
-from lacuna.trajectory.turn import Action, Head, Message, Turn
-from lacuna.trajectory.view import View
+from elision.dialects.render_anthropic import BEGINS, CONTINUES, Renderer
+from elision.engine import drive
+from elision.trajectory.content import Content, Opaque, Text, content
+from elision.trajectory.turn import Action, Head, Message, Turn
+from elision.trajectory.view import View
 from property.builders import begun, brief, result, run, step, steps, turn, user
 
 from .render_rules import anthropic_accepts

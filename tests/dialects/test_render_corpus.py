@@ -1,7 +1,7 @@
 """Every request of every recorded run, under every strategy, for every provider: its types, its rules, its marks.
 
 By default each file is tried under two strategies in turn, at the first, middle and last call and where an epoch
-begins; with LACUNA_SOAK=1 under all of them, at every call. Without the corpus the sample runs stand in.
+begins; with ELISION_SOAK=1 under all of them, at every call. Without the corpus the sample runs stand in.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from lacuna.dialects.breakpoints import marked, places
-from lacuna.dialects.render import Renderer, Sent
-from lacuna.dialects.rules import violations
-from lacuna.engine import Session, drive
-from lacuna.errors import BudgetError, FormatError
-from lacuna.formats.registry import read
-from lacuna.lab.clock import calls
-from lacuna.lab.dialect import RENDERERS
-from lacuna.lab.heads import with_recorded_head
-from lacuna.lab.replay import model_free
-from lacuna.strategies.spec import STRATEGIES, parse
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.view import View
+from elision.dialects.breakpoints import marked, places
+from elision.dialects.render import Renderer, Sent
+from elision.dialects.rules import violations
+from elision.engine import Session, drive
+from elision.errors import BudgetError, FormatError
+from elision.formats.registry import read
+from elision.lab.clock import calls
+from elision.lab.dialect import RENDERERS
+from elision.lab.heads import with_recorded_head
+from elision.lab.replay import model_free
+from elision.strategies.spec import STRATEGIES, parse
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.view import View
 
 from .render_rules import drained
 
@@ -51,7 +51,7 @@ SPECS = (
     "pipeline(supersede, masking(window=4), schedule=batched(3))",
     "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
 )
-WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+WHOLE = os.environ.get("ELISION_SOAK") == "1"
 # An estimate is as good here, and fast.
 SIZER = Sizer(counter("estimate"))
 TYPES: Mapping[str, TypeAdapter[Any]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lacuna.dialects.render_openai_chat import Renderer
-from lacuna.trajectory.content import Opaque, Text, content
-from lacuna.trajectory.turn import Action, Head, Message, Turn
+from elision.dialects.render_openai_chat import Renderer
+from elision.trajectory.content import Opaque, Text, content
+from elision.trajectory.turn import Action, Head, Message, Turn
 from property.builders import head, result, run, turn, user
 
 from .render_rules import openai_accepts

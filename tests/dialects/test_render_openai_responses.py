@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.render import UNANSWERED
-from lacuna.dialects.render_openai_responses import Renderer
-from lacuna.engine import drive
-from lacuna.trajectory.content import Opaque, Text, content
-from lacuna.trajectory.turn import Action, Head, Message, Turn
+from elision.dialects.render import UNANSWERED
+from elision.dialects.render_openai_responses import Renderer
+from elision.engine import drive
+from elision.trajectory.content import Opaque, Text, content
+from elision.trajectory.turn import Action, Head, Message, Turn
 from property.builders import begun, brief, head, result, run, step, turn, user
 
 from .render_rules import responses_accepts

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lacuna.dialects.signals import (
+from elision.dialects.signals import (
     CacheMiss,
     Overflow,
     Transformation,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from lacuna.cli import main
+from elision.cli import main
 
 from .blocks import ROOT
 
@@ -65,10 +65,10 @@ def called_with(arguments: list[str]) -> Iterator[None]:
         os.environ.update(environment)
 
 
-def lacuna(command: str, at: Path) -> Printed:
-    """Run `lacuna ...` in folder `at`, in this process: token counts are shared between commands."""
+def elision(command: str, at: Path) -> Printed:
+    """Run `elision ...` in folder `at`, in this process: token counts are shared between commands."""
     arguments = shlex.split(command)
-    assert arguments[0] == "lacuna"
+    assert arguments[0] == "elision"
     out, err, code = StringIO(), StringIO(), 0
     # One process: no worker is forked out of the tests.
     jobs = ["--jobs", "1"] if arguments[1] == "replay" and not {"-j", "--jobs"} & {*arguments} else []
@@ -81,10 +81,10 @@ def lacuna(command: str, at: Path) -> Printed:
 
 
 def made(target: str) -> list[str]:
-    """The `lacuna` commands that `make TARGET` runs, as the Makefile says."""
+    """The `elision` commands that `make TARGET` runs, as the Makefile says."""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     variables = dict(re.findall(r"^(\w+) [?:]?= (.*)$", text, re.MULTILINE))
     recipe = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
     lines = recipe[1].splitlines() if recipe else []
     filled = [re.sub(r"\$\((\w+)\)", lambda found: variables.get(found[1], found[0]), line.strip()) for line in lines]
-    return [line.removeprefix(".venv/bin/") for line in filled if line.startswith(".venv/bin/lacuna ")]
+    return [line.removeprefix(".venv/bin/") for line in filled if line.startswith(".venv/bin/elision ")]

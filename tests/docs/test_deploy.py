@@ -15,11 +15,11 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from lacuna.cli.app import app
-from lacuna.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
-from lacuna.config.keys import PREFIX
-from lacuna.gateway.admin import OPEN
-from lacuna.gateway.settings import gateway_settings
+from elision.cli.app import app
+from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
+from elision.config.keys import PREFIX
+from elision.gateway.admin import OPEN
+from elision.gateway.settings import gateway_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PORT = GATEWAY_KEYS["gateway_port"].default
@@ -31,7 +31,7 @@ def text(name: str) -> str:
 
 
 def taken(arguments: list[str]) -> None:
-    """`lacuna serve` understands these options."""
+    """`elision serve` understands these options."""
     group: Any = typer.main.get_command(app)
     group.commands["serve"].make_context("serve", list(arguments))
 
@@ -50,7 +50,7 @@ def _container() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", [each for each in FILES if each != "lacuna.toml"])
+@pytest.mark.parametrize("name", [each for each in FILES if each != "elision.toml"])
 def test_settings(name: str) -> None:
     """Each variable is a setting, or names the file; its value is one that it may have."""
     found = variables(name)
@@ -64,31 +64,31 @@ def test_settings(name: str) -> None:
 
 def test_the_file(tmp_path: Path) -> None:
     """The example of a file is taken as it is."""
-    assert tomllib.loads(text("lacuna.toml"))
-    (tmp_path / "lacuna.toml").write_text(text("lacuna.toml"), encoding="utf-8")
+    assert tomllib.loads(text("elision.toml"))
+    (tmp_path / "elision.toml").write_text(text("elision.toml"), encoding="utf-8")
     gateway_settings({}, tmp_path)
 
 
 def test_systemd() -> None:
-    """The unit runs `lacuna serve` with options that exist, and waits longer for its end than answers are given."""
-    unit = text("lacuna.service")
+    """The unit runs `elision serve` with options that exist, and waits longer for its end than answers are given."""
+    unit = text("elision.service")
     (start,) = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
     program, command, *arguments = shlex.split(start)
-    assert (Path(program).name, command) == ("lacuna", "serve")
+    assert (Path(program).name, command) == ("elision", "serve")
     taken(arguments)
     stop = int(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0])
     assert stop > GATEWAY_KEYS["gateway_drain_seconds"].default
-    assert (DEPLOY / "lacuna.toml").exists()
+    assert (DEPLOY / "elision.toml").exists()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_takes_it(tmp_path: Path) -> None:
     """systemd finds nothing wrong with the unit, where its program is there."""
-    program = tmp_path / "lacuna"
+    program = tmp_path / "elision"
     program.write_text("#!/bin/sh\n", encoding="utf-8")
     program.chmod(0o755)
-    unit = tmp_path / "lacuna.service"
-    unit.write_text(text("lacuna.service").replace("/opt/lacuna/bin/lacuna", str(program)), encoding="utf-8")
+    unit = tmp_path / "elision.service"
+    unit.write_text(text("elision.service").replace("/opt/elision/bin/elision", str(program)), encoding="utf-8")
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

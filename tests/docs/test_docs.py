@@ -16,10 +16,10 @@ from types import ModuleType
 
 import pytest
 
-from lacuna.lab.study import DEFAULTS
+from elision.lab.study import DEFAULTS
 
 from .blocks import CONTRIBUTING, PAGES, ROOT, Block, Command, applied, blocks, chunks, commands, place
-from .run import folder, lacuna, made, working_in
+from .run import elision, folder, made, working_in
 
 #: What other programs a reader is told to type; the recipes have a test of their own.
 OTHERS = {"git", "make", "pip", "python3"}
@@ -76,7 +76,7 @@ def _typed(command: Command, at: Path) -> None:
     # Recordings that are not part of this repository.
     if "../shared/" in command.text:
         return
-    if first == "lacuna":
+    if first == "elision":
         _says(command.text, command.printed, at)
     elif first == "make":
         for target in rest:
@@ -89,8 +89,8 @@ def _typed(command: Command, at: Path) -> None:
 
 def _says(text: str, claimed: tuple[str, ...], at: Path) -> None:
     """The command succeeds, or fails with the message shown, and prints what is shown, in that order."""
-    printed = lacuna(text, at)
-    expected = 2 if any(line.startswith("lacuna: ") for line in claimed) else 0
+    printed = elision(text, at)
+    expected = 2 if any(line.startswith("elision: ") for line in claimed) else 0
     assert printed.code == expected, f"{text}\n{printed.err}"
     start = 0
     for chunk in chunks(claimed):
@@ -103,7 +103,7 @@ def test_extras_exist() -> None:
     """Every extra that a reader is told to install is one of the distribution's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    found = re.findall(r"lacuna-context\[(\w+)\]", text)
+    found = re.findall(r"elision\[(\w+)\]", text)
     assert found
     assert set(found) <= set(project["optional-dependencies"])
 
@@ -118,10 +118,10 @@ def test_the_published_options_are_those_of_the_defaults() -> None:
 def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
     """A claimed line that is not printed, or one in the wrong place, fails."""
     at = folder(tmp_path)
-    _says("lacuna prices fable", ("fable",), at)
-    for wrong in (("fabel",), ("cache", "…", "fable"), ("lacuna: fable",)):
+    _says("elision prices fable", ("fable",), at)
+    for wrong in (("fabel",), ("cache", "…", "fable"), ("elision: fable",)):
         with pytest.raises(AssertionError):
-            _says("lacuna prices fable", wrong, at)
+            _says("elision prices fable", wrong, at)
 
 
 def test_a_diff_must_fit() -> None:

@@ -77,10 +77,10 @@ def test_the_new_strategy_keeps_the_invariants(copy: Path) -> None:
     assert " passed" in run(copy, *arguments)
 
 
-@pytest.mark.parametrize("line", [line for line in TYPED if line.startswith("lacuna ")])
+@pytest.mark.parametrize("line", [line for line in TYPED if line.startswith("elision ")])
 def test_the_commands_of_the_recipes_work(copy: Path, line: str) -> None:
     """What the reader is told to try works."""
-    assert run(copy, "-c", "from lacuna.cli import main; main()", *shlex.split(line)[1:])
+    assert run(copy, "-c", "from elision.cli import main; main()", *shlex.split(line)[1:])
 
 
 def test_the_new_files_are_in_style(copy: Path) -> None:

@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 import typer
 
-from lacuna.cli.app import app
-from lacuna.config.gateway_keys import ALL_KEYS
-from lacuna.formats.registry import READERS
-from lacuna.gateway import metrics as gateway_metrics
-from lacuna.gateway.request_log import facts
-from lacuna.gateway.served import Served
-from lacuna.lab.report.wording import GLOSSARY as REPORT_WORDS
-from lacuna.lab.results import Control, Row, Study, prices_json
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.extractors import BUILT_IN
-from lacuna.strategies.rules import Rule
-from lacuna.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
-from lacuna.strategies.strategy import Strategy
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.metrics import METRICS, Metric
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.usage import Usage
+from elision.cli.app import app
+from elision.config.gateway_keys import ALL_KEYS
+from elision.formats.registry import READERS
+from elision.gateway import metrics as gateway_metrics
+from elision.gateway.request_log import facts
+from elision.gateway.served import Served
+from elision.lab.report.wording import GLOSSARY as REPORT_WORDS
+from elision.lab.results import Control, Row, Study, prices_json
+from elision.strategies.budget import Budget
+from elision.strategies.extractors import BUILT_IN
+from elision.strategies.rules import Rule
+from elision.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
+from elision.strategies.strategy import Strategy
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.metrics import METRICS, Metric
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.usage import Usage
 
 from .blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose
 
 DOC = ROOT / "docs"
-SOURCE = ROOT / "src" / "lacuna"
+SOURCE = ROOT / "src" / "elision"
 
 
 def quoted(page: str) -> set[str]:
@@ -102,19 +102,19 @@ def test_commands() -> None:
     """Every command is in the README and is run somewhere, and every option of `replay` is explained."""
     group: Any = typer.main.get_command(app)
     typed = {
-        command.text.removeprefix("lacuna ").split()[0]
+        command.text.removeprefix("elision ").split()[0]
         for page in [README, *DOCS]
         for block in blocks(page)
         for command in commands(block)
     }
     assert set(group.commands) <= typed
-    assert all(f"`lacuna {name}`" in prose(README) for name in group.commands)
+    assert all(f"`elision {name}`" in prose(README) for name in group.commands)
     flags = {name for item in group.commands["replay"].params for name in item.opts if name.startswith("-")}
     assert flags - {"--help"} <= quoted("replay.md")
 
 
 def test_json_keys() -> None:
-    """Every key of `lacuna.replay/1` is explained."""
+    """Every key of `elision.replay/1` is explained."""
     row = Row().json()
     study = Study(prices=SETS["anthropic"], counter="o200k", strategies=(), rows=()).json()
     prices = prices_json(SETS["anthropic"])
@@ -156,7 +156,7 @@ def test_paths_exist(page: Path) -> None:
 
 def test_the_tree() -> None:
     """The README's tree has one line for every folder with modules or data down to the second level, and no other."""
-    (tree,) = [block.text for block in blocks(README) if block.text.startswith("src/lacuna/\n")]
+    (tree,) = [block.text for block in blocks(README) if block.text.startswith("src/elision/\n")]
     listed: list[str] = []
     for line in tree.splitlines()[1:]:
         indent, name, words = re.fullmatch(r"( +)(\S+/) +(\S.*)", line).groups()  # type: ignore[union-attr]

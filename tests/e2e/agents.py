@@ -10,8 +10,8 @@ from typing import Any, Final
 import anthropic
 import openai
 
-from lacuna.gateway.routes import Api
-from lacuna.testing.builders import long_text
+from elision.gateway.routes import Api
+from elision.testing.builders import long_text
 
 Json = dict[str, Any]
 APIS: Final[tuple[Api, ...]] = ("openai", "openai-responses", "anthropic")

@@ -14,15 +14,15 @@ import anthropic
 import httpx2
 import openai
 
-from lacuna.formats.registry import read
-from lacuna.gateway.running import Running
-from lacuna.gateway.settings import gateway_settings
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.gateway.running import Running
+from elision.gateway.settings import gateway_settings
+from elision.trajectory.trajectory import Trajectory
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 NOWHERE = Path("/nowhere")
 #: Turns of each recorded run that are worked through; whole runs take minutes.
-CALLS = 1_000 if os.environ.get("LACUNA_SOAK") == "1" else 12
+CALLS = 1_000 if os.environ.get("ELISION_SOAK") == "1" else 12
 #: Hides at every turn whatever is older than two, so that little has to be said for much to be hidden.
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=400, schedule=every-turn)"
@@ -88,4 +88,4 @@ class Wire:
 
     def _answered(self, response: httpx2.Response) -> None:
         if response.request.method == "POST":
-            self.sessions.append(response.headers.get("x-lacuna-session"))
+            self.sessions.append(response.headers.get("x-elision-session"))

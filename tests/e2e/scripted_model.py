@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import msgspec
 from tests.gateway.recalling.providers import Answer, Part, raw
 
-from lacuna.gateway.routes import Api
-from lacuna.testing.checks import problems
-from lacuna.testing.playback import PATHS
+from elision.gateway.routes import Api
+from elision.testing.checks import problems
+from elision.testing.playback import PATHS
 
 Json = dict[str, Any]
-RECALL, SEARCH = "lacuna_recall", "lacuna_search"
+RECALL, SEARCH = "elision_recall", "elision_search"
 _MARK = re.compile(rb',"cache_control":\{"type":"ephemeral"\}')
 HANDLE = re.compile(r"\[(t\d+\.\d+) ")
 

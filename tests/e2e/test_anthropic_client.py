@@ -9,11 +9,11 @@ from typing import Any
 import anthropic
 import pytest
 
-from lacuna.testing.builders import call, long_text, result, trajectory, turn
-from lacuna.testing.faults import Broken, Refused
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
+from elision.testing.builders import call, long_text, result, trajectory, turn
+from elision.testing.faults import Broken, Refused
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
 
 from .doors import EAGER, FOLDING, Wire, gateway, recorded
 
@@ -103,7 +103,7 @@ def test_a_run(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     assert len(set(wire.sessions)) == 1
     assert wire.sessions[0]
     assert len(provider.requests[-1].raw) < len(wire.bodies[-1])
-    assert b"lacuna_recall" in provider.requests[-1].raw
+    assert b"elision_recall" in provider.requests[-1].raw
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -226,7 +226,7 @@ def test_counting_models_and_prefixes(provider: Playback, wire: Wire) -> None:
 
 def test_off_is_off(provider: Playback, wire: Wire) -> None:
     """The client's own switch: nothing changes, and no session is named."""
-    with gateway(provider.url) as door, wire.claude(door.url, default_headers={"x-lacuna": "off"}) as client:
+    with gateway(provider.url) as door, wire.claude(door.url, default_headers={"x-elision": "off"}) as client:
         worked_through(client, "plain", RUN)
     assert [request.raw for request in provider.requests] == wire.bodies
     assert set(wire.sessions) == {None}
@@ -261,9 +261,9 @@ def test_headers_of_the_answer(provider: Playback, wire: Wire) -> None:
     request: Any = {"model": FREE, "max_tokens": 500, **Follower(RUN, "anthropic").request}
     with gateway(provider.url) as door, wire.claude(door.url) as client:
         raw = client.messages.with_raw_response.create(**request)
-        assert raw.headers["x-lacuna-session"]
+        assert raw.headers["x-elision-session"]
         assert raw.parse().role == "assistant"
         with client.messages.stream(**request) as stream:
-            assert stream.response.headers["x-lacuna-session"]
+            assert stream.response.headers["x-elision-session"]
             assert stream.response.headers["content-type"].startswith("text/event-stream")
             assert stream.get_final_text()

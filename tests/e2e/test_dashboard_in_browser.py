@@ -12,12 +12,12 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
+from elision.gateway.dashboard.pages import routes
+from elision.gateway.dashboard.told import named
+from elision.manager import ContextManager
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import Store
 from gateway.dashboard.runs import HOSTILE, MINI, PI, Working, hostile, worked
-from lacuna.gateway.dashboard.pages import routes
-from lacuna.gateway.dashboard.told import named
-from lacuna.manager import ContextManager
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import Store
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

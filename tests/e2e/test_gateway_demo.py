@@ -18,7 +18,7 @@ from urllib.error import URLError
 import pytest
 from tests.processes import start_process
 
-from lacuna.stores.urls import open_store
+from elision.stores.urls import open_store
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "gateway_demo.py"
 
@@ -49,7 +49,7 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     assert not is_served(address)
     # The address is gone with it: what would show the dashboard again is said instead.
     assert lines[-1].startswith("Dashboard  ")
-    assert lines[-1].endswith(f"lacuna serve --store sqlite:///{tmp_path}/demo.db")
+    assert lines[-1].endswith(f"elision serve --store sqlite:///{tmp_path}/demo.db")
     assert "a recorded one never calls it\n" in out, "lines are whole where no terminal cuts them"
     text = "\n".join(lines)
     assert re.search(r"call +80 of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+%\)", text)
@@ -61,7 +61,7 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     try:
         (session,) = store.sessions()
         assert session.turns == 83
-        assert f"lacuna show {session.key} " in text
+        assert f"elision show {session.key} " in text
     finally:
         store.close()
 
@@ -92,7 +92,9 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["at once", "behind the run"] if os.environ.get("LACUNA_SOAK") == "1" else ["at once"])
+@pytest.mark.parametrize(
+    "when", ["at once", "behind the run"] if os.environ.get("ELISION_SOAK") == "1" else ["at once"]
+)
 def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     """Whenever it is interrupted or told to end, it ends with 0 and with everything that it started."""
     with demo(tmp_path, "--stay") as process:

@@ -11,11 +11,11 @@ from typing import Any
 import openai
 import pytest
 
-from lacuna.testing.faults import Refused
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.testing.request import Api
+from elision.testing.faults import Refused
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.testing.request import Api
 
 from .doors import EAGER, FOLDING, Wire, gateway, recorded
 
@@ -125,7 +125,7 @@ def test_a_run(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     assert wire.sessions[0]
     sizes = [len(request.raw) for request in provider.requests]
     assert sizes[-1] < len(wire.bodies[-1])
-    assert b"lacuna_recall" in provider.requests[-1].raw
+    assert b"elision_recall" in provider.requests[-1].raw
 
 
 @pytest.mark.parametrize("way", ["chat", "responses-helper"])
@@ -148,7 +148,7 @@ def test_raw_is_the_client_s_very_bytes(provider: Playback, wire: Wire, way: str
 @pytest.mark.parametrize("off", ["header", "setting"])
 def test_off_is_off(provider: Playback, wire: Wire, off: str) -> None:
     """The switch of one request and that of the whole gateway: nothing changes, and no session is named."""
-    headers = {"x-lacuna": "off"} if off == "header" else {}
+    headers = {"x-elision": "off"} if off == "header" else {}
     with (
         gateway(provider.url, gateway_off=off == "setting") as door,
         wire.openai(door.url, default_headers=headers) as client,
@@ -156,7 +156,7 @@ def test_off_is_off(provider: Playback, wire: Wire, off: str) -> None:
         worked_through(client, "chat", RUN)
     assert [request.raw for request in provider.requests] == wire.bodies
     assert set(wire.sessions) == {None}
-    assert not any("x-lacuna" in request.headers for request in provider.requests)
+    assert not any("x-elision" in request.headers for request in provider.requests)
 
 
 def test_async_clients_at_once(provider: Playback, wire: Wire) -> None:
@@ -250,7 +250,7 @@ def test_compressed_requests(provider: Playback, wire: Wire) -> None:
                     "authorization": "Bearer any",
                 },
             )
-            if b"lacuna_recall" not in provider.requests[-1].raw:
+            if b"elision_recall" not in provider.requests[-1].raw:
                 # Nothing was hidden: compressed as it came, which this provider does not read.
                 assert answer.status_code == 400
                 assert provider.requests[-1].raw == body
@@ -259,7 +259,7 @@ def test_compressed_requests(provider: Playback, wire: Wire) -> None:
                 continue
             follower.take(answer.json())
             assert "content-encoding" not in provider.requests[-1].headers
-    assert b"lacuna_recall" in provider.requests[-1].raw
+    assert b"elision_recall" in provider.requests[-1].raw
 
 
 def test_errors_are_the_client_s_own(provider: Playback, wire: Wire) -> None:
@@ -283,11 +283,11 @@ def test_headers_of_the_answer(provider: Playback, wire: Wire) -> None:
     """The raw response has the provider's headers and the session's name; its body is parsed by the client."""
     with gateway(provider.url) as door, wire.openai(door.url) as client:
         raw = client.chat.completions.with_raw_response.create(model="gpt-5", **Follower(RUN, "openai").request)
-        assert raw.headers["x-lacuna-session"]
+        assert raw.headers["x-elision-session"]
         assert raw.headers["content-type"] == "application/json"
         assert raw.parse().choices[0].message.role == "assistant"
         with client.chat.completions.with_streaming_response.create(
             model="gpt-5", stream=True, **Follower(RUN, "openai").request
         ) as stream:
-            assert stream.headers["x-lacuna-session"]
+            assert stream.headers["x-elision-session"]
             assert "data: [DONE]" in list(stream.iter_lines())

@@ -10,12 +10,12 @@ import anthropic
 import openai
 import pytest
 
-from lacuna.dialects.rules.anthropic import BREAKPOINTS, breakpoints, takes_one
-from lacuna.gateway.routes import Api
-from lacuna.testing.builders import long_text, step, trajectory
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
+from elision.dialects.rules.anthropic import BREAKPOINTS, breakpoints, takes_one
+from elision.gateway.routes import Api
+from elision.testing.builders import long_text, step, trajectory
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
 
 from .agents import APIS, Agent
 from .doors import EAGER, Wire, gateway, recorded

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.gateway.answering import ROUNDS
-from lacuna.gateway.routes import Api
-from lacuna.gateway.running import Running
+from elision.gateway.answering import ROUNDS
+from elision.gateway.routes import Api
+from elision.gateway.running import Running
 
 from .agents import APIS, TOOLS, Agent, observed
 from .doors import Wire, gateway
@@ -58,7 +58,7 @@ def playing(
         with working.client:
             yield working, upstream, door
     assert upstream.problems == []
-    assert "lacuna" not in working.seen
+    assert "elision" not in working.seen
 
 
 def spoken(asked: Asked) -> list[tuple[str, bytes]]:
@@ -267,7 +267,7 @@ def test_after_a_restart_and_at_another_door(api: Api, streamed: bool, way: str,
         assert asked.tools == before.tools
     assert len(set(wire.sessions)) == 1
     steady(upstream, len(upstream.asked) - 5, place, 2)
-    assert "lacuna" not in agent.seen
+    assert "elision" not in agent.seen
 
 
 @ALL
@@ -300,7 +300,7 @@ def test_it_is_written_before_the_client_has_the_end(api: Api, tmp_path: Path) -
     assert upstream.problems == []
     (place,) = places(upstream.asked[-1])
     assert upstream.asked[-1].messages[place] == alive.messages[place]
-    assert "lacuna" not in agent.seen
+    assert "elision" not in agent.seen
 
 
 _ENDS = ("message_stop", "response.completed", "tool_calls")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from elision.lab.report import html
+from elision.lab.results import Study
 from lab.report.studies import HOSTILE, empty, hostile, study
-from lacuna.lab.report import html
-from lacuna.lab.results import Study
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page

@@ -17,15 +17,15 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from lacuna.formats.registry import read
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.testing.recorded import Recorded
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
+from elision.formats.registry import read
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.testing.recorded import Recorded
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 CALLS = 14

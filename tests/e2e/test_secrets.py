@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lacuna.cli.app import app
-from lacuna.errors import LacunaError, SettingError, StoreError, SummaryError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
-from lacuna.stores.urls import open_existing, open_store
-from lacuna.summarizers.factory import summarizer
-from lacuna.telemetry.logs import PassLog
-from lacuna.trajectory.events import Attempted, Decided
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.redact import Redaction
+from elision.cli.app import app
+from elision.errors import ElisionError, SettingError, StoreError, SummaryError
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
+from elision.stores.urls import open_existing, open_store
+from elision.summarizers.factory import summarizer
+from elision.telemetry.logs import PassLog
+from elision.trajectory.events import Attempted, Decided
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.redact import Redaction
 from manager.agents import history, openai
 from summarizers.server import chat, error, serving
 
@@ -83,7 +83,7 @@ def messages(steps: int) -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("AGENT_CONTEXT_STORE", "LACUNA_CONFIG"):
+    for name in ("AGENT_CONTEXT_STORE", "ELISION_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -91,8 +91,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     """Every line that any of our loggers writes, from DEBUG on; none may hold a secret, whatever else a test shows."""
     caplog.set_level(logging.DEBUG)
-    caplog.set_level(logging.DEBUG, "lacuna")
-    caplog.set_level(logging.DEBUG, "lacuna.context")
+    caplog.set_level(logging.DEBUG, "elision")
+    caplog.set_level(logging.DEBUG, "elision.context")
     yield caplog
     assert leaks(told(caplog)) == []
 
@@ -101,7 +101,7 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
     """What stands in the log as a handler would write it, with tracebacks and the facts beside each line."""
     form = logging.Formatter("%(name)s %(levelname)s %(message)s")
     return "\n".join(
-        f"{form.format(each)} {everything(getattr(each, 'lacuna', ''))}" for each in caplog.get_records("call")
+        f"{form.format(each)} {everything(getattr(each, 'elision', ''))}" for each in caplog.get_records("call")
     )
 
 
@@ -306,7 +306,7 @@ DSN = SECRETS["dsn"][0].partition("=")[2]
 def test_exceptions_tell_none(url: str) -> None:
     """An address that cannot be opened is named without its password, wherever it was given."""
     for opens in (open_store, open_existing, lambda given: ContextManager(store=given)):
-        with pytest.raises(LacunaError) as raised:
+        with pytest.raises(ElisionError) as raised:
             opens(url)
         assert leaks(f"{raised.value}{raised.value!r}") == []
         cause: BaseException | None = raised.value
@@ -329,7 +329,7 @@ def test_options_do_not_show_them() -> None:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_settings_show_none(form: tuple[str, ...]) -> None:
-    """`lacuna config` names the store and the endpoint, without their passwords."""
+    """`elision config` names the store and the endpoint, without their passwords."""
     env = {
         "AGENT_CONTEXT_STORE": DSN,
         "AGENT_CONTEXT_SUMMARIZER": "openai:small",
@@ -346,5 +346,5 @@ def test_wrong_settings_show_none() -> None:
     """A secret that was put where another setting belongs is not repeated in the error."""
     for name in ("AGENT_CONTEXT_TOKEN_BUDGET", "AGENT_CONTEXT_STRATEGY", "AGENT_CONTEXT_MODEL_KEY"):
         result = CliRunner().invoke(app, ["config"], env={name: SECRETS["openai"][0].partition("=")[2]})
-        assert isinstance(result.exception, LacunaError)
+        assert isinstance(result.exception, ElisionError)
         assert leaks(f"{result.output}{result.exception}") == []

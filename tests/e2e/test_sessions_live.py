@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.gateway.routes import Api
-from lacuna.testing.builders import step, trajectory
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.trajectory.trajectory import Trajectory
+from elision.gateway.routes import Api
+from elision.testing.builders import step, trajectory
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.trajectory.trajectory import Trajectory
 
 from .agents import APIS, Agent
 from .doors import Wire, gateway

@@ -1,4 +1,4 @@
-"""Several `lacuna serve` processes over one store serve one session: what they send is what one alone would send."""
+"""Several `elision serve` processes over one store serve one session: what they send is what one alone would send."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.gateway.playing import AGENT, TURN
 from tests.gateway.process import Process, served
 from tests.gateway.trials import TWINS, Trial, marks, recorded, trials
 
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
-from lacuna.testing.exchange import Received
-from lacuna.testing.playback import Playback
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+from elision.testing.exchange import Received
+from elision.testing.playback import Playback
 from stores.postgres_server import fresh_url
 
 from .doors import gateway
 
-WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents that are nobody's twins, one for each API, and turns of the longest.
 AGENTS, LONGEST = 3, 1_000 if WHOLE else 14
 #: Decides by what was said alone: every byte is known beforehand.

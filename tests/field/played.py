@@ -9,14 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lacuna.formats.registry import read
-from lacuna.manager import ContextManager, ContextView
-from lacuna.testing.follower import Follower
-from lacuna.testing.provider import Provider, Terms
-from lacuna.testing.request import Api
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.registry import read
+from elision.manager import ContextManager, ContextView
+from elision.testing.follower import Follower
+from elision.testing.provider import Provider, Terms
+from elision.testing.request import Api
+from elision.trajectory.prices import Prices
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 

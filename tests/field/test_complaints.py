@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import BudgetError, SettingError, SummaryError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.urls import open_existing
-from lacuna.strategies.rules import Rule
-from lacuna.summarizers.factory import summarizer
-from lacuna.summarizers.written import Written
-from lacuna.testing.provider import Terms
-from lacuna.trajectory.events import Attempted
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.trajectory import Trajectory
+from elision.errors import BudgetError, SettingError, SummaryError
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.urls import open_existing
+from elision.strategies.rules import Rule
+from elision.summarizers.factory import summarizer
+from elision.summarizers.written import Written
+from elision.testing.provider import Terms
+from elision.trajectory.events import Attempted
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_sets import named
+from elision.trajectory.trajectory import Trajectory
 from manager.agents import LONG, SHAPES, Message, anthropic, history, openai
 from summarizers.server import chat, error, serving
 
@@ -153,7 +153,7 @@ def test_7_what_is_hidden_is_named_so_that_it_need_not_be_read_again() -> None:
     view = walk(context, 6)[-1]
     text = view.messages[2]["content"]
     assert re.fullmatch(r"\[t1\.1 bash: .*f1\.py.* -> .*; \d+ tokens hidden.*\]", text)
-    answer = context.handle_tool_call("lacuna_recall", {"handle": "t1.1", "lines": "2-2"})
+    answer = context.handle_tool_call("elision_recall", {"handle": "t1.1", "lines": "2-2"})
     assert answer == "2: line 0: value 0"
 
 
@@ -470,4 +470,6 @@ def test_markers_can_be_expanded_after_a_restart(tmp_path: Any) -> None:
     handles = sorted(set(re.findall(r"\[(t\d+\.\d+) bash", text)))
     assert len(handles) == 7
     with manager(store=url) as again:
-        assert [again.handle_tool_call("lacuna_recall", {"handle": each})[-20:] for each in handles] == [LONG[-20:]] * 7
+        assert [again.handle_tool_call("elision_recall", {"handle": each})[-20:] for each in handles] == [
+            LONG[-20:]
+        ] * 7

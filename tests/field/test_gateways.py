@@ -16,8 +16,8 @@ from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, fram
 from tests.gateway.running import Client, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, answer, scripted
 
-from lacuna.gateway.request_log import _Lines
-from lacuna.gateway.routes import Api
+from elision.gateway.request_log import _Lines
+from elision.gateway.routes import Api
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream"
 KEY = "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6"
@@ -73,7 +73,7 @@ def test_off_is_really_off(api: Api, switch: str, packed: bool) -> None:
     answer; nothing is kept of it."""
 
     async def test() -> None:
-        off = ("x-lacuna: off",) if switch == "header" else ()
+        off = ("x-elision: off",) if switch == "header" else ()
         coded = ("content-encoding: gzip",) if packed else ()
         async with scripted(provider(api)) as upstream:
             given: dict[str, Any] = {"gateway_off": switch == "setting", "strategy": EAGER}
@@ -122,7 +122,7 @@ def test_a_preview_changes_nothing(api: Api, packed: bool) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_markers_expand_long_after(api: Api) -> None:
     """What was hidden is read again behind any pause: when its session has left memory, word for word."""
-    calls, again = [("r1", "lacuna_recall", {"handle": "t1.1"})], asyncio.Event()
+    calls, again = [("r1", "elision_recall", {"handle": "t1.1"})], asyncio.Event()
 
     async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
         wants = again.is_set() and b"r1" not in asked.body
@@ -142,7 +142,7 @@ def test_markers_expand_long_after(api: Api) -> None:
             again.set()
             got = await ask(gateway, api, body(api, ENOUGH), JSON)
             assert got.status == 200
-            assert b"lacuna_recall" not in got.body
+            assert b"elision_recall" not in got.body
             told = upstream.asked[-1].body.decode()
             assert json.dumps(observation(1))[1:-1] in told
             assert json.dumps(observation(1))[1:-1] not in upstream.asked[-2].body.decode()
@@ -167,11 +167,11 @@ def test_usage_is_the_provider_s(api: Api) -> None:
 
 def test_keys_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An API key is in no log line, no metric, no page and no file, also where we fail with it at hand."""
-    caplog.set_level(logging.DEBUG, "lacuna")
+    caplog.set_level(logging.DEBUG, "elision")
     lines = io.StringIO()
     handler = logging.StreamHandler(lines)
     handler.setFormatter(_Lines("json"))
-    logging.getLogger("lacuna").addHandler(handler)
+    logging.getLogger("elision").addHandler(handler)
 
     async def test() -> None:
         given: dict[str, Any] = {"gateway_off": False, "strategy": EAGER, "gateway_log": "json"}
@@ -187,14 +187,14 @@ def test_keys_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
             sessions.find = broken  # type: ignore[method-assign]
             assert (await ask(gateway, "openai", body("openai", 1), *FIELDS)).status == 200
             client = await gateway.connect()
-            for path in ("/", "/metrics", "/lacuna/api/sessions", "/lacuna/api/totals", "/readyz"):
+            for path in ("/", "/metrics", "/elision/api/sessions", "/elision/api/totals", "/readyz"):
                 assert KEY not in (await client.ask("GET", path)).body.decode()
             client.close()
 
     try:
         run(test)
     finally:
-        logging.getLogger("lacuna").removeHandler(handler)
+        logging.getLogger("elision").removeHandler(handler)
     assert "RuntimeError" in lines.getvalue()
     assert KEY not in lines.getvalue()
     for file in tmp_path.iterdir():

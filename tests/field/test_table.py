@@ -1,4 +1,4 @@
-"""Which defect of other systems, and which complaint of their users, is held against Lacuna by which test.
+"""Which defect of other systems, and which complaint of their users, is held against Elision by which test.
 
 Paths are of this folder's parent. The lists are those of shared/field.md: defects of published systems in the order of
 its table (P), and the 25 complaints, most painful first (C).

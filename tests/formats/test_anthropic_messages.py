@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.anthropic_messages import AnthropicMessages
-from lacuna.formats.document import Document
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.trajectory import Compaction, Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.anthropic_messages import AnthropicMessages
+from elision.formats.document import Document
+from elision.trajectory.content import Opaque
+from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 HI = {"role": "user", "content": "hi"}
 DATA = Path(__file__).parents[1] / "data"
@@ -122,7 +122,7 @@ def test_junk_fields_never_raise(junk: Any) -> None:
         "openai_responses/pair.json",
         "tau2/telecom-excerpt.json",
         "inspect_ai/browser-excerpt.json",
-        "lacuna_export/two-runs.jsonl",
+        "elision_export/two-runs.jsonl",
     ],
 )
 def test_other_formats_are_left_alone(name: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lacuna.formats.assembler import Assembler
-from lacuna.trajectory.content import content
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action
+from elision.formats.assembler import Assembler
+from elision.trajectory.content import content
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action
 
 RUN_LS = "I look around.\n```bash\nls\n```"
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import FormatError
-from lacuna.formats.registry import read
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.errors import FormatError
+from elision.formats.registry import read
+from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
 #: Recordings that are folders; their files are damaged in their place.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.formats.branches import Branch, Node, branches
+from elision.formats.branches import Branch, Node, branches
 
 PARENTS = st.lists(st.tuples(st.none() | st.integers(0, 11), st.booleans()), min_size=1, max_size=12)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.formats.codex import Codex
-from lacuna.formats.document import Document
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.turn import Observation
-from lacuna.trajectory.usage import Usage
+from elision.formats.codex import Codex
+from elision.formats.document import Document
+from elision.trajectory.content import Opaque
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Observation
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "codex"
 

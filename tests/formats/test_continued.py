@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lacuna.formats.registry import read
-from lacuna.lab.hindsight import hindsight
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.lab.hindsight import hindsight
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 
 
 def _chat(steps: int, task: str = "Count.") -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.conversations import Conversation, Layout, conversations, listed, mostly, preview
-from lacuna.formats.document import Document
-from lacuna.trajectory.trajectory import Problem
+from elision.formats.conversations import Conversation, Layout, conversations, listed, mostly, preview
+from elision.formats.document import Document
+from elision.trajectory.trajectory import Problem
 
 LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda outer: "role" in outer)
 HI = {"role": "user", "content": "hi"}

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.formats.registry import read
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.formats.registry import read
+from elision.trajectory.trajectory import Problem, Trajectory
 
 MANIFEST = CORPUS / "MANIFEST.tsv"
 

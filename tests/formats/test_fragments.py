@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.anthropic_messages import AnthropicMessages
-from lacuna.formats.document import Document
-from lacuna.formats.fragments import Fragment, is_same_response
-from lacuna.formats.openai_chat import OpenAIChat
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.anthropic_messages import AnthropicMessages
+from elision.formats.document import Document
+from elision.formats.fragments import Fragment, is_same_response
+from elision.formats.openai_chat import OpenAIChat
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 FIRST, SECOND = Usage(input=10, output=5), Usage(input=15, output=5)
 THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "s"}

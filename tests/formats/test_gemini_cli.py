@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.gemini_cli import GeminiCli
-from lacuna.formats.registry import read as read_path
-from lacuna.trajectory.content import IMAGE_TOKENS, Opaque
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.document import Document
+from elision.formats.gemini_cli import GeminiCli
+from elision.formats.registry import read as read_path
+from elision.trajectory.content import IMAGE_TOKENS, Opaque
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "gemini_cli"
 LEGACY = DATA / "chats" / "session-2026-02-03T10-00-11111111.json"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.errors import FormatError
-from lacuna.formats import zip_members
-from lacuna.formats.document import Document
-from lacuna.formats.inspect_ai import InspectAi
-from lacuna.trajectory.content import Opaque, Text
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.errors import FormatError
+from elision.formats import zip_members
+from elision.formats.document import Document
+from elision.formats.inspect_ai import InspectAi
+from elision.trajectory.content import Opaque, Text
+from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "inspect_ai"
 

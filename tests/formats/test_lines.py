@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.errors import FormatError
-from lacuna.formats import lines
-from lacuna.formats.document import Document
-from lacuna.formats.lines import Line, json_lines, json_value, peek, peek_value
-from lacuna.trajectory.trajectory import Problem
+from elision.errors import FormatError
+from elision.formats import lines
+from elision.formats.document import Document
+from elision.formats.lines import Line, json_lines, json_value, peek, peek_value
+from elision.trajectory.trajectory import Problem
 
 
 def split(data: bytes) -> tuple[list[tuple[int, object]], list[Problem]]:

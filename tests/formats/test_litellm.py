@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lacuna.formats.litellm import PromptTokens
-from lacuna.trajectory.usage import Usage
+from elision.formats.litellm import PromptTokens
+from elision.trajectory.usage import Usage
 
 
 def test_reads_and_writes_inside() -> None:

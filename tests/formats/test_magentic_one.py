@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.magentic_one import MagenticOne
-from lacuna.formats.registry import read as read_path
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.formats.document import Document
+from elision.formats.magentic_one import MagenticOne
+from elision.formats.registry import read as read_path
+from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "magentic_one" / "history.json"
 

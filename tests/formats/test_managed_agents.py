@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.managed_agents import ManagedAgents
-from lacuna.formats.registry import read as read_path
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.document import Document
+from elision.formats.managed_agents import ManagedAgents
+from elision.formats.registry import read as read_path
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "managed_agents"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import FormatError
-from lacuna.formats.document import Document
-from lacuna.formats.mini_swe_agent import MiniSweAgent
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.formats.mini_swe_agent import MiniSweAgent
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "mini_swe_agent"
 

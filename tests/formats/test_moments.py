@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.formats.moments import moment
+from elision.formats.moments import moment
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.errors import FormatError
-from lacuna.formats.document import Document
-from lacuna.formats.openai_chat import OpenAIChat
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.formats.openai_chat import OpenAIChat
+from elision.trajectory.content import Opaque
+from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -170,7 +170,7 @@ def test_a_deeply_nested_conversation_is_a_problem() -> None:
         "tau2/telecom-excerpt.json",
         "inspect_ai/browser-excerpt.json",
         "inspect_ai/log_message_deduplication.eval",
-        "lacuna_export/two-runs.jsonl",
+        "elision_export/two-runs.jsonl",
     ],
 )
 def test_other_formats_are_left_alone(name: str) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.openai_responses import OpenAIResponses
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.formats.document import Document
+from elision.formats.openai_responses import OpenAIResponses
+from elision.trajectory.content import Opaque
+from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -154,7 +154,7 @@ def test_junk_fields_never_raise(junk: Any) -> None:
         "openai_chat/tau2-sft-excerpt.jsonl",
         "tau2/telecom-excerpt.json",
         "inspect_ai/browser-excerpt.json",
-        "lacuna_export/two-runs.jsonl",
+        "elision_export/two-runs.jsonl",
     ],
 )
 def test_other_formats_are_left_alone(name: str) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.opencode import OpenCode
-from lacuna.formats.registry import read as read_path
-from lacuna.trajectory.content import IMAGE_TOKENS, Opaque
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.document import Document
+from elision.formats.opencode import OpenCode
+from elision.formats.registry import read as read_path
+from elision.trajectory.content import IMAGE_TOKENS, Opaque
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "opencode"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.openhands_events import OpenHandsEvents
-from lacuna.formats.source import documents
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.document import Document
+from elision.formats.openhands_events import OpenHandsEvents
+from elision.formats.source import documents
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 FOLDER = Path(__file__).parents[1] / "data" / "openhands" / "conversation"
 

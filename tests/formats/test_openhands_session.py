@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.openhands_session import OpenHandsSession
-from lacuna.formats.registry import read
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.formats.document import Document
+from elision.formats.openhands_session import OpenHandsSession
+from elision.formats.registry import read
+from elision.trajectory.trajectory import Problem, Trajectory
 
 SESSION = Path(__file__).parents[1] / "data" / "openhands" / "session"
 FILES = sorted(path.relative_to(SESSION).as_posix() for path in SESSION.rglob("*.json"))

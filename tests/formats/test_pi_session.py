@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.formats.document import Document
-from lacuna.formats.pi_session import STAND_IN, PiSession
-from lacuna.trajectory.content import IMAGE_TOKENS, Opaque
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.document import Document
+from elision.formats.pi_session import STAND_IN, PiSession
+from elision.trajectory.content import IMAGE_TOKENS, Opaque
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "pi_session"
 

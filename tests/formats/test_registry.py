@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import FormatError
-from lacuna.formats import registry
-from lacuna.formats.document import Document, Found
-from lacuna.formats.registry import READERS, read, reader_of
-from lacuna.formats.swe_agent import SweAgent
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.turn import Head
+from elision.errors import FormatError
+from elision.formats import registry
+from elision.formats.document import Document, Found
+from elision.formats.registry import READERS, read, reader_of
+from elision.formats.swe_agent import SweAgent
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Head
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -171,7 +171,7 @@ def test_a_bug_in_a_reader_is_reported_as_ours(
         runs, problems = split(tmp_path)
     assert [item.id for item in runs] == ["first", "first"]
     assert [problem.kind for problem in problems] == ["bug", "bug"]
-    assert "a bug in Lacuna's scripted reader" in problems[0].reason
+    assert "a bug in Elision's scripted reader" in problems[0].reason
     assert "test_registry.py:" in problems[0].reason
     assert "Traceback" in caplog.text
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import FormatError
-from lacuna.formats import source
-from lacuna.formats.document import Document
-from lacuna.formats.source import documents, is_candidate, run_name
-from lacuna.trajectory.trajectory import Problem
+from elision.errors import FormatError
+from elision.formats import source
+from elision.formats.document import Document
+from elision.formats.source import documents, is_candidate, run_name
+from elision.trajectory.trajectory import Problem
 
 
 def split(path: Path) -> tuple[list[Document], list[Problem]]:

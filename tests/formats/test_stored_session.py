@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.errors import FormatError, UnknownHandle
-from lacuna.formats.stored_session import stored_session
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
-from lacuna.trajectory.plan import Summary
-from lacuna.trajectory.trajectory import Compaction, Trajectory
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
-from lacuna.trajectory.usage import Usage
+from elision.errors import FormatError, UnknownHandle
+from elision.formats.stored_session import stored_session
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
+from elision.trajectory.content import content
+from elision.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.plan import Summary
+from elision.trajectory.trajectory import Compaction, Trajectory
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.usage import Usage
 
 
 def stored(*events: Event, parent: str = "") -> Trajectory:

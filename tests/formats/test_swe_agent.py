@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import FormatError
-from lacuna.formats.document import Document
-from lacuna.formats.swe_agent import SweAgent
-from lacuna.trajectory.trajectory import Problem, Trajectory
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.formats.swe_agent import SweAgent
+from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "swe_agent"
 

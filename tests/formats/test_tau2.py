@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.errors import FormatError
-from lacuna.formats.document import Document
-from lacuna.formats.tau2 import Tau2
-from lacuna.trajectory.trajectory import Problem, Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.formats.tau2 import Tau2
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data"
 

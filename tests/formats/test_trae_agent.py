@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.document import Document
-from lacuna.formats.registry import read as read_path
-from lacuna.formats.trae_agent import TraeAgent
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.document import Document
+from elision.formats.registry import read as read_path
+from elision.formats.trae_agent import TraeAgent
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "trae_agent"
 

@@ -8,9 +8,9 @@ import zipfile
 import pytest
 from tests.work import count_calls
 
-from lacuna.errors import FormatError
-from lacuna.formats import zip_members
-from lacuna.formats.zip_members import ZipMembers
+from elision.errors import FormatError
+from elision.formats import zip_members
+from elision.formats.zip_members import ZipMembers
 
 
 def archive(method: int = zipfile.ZIP_DEFLATED) -> bytes:

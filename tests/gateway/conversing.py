@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lacuna.gateway.routes import Api
-from lacuna.gateway.sse import written
-from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from lacuna.testing.recorded import Reply
-from lacuna.testing.refusal import Refusal
-from lacuna.testing.told import Told
-from lacuna.trajectory.turn import Action
-from lacuna.trajectory.usage import Usage
+from elision.gateway.routes import Api
+from elision.gateway.sse import written
+from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from elision.testing.recorded import Reply
+from elision.testing.refusal import Refusal
+from elision.testing.told import Told
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
 
 Json = dict[str, Any]
 

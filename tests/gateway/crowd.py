@@ -14,9 +14,9 @@ import msgspec
 from tests.gateway.playing import AGENT, TURN
 from tests.gateway.trials import Trial
 
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import PATHS
-from lacuna.testing.request import Api
+from elision.testing.follower import Follower
+from elision.testing.playback import PATHS
+from elision.testing.request import Api
 
 Json = dict[str, Any]
 
@@ -79,7 +79,7 @@ class Crowd:
             raw = await answer.read()
             if answer.status != 200:
                 raise ValueError(f"status {answer.status}: {raw[:300]!r}")
-            name = answer.headers.get("x-lacuna-session", "")
+            name = answer.headers.get("x-elision-session", "")
         return name, whole(trial.api, raw) if trial.stream else json.loads(raw)
 
 

@@ -19,20 +19,20 @@ from tests.gateway.conversing import APIS, EAGER, LISTED, PATHS, Json
 from tests.gateway.running import settings
 from tests.gateway.texts import Writer, requests
 
-from lacuna.dialects.rules import introduced, violations
-from lacuna.gateway.app import App
-from lacuna.gateway.routes import Api, route
-from lacuna.gateway.upstream import UpstreamError
-from lacuna.gateway.wire import Headers
-from lacuna.gateway.worker import Worker
-from lacuna.testing.recorded import Reply
+from elision.dialects.rules import introduced, violations
+from elision.gateway.app import App
+from elision.gateway.routes import Api, route
+from elision.gateway.upstream import UpstreamError
+from elision.gateway.wire import Headers
+from elision.gateway.worker import Worker
+from elision.testing.recorded import Reply
 
 #: API keys, and the word that only the observations of each hold.
 SECRETS = {"": "plover", "sk-one": "avocet", "sk-two": "dunlin"}
 SESSIONS = ("", "", "", "s-1", "s-2", "../x", "s" * 300, "naïve")
 STRINGS = ("", "user", "assistant", "tool", "system", "text", "tool_use", "tool_result", "function_call", "reasoning",
            "function_call_output", "thinking", "\x00", "\ud800", "é→😀", "a" * 5_000, "ephemeral", "call_1",
-           "lacuna_recall", "t1.1")  # fmt: skip
+           "elision_recall", "t1.1")  # fmt: skip
 NUMBERS = ("0", "-0.0", "1e400", "-1", "123456789012345678901234567890", "0.1", "9" * 400, "1E+2")
 NAMES = ("role", "content", "type", "text", "tool_calls", "function", "arguments", "id", "tool_call_id", "tool_use_id",
          "call_id", "output", "input", "messages", "tools", "system", "instructions", "model", "stream", "name",
@@ -74,7 +74,7 @@ class Maker:
         if chance.random() < 0.93:
             return Odd(method="POST", path=path, query=b"", headers=headers, body=body, key=key, api=api)
         path = chance.choice((path + b"/", b"/openai" + path, b"/v1/%2e%2e/x", b"/", b"//", b"*", b"/v1/\xff", b"/x y",
-                              b"/anthropic" + path, b"/healthz", b"/lacuna/%00",
+                              b"/anthropic" + path, b"/healthz", b"/elision/%00",
                               b"/v1/messages/count_tokens"))  # fmt: skip
         method = chance.choice(("POST", "GET", "PUT", "HEAD", "OPTIONS", "DELETE", "TRACE", "PROPFIND"))
         query = chance.choice((b"", b"a=%7B&b", b"\xff", b"x" * 3_000))
@@ -90,7 +90,7 @@ class Maker:
         if session := chance.choice(SESSIONS):
             found.append((b"x-session-id", session.encode()))
         if chance.random() < 0.1:
-            odd = (b"x-lacuna", b"anthropic-beta", b"accept-encoding", b"user-agent", b"expect", b"connection", b"te")
+            odd = (b"x-elision", b"anthropic-beta", b"accept-encoding", b"user-agent", b"expect", b"connection", b"te")
             found.append((chance.choice(odd), chance.choice((b"off", b"on", b"", b",,;q=", b"\xe9", b"x" * 2_000))))
         return found
 
@@ -214,7 +214,7 @@ class Maker:
 
 @dataclass(slots=True)
 class Answered:
-    """An answer as `lacuna.gateway.upstream.Answer` is one. cut: it breaks off behind its last chunk."""
+    """An answer as `elision.gateway.upstream.Answer` is one. cut: it breaks off behind its last chunk."""
 
     status: int
     headers: Headers
@@ -314,7 +314,7 @@ class Provider:
         return Answered(200, [(b"content-type", kind), (b"content-encoding", coding)], [said], cut)
 
     def _reply(self, raw: bytes) -> Reply:
-        return self._recalling() if b"lacuna_recall" in raw and self.chance.random() < 0.6 else conversing.reply()
+        return self._recalling() if b"elision_recall" in raw and self.chance.random() < 0.6 else conversing.reply()
 
     def _answer(self, url: str, raw: bytes, said: Reply) -> Answered:
         api = _api(url)
@@ -327,12 +327,12 @@ class Provider:
     def _recalling(self) -> Reply:
         self.recalls += 1
         handle = self.chance.choice([*self.handles(), "t1.1", "t2", "t99.1", "", "s:t1.1"])
-        asked: list[tuple[str, str, Json]] = [(f"r{self.answers}", "lacuna_recall", {"handle": handle})]
+        asked: list[tuple[str, str, Json]] = [(f"r{self.answers}", "elision_recall", {"handle": handle})]
         if self.chance.random() < 0.4:
             asked.append(
                 (
                     f"s{self.answers}",
-                    "lacuna_search",
+                    "elision_search",
                     {"query": self.chance.choice(("value line", "line", '"', "*", ""))},
                 )
             )
@@ -436,11 +436,11 @@ class Trial:
     async def watched(self) -> AsyncIterator[Tracebacks]:
         """Failures that are logged meanwhile are problems; the gateway is closed at the end."""
         log = Tracebacks()
-        logging.getLogger("lacuna").addHandler(log)
+        logging.getLogger("elision").addHandler(log)
         try:
             yield log
         finally:
-            logging.getLogger("lacuna").removeHandler(log)
+            logging.getLogger("elision").removeHandler(log)
             await self.close()
         self.toll.problems += log.found
         self.toll.recalls = self.provider.recalls

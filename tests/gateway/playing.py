@@ -21,8 +21,8 @@ from typing import Final
 from tests.gateway.trials import Trial, marks, recorded, trials
 from tests.processes import start_process
 
-from lacuna.testing.exchange import Received
-from lacuna.testing.playback import Playback
+from elision.testing.exchange import Received
+from elision.testing.playback import Playback
 
 #: Which agent asks, and for which turn: headers that only a provider reads.
 AGENT: Final = "x-trial-agent"
@@ -54,7 +54,7 @@ class Check:
         trial, turn = self._known[number], int(received.headers[TURN])
         self.saw.requests[number] = self.saw.requests.get(number, 0) + 1
         self.saw.bytes += len(received.raw)
-        self.saw.tools += b'"lacuna_recall"' in received.raw
+        self.saw.tools += b'"elision_recall"' in received.raw
         for problem in self._problems(received, trial, turn):
             self.saw.wrong.append(f"agent {number}, turn {turn}: {problem}")
         # What was looked at is let go: this process is not what is measured.

@@ -1,4 +1,4 @@
-"""`lacuna serve` as a process of its own."""
+"""`elision serve` as a process of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Process:
     """A gateway; `url` is where it listens. environ: beside the surroundings, of which settings are left out."""
 
     def __init__(self, folder: Path, *options: str, **environ: str) -> None:
-        program = "from lacuna.cli import main; main()"
+        program = "from elision.cli import main; main()"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_CONTEXT_")}
         self._log = folder / "log"
         with self._log.open("a") as log:

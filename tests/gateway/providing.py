@@ -10,7 +10,7 @@ from tests.gateway.conversing import APIS, EAGER, PATHS, frames, whole
 from tests.gateway.running import Client, Gateway, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, answer, scripted
 
-from lacuna.gateway.routes import Api
+from elision.gateway.routes import Api
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream"
 Trial = Callable[[Gateway, Scripted, Client], Awaitable[None]]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lacuna.gateway.server import Server, address_of, bound
-from lacuna.gateway.settings import GatewaySettings, gateway_settings
-from lacuna.gateway.worker import Worker
+from elision.gateway.server import Server, address_of, bound
+from elision.gateway.settings import GatewaySettings, gateway_settings
+from elision.gateway.worker import Worker
 
 NOWHERE = Path("/nowhere")
 #: Seconds after which a test that waits has failed.

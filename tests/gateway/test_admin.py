@@ -11,7 +11,7 @@ from tests.gateway.running import Client, Got, running, settings
 from tests.gateway.scripted import always, answer, scripted
 
 TOKEN = "correct-horse-battery"
-PAGES = ("/", "/metrics", "/lacuna/api/totals", "/lacuna/no-such-page")
+PAGES = ("/", "/metrics", "/elision/api/totals", "/elision/no-such-page")
 
 
 def trial(what: Callable[[Client], Awaitable[None]], **given: Any) -> None:
@@ -70,7 +70,7 @@ def test_beyond_loopback_it_takes_the_token() -> None:
         for wrong in (
             "authorization: Bearer nonsense",
             f"authorization: Basic {TOKEN}",
-            f"cookie: lacuna_admin={TOKEN}",
+            f"cookie: elision_admin={TOKEN}",
         ):
             assert (await client.ask("GET", "/", b"", host, wrong)).status == 401
         assert (await client.ask("GET", "/?token=nonsense", b"", host)).status == 401
@@ -91,8 +91,8 @@ def test_where_the_token_leads() -> None:
     """The page is the one that was asked for, and never another machine's."""
     got = statuses(f"//evil.example/?token={TOKEN}", gateway_admin_token=TOKEN)
     assert got.status != 303
-    got = statuses(f"/lacuna//evil.example?token={TOKEN}", gateway_admin_token=TOKEN)
-    assert got.headers["location"].startswith("/lacuna/")
+    got = statuses(f"/elision//evil.example?token={TOKEN}", gateway_admin_token=TOKEN)
+    assert got.headers["location"].startswith("/elision/")
 
 
 def test_a_token_counts_on_loopback_too() -> None:
@@ -105,9 +105,9 @@ def test_other_sites_change_nothing() -> None:
     """A request that is more than a look, sent by another site's page, is refused."""
 
     async def what(client: Client) -> None:
-        got = await client.ask("POST", "/lacuna/api/totals", b"", "origin: https://evil.example")
+        got = await client.ask("POST", "/elision/api/totals", b"", "origin: https://evil.example")
         assert (got.status, got.body) == (403, b"another site's page asks for this\n")
-        got = await client.ask("POST", "/lacuna/api/totals", b"", "origin: http://127.0.0.1", "host: 127.0.0.1")
+        got = await client.ask("POST", "/elision/api/totals", b"", "origin: http://127.0.0.1", "host: 127.0.0.1")
         assert got.status == 405
 
     trial(what)

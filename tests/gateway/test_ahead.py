@@ -13,9 +13,9 @@ from tests.gateway.conversing import APIS, EAGER, PATHS, body, refused, whole
 from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, scripted
 
-from lacuna.gateway.served import Served
-from lacuna.manager import ContextManager
-from lacuna.trajectory.events import Answered, Called
+from elision.gateway.served import Served
+from elision.manager import ContextManager
+from elision.trajectory.events import Answered, Called
 
 JSON = "content-type: application/json"
 
@@ -82,7 +82,7 @@ def run(test: Callable[[Front], Awaitable[None]], script: Script | None = None, 
 @contextmanager
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The pass waits for the answer alone."""
-    monkeypatch.setattr("lacuna.gateway.answering.AHEAD", PATIENCE)
+    monkeypatch.setattr("elision.gateway.answering.AHEAD", PATIENCE)
     yield
 
 
@@ -106,7 +106,7 @@ def test_a_first_request_waits_for_nothing_of_ours(api: Any, monkeypatch: pytest
         await front.until(lambda: len(front.told) == 2)
         assert [(served.how, served.cause, len(served.passes)) for served in front.told] == [("same", "", 1)] * 2
         assert front.log == [("Called", 1), ("Answered", 1), ("Called", 2), ("Answered", 2)]
-        assert got.headers["x-lacuna-session"] == front.told[0].session == front.told[1].session
+        assert got.headers["x-elision-session"] == front.told[0].session == front.told[1].session
 
     run(test, always(answer(whole(api), "200 OK", JSON)))
 
@@ -227,7 +227,7 @@ def test_the_name_that_the_client_is_told(tmp_path: Path) -> None:
             before = len(front.told)
             got = await front.ask(body("openai", steps, word="other" if len(names) > 4 else "value"))
             await front.until(lambda before=before: len(front.told) > before)
-            names.append((got.headers["x-lacuna-session"], front.told[-1].session))
+            names.append((got.headers["x-elision-session"], front.told[-1].session))
         kept = {info.key for info in front.gateway.worker.store.sessions()}
         assert {told for told, _ in names} == kept
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from lacuna.gateway.answering import _read
+from elision.gateway.answering import _read
 
 
 class Pieces:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.corpus import CORPUS
 
-from lacuna.gateway.body import RequestBody, Unreadable, decoded
-from lacuna.gateway.routes import Api
+from elision.gateway.body import RequestBody, Unreadable, decoded
+from elision.gateway.routes import Api
 
 from .texts import APIS, LISTED, Writer, requests
 
@@ -376,7 +376,7 @@ def test_decoded_fields_are_decoded_once() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(os.environ.get("LACUNA_SOAK") != "1", reason="a long trial")
+@pytest.mark.skipif(os.environ.get("ELISION_SOAK") != "1", reason="a long trial")
 def test_records_of_the_corpus_keep_their_bytes() -> None:
     """Every JSON object on a line of a recording comes out of a body as it went in; two lines are cut and none."""
     for path in sorted(CORPUS.glob("*/*.jsonl.gz")):

@@ -26,15 +26,15 @@ from tests.gateway.conversing import (
 from tests.gateway.running import Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Scripted, answer, scripted
 
-from lacuna.errors import LacunaError, StoreError
-from lacuna.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
-from lacuna.gateway.routes import Api
-from lacuna.manager.options import Options
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession, SessionInfo
-from lacuna.trajectory.events import Answered, Called, Event, HeadSet
-from lacuna.trajectory.turn import Head
-from lacuna.trajectory.usage import Usage
+from elision.errors import ElisionError, StoreError
+from elision.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
+from elision.gateway.routes import Api
+from elision.manager.options import Options
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession, SessionInfo
+from elision.trajectory.events import Answered, Called, Event, HeadSet
+from elision.trajectory.turn import Head
+from elision.trajectory.usage import Usage
 
 MODEL = MODELS["anthropic"]
 #: Of one answer of `conversing` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.
@@ -78,7 +78,7 @@ def test_a_session_at_its_turns_is_refused(api: Api) -> None:
             async with live(upstream, **limits) as gateway:
                 for steps in range(2):
                     got = await ask(gateway, api, steps)
-                    assert (got.status, "x-lacuna-stop" in got.headers) == (200, False)
+                    assert (got.status, "x-elision-stop" in got.headers) == (200, False)
                 got = await ask(gateway, api, 2)
                 assert got.status == 429
                 assert got.headers["x-should-retry"] == "false"
@@ -96,10 +96,10 @@ def test_a_session_at_its_turns_is_hinted() -> None:
 
     async def test() -> None:
         async with scripted(provider) as upstream, live(upstream, gateway_session_max_turns=1) as gateway:
-            assert "x-lacuna-stop" not in (await ask(gateway, "openai", 0)).headers
+            assert "x-elision-stop" not in (await ask(gateway, "openai", 0)).headers
             got = await ask(gateway, "openai", 1)
             assert got.status == 200
-            assert got.headers["x-lacuna-stop"] == "session_max_turns: this session has made 1 of 1 turns"
+            assert got.headers["x-elision-stop"] == "session_max_turns: this session has made 1 of 1 turns"
             assert upstream.asked[-1].body == body("openai", 1)
 
     run(test)
@@ -271,15 +271,19 @@ def test_what_passes_is_refused_at_a_keys_limit(why: str) -> None:
         limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse"}
         async with scripted(provider) as upstream, live(upstream, **limits, **READ) as gateway:
             for _ in range(3):
-                assert (await send(gateway, api, raw, "x-lacuna: off")).status == 200
+                assert (await send(gateway, api, raw, "x-elision: off")).status == 200
             assert [(await send(gateway, api, raw)).status for _ in range(2)] == [200, 200]
             got = await send(gateway, api, raw)
-            assert (got.status, got.headers["x-should-retry"], got.headers["x-lacuna-error"]) == (429, "false", "limit")
+            assert (got.status, got.headers["x-should-retry"], got.headers["x-elision-error"]) == (
+                429,
+                "false",
+                "limit",
+            )
             assert got.json()["error"]["type"] == "rate_limit_error"
             assert "key_max_turns: this key has made 2 of 2 turns" in got.json()["error"]["message"]
             # What is decided on is on the same bill.
             assert (await ask(gateway, "openai", 0)).status == (429 if api != "anthropic" else 200)
-            assert (await send(gateway, api, raw, "x-lacuna: off")).status == 200
+            assert (await send(gateway, api, raw, "x-elision: off")).status == 200
 
     run(test)
 
@@ -291,12 +295,12 @@ def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
     async def test() -> None:
         api, raw = PASSED[why]
         async with scripted(provider) as upstream, live(upstream, gateway_key_max_turns=1, **READ) as gateway:
-            assert "x-lacuna-stop" not in (await send(gateway, api, raw)).headers
+            assert "x-elision-stop" not in (await send(gateway, api, raw)).headers
             got = await send(gateway, api, raw)
             assert (got.status, got.body) == (200, whole(api))
-            assert got.headers["x-lacuna-stop"] == "key_max_turns: this key has made 1 of 1 turns"
+            assert got.headers["x-elision-stop"] == "key_max_turns: this key has made 1 of 1 turns"
             assert upstream.asked[-1].body == raw
-            assert "x-lacuna-stop" not in (await send(gateway, api, raw, "x-lacuna: off")).headers
+            assert "x-elision-stop" not in (await send(gateway, api, raw, "x-elision: off")).headers
 
     run(test)
 
@@ -353,12 +357,12 @@ def test_a_session_that_is_left_alone_has_its_limits(whose: str, at_limit: str) 
         async with scripted(picky) as upstream, live(upstream, **limits) as gateway:
             got = [await ask(gateway, "openai", steps) for steps in range(most)]
             assert {each.status for each in got} == {200}
-            assert not any("x-lacuna-stop" in each.headers for each in got)
+            assert not any("x-elision-stop" in each.headers for each in got)
             (alone,) = gateway.worker.door.sessions
             assert alone.left_alone
             for _ in range(2):
                 last = await ask(gateway, "openai", most)
-                told = last.headers["x-lacuna-stop"] if at_limit == "hint" else last.json()["error"]["message"]
+                told = last.headers["x-elision-stop"] if at_limit == "hint" else last.json()["error"]["message"]
                 assert last.status == (200 if at_limit == "hint" else 429)
                 assert f"{whose}_max_turns: this {whose} has made" in told
             assert not alone.busy
@@ -375,7 +379,7 @@ class Clock:
         return self.now
 
 
-def budgets(store: Any, clock: Clock, told: list[LacunaError] | None = None, **limits: Any) -> Budgets:
+def budgets(store: Any, clock: Clock, told: list[ElisionError] | None = None, **limits: Any) -> Budgets:
     return Budgets(settings(**limits), store, unread=(told if told is not None else []).append, clock=clock)
 
 
@@ -436,7 +440,7 @@ def test_a_store_that_fails_stops_nobody() -> None:
             raise StoreError("gone")
 
     async def test() -> None:
-        told: list[LacunaError] = []
+        told: list[ElisionError] = []
         found = budgets(Failing(), Clock(), told, gateway_key_max_cost_usd=0.01)
         assert await found.of_key("k1") == ""
         assert [str(error) for error in told] == ["gone"]

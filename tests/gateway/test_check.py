@@ -1,4 +1,4 @@
-"""`lacuna serve --check`: what is tried, and how it is told."""
+"""`elision serve --check`: what is tried, and how it is told."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from tests.gateway.running import settings
 from tests.gateway.scripted import always, answer, scripted
 
-from lacuna.errors import StoreError
-from lacuna.gateway.check import Tried, tried
-from lacuna.gateway.server import bound
-from lacuna.stores.urls import open_store
+from elision.errors import StoreError
+from elision.gateway.check import Tried, tried
+from elision.gateway.server import bound
+from elision.stores.urls import open_store
 
 
 def found(status: str = "200 OK", **given: Any) -> dict[str, Tried]:

@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.gateway.content import decompressed
-from lacuna.gateway.spans import Unreadable
+from elision.gateway.content import decompressed
+from elision.gateway.spans import Unreadable
 
 LIMIT = 1_000_000
 

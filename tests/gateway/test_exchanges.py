@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.live.detect import LIVE
-from lacuna.gateway.exchanges import Exchanges
-from lacuna.gateway.routes import Api
-from lacuna.gateway.transcript import Arrived, Transcript
-from lacuna.trajectory.events import Exchanged
+from elision.dialects.live.detect import LIVE
+from elision.gateway.exchanges import Exchanges
+from elision.gateway.routes import Api
+from elision.gateway.transcript import Arrived, Transcript
+from elision.trajectory.events import Exchanged
 
 Json = dict[str, Any]
 TASK = {"role": "user", "content": "Mend the parser."}
@@ -80,7 +80,7 @@ def test_a_recall_stands_in_front_of_what_was_shown() -> None:
     """The message that the client was shown is replaced by all that was said; what follows stays behind it."""
     chat = Conversation()
     chat.says(TASK, called("a"), result("a"))
-    made = [called("r", "lacuna_recall"), result("r"), called("a")]
+    made = [called("r", "elision_recall"), result("r"), called("a")]
     chat.exchanged(*made, after=1)
     assert chat.expanded() == [TASK, *made, result("a")]
     before = chat.exchanges.expanded(chat.transcript.entries)
@@ -95,7 +95,7 @@ def test_another_history_has_none() -> None:
     chat, other = Conversation(), Conversation()
     for each, task in ((chat, TASK), (other, {**TASK, "content": "Something else."})):
         each.says(task, called("a"), result("a"))
-    event = chat.exchanged(called("r", "lacuna_recall"), result("r"), called("a"), after=1)
+    event = chat.exchanged(called("r", "elision_recall"), result("r"), called("a"), after=1)
     other.exchanges.learn([event])
     assert len(other.expanded()) == 3
 
@@ -105,7 +105,7 @@ def test_results_stand_right_behind_their_call(ahead: bool) -> None:
     """Of a recall beside other calls: chat wants them in front of the client's own; also while those are to come."""
     chat = Conversation()
     chat.says(TASK, called("a"), *([] if ahead else [result("a")]))
-    both = {**called("a"), "tool_calls": [*called("a")["tool_calls"], *called("r", "lacuna_recall")["tool_calls"]]}
+    both = {**called("a"), "tool_calls": [*called("a")["tool_calls"], *called("r", "elision_recall")["tool_calls"]]}
     chat.exchanged(both, after=1, results=(result("r"),))
     assert chat.expanded() == [TASK, both, result("r"), *([] if ahead else [result("a")])]
 
@@ -142,13 +142,13 @@ def test_the_clients_ids() -> None:
     """An answer that came a second time, or went through a client that writes ids of its own, has other ones."""
     chat = Conversation()
     chat.says(TASK, called("b"), result("b"))
-    both = {**called("a"), "tool_calls": [*called("r", "lacuna_recall")["tool_calls"], *called("a")["tool_calls"]]}
+    both = {**called("a"), "tool_calls": [*called("r", "elision_recall")["tool_calls"], *called("a")["tool_calls"]]}
     chat.exchanged(both, after=1, results=(result("r"),))
     ids = [call["id"] for call in chat.expanded()[1]["tool_calls"]]
     assert ids == ["r", "b"]
     claude = Conversation("anthropic")
     claude.says(TASK, used("b"), results("b"))
-    uses = [{**used("r")["content"][0], "name": "lacuna_recall"}, *used("a")["content"]]
+    uses = [{**used("r")["content"][0], "name": "elision_recall"}, *used("a")["content"]]
     claude.exchanged({"role": "assistant", "content": uses}, after=1, results=tuple(results("r")["content"]))
     assert [block["id"] for block in claude.expanded()[1]["content"]] == ["r", "b"]
     assert [block["tool_use_id"] for block in claude.expanded()[2]["content"]] == ["r", "b"]
@@ -172,7 +172,7 @@ def test_items_are_the_clients(reasoning: tuple[Json, ...]) -> None:
     it sends reasoning back or not, it is the same conversation."""
     codex = Conversation("openai-responses")
     codex.says(TASK, *reasoning, item("b"), output("b"))
-    recalled = [thought("then"), item("r", "lacuna_recall"), output("r")]
+    recalled = [thought("then"), item("r", "elision_recall"), output("r")]
     codex.exchanged(*recalled, thought("next"), item("a"), after=1 + len(reasoning))
     led = reasoning or (thought("next"),)
     assert codex.expanded() == [TASK, *recalled, *led, item("b"), output("b")]
@@ -182,7 +182,7 @@ def test_reasoning_stands_where_it_stood() -> None:
     """A client that sends all of it back has it in a row; upstream each stands in front of what it led to."""
     codex = Conversation("openai-responses")
     codex.says(TASK, thought("then"), thought("next"), item("a"), output("a"))
-    made = [thought("then"), item("r", "lacuna_recall"), output("r"), thought("next"), item("a")]
+    made = [thought("then"), item("r", "elision_recall"), output("r"), thought("next"), item("a")]
     codex.exchanged(*made, after=3)
     assert codex.expanded() == [TASK, *made, output("a")]
 
@@ -191,11 +191,11 @@ def test_reasoning_in_front_of_what_a_user_says() -> None:
     """It leads to nothing, and stays where it stands; results that wait come behind it."""
     codex = Conversation("openai-responses")
     codex.says(TASK, item("a"), thought("now"), {"role": "user", "content": "Go on."}, thought("last"))
-    codex.exchanged(item("a"), after=1, results=(item("r", "lacuna_recall"), output("r")))
+    codex.exchanged(item("a"), after=1, results=(item("r", "elision_recall"), output("r")))
     said = codex.expanded()
     assert said[:3] == [TASK, item("a"), thought("now")]
     assert said[3:] == [
-        item("r", "lacuna_recall"),
+        item("r", "elision_recall"),
         output("r"),
         {"role": "user", "content": "Go on."},
         thought("last"),

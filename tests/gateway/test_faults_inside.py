@@ -14,14 +14,14 @@ from tests.gateway.providing import EVENTS, JSON, api_of, sound, trial
 from tests.gateway.running import PATIENCE, Client, Gateway
 from tests.gateway.scripted import Asked, Script, Scripted, answer
 
-from lacuna.gateway.body import RequestBody
-from lacuna.gateway.budgets import Budgets
-from lacuna.gateway.exchanges import Exchanges
-from lacuna.gateway.sent import Sent
-from lacuna.gateway.sessions import Sessions
-from lacuna.manager import ContextManager
-from lacuna.strategies.placeholder import Placeholders
-from lacuna.strategies.policy import Policy
+from elision.gateway.body import RequestBody
+from elision.gateway.budgets import Budgets
+from elision.gateway.exchanges import Exchanges
+from elision.gateway.sent import Sent
+from elision.gateway.sessions import Sessions
+from elision.manager import ContextManager
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.policy import Policy
 
 
 def failing(*arguments: object, **named: object) -> Any:
@@ -95,7 +95,7 @@ def test_telemetry_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     trial(what)
 
 
-RECALL = [("r1", "lacuna_recall", {"handle": "t1.1"})]
+RECALL = [("r1", "elision_recall", {"handle": "t1.1"})]
 
 
 def recalling(calls: int = 1) -> Script:
@@ -103,7 +103,7 @@ def recalling(calls: int = 1) -> Script:
 
     async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
         api, left = api_of(asked), calls - asked.body.count(b"r1")
-        said = reply("I look.", RECALL) if b"lacuna_recall" in asked.body and left > 0 else reply()
+        said = reply("I look.", RECALL) if b"elision_recall" in asked.body and left > 0 else reply()
         if b'"stream" :  true' in asked.body:
             writer.write(answer(b"".join(frames(api, said)), "200 OK", EVENTS))
         else:
@@ -126,7 +126,7 @@ def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
                     got = await client.ask("POST", PATHS[api], said[0])
                 assert (got.status, got.whole) == (200, True)
                 assert b"All is done." in got.body or b"done" in got.body, got.body
-                assert b"lacuna_recall" not in got.body
+                assert b"elision_recall" not in got.body
                 assert (await client.ask("POST", PATHS[api], said[1])).status == 200
                 assert GAP in upstream.asked[-1].body
 
@@ -158,7 +158,7 @@ def test_a_provider_that_fails_behind_a_recall(after: str) -> None:
                 status = {"cut": 502, "refused": 529, "silent": 504}[after]
                 assert (got.status, got.whole) == (200 if stream else status, True), (api, stream, got)
                 assert b'"error"' in got.body
-                assert b"lacuna_recall" not in got.body
+                assert b"elision_recall" not in got.body
 
     trial(what, script, gateway_read_seconds=0.05)
 

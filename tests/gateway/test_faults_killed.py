@@ -18,12 +18,12 @@ from tests.gateway.providing import api_of
 from tests.gateway.running import Client, running, settings
 from tests.gateway.scripted import Asked, answer, chunk, scripted
 
-from lacuna.gateway.routes import Api
-from lacuna.stores.urls import open_store
+from elision.gateway.routes import Api
+from elision.stores.urls import open_store
 
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills; each costs the start of a worker, which is why so few are in every test run.
-KILLS = int(os.environ.get("LACUNA_KILLS", "500" if SOAK else "3"))
+KILLS = int(os.environ.get("ELISION_KILLS", "500" if SOAK else "3"))
 #: Calls of one session.
 CALLS = 12
 #: Seconds until a killed worker is replaced, at most.

@@ -14,8 +14,8 @@ from tests.gateway.providing import through
 from tests.gateway.running import Client, Gateway
 from tests.gateway.scripted import Scripted
 
-from lacuna.gateway.routes import Api
-from lacuna.stores.urls import open_store
+from elision.gateway.routes import Api
+from elision.stores.urls import open_store
 from stores.full_disk import full_disk
 from stores.postgres_server import Server, new_server
 
@@ -96,13 +96,13 @@ def locked(path: Path) -> Iterator[None]:
 @pytest.mark.parametrize("fault", [locked, full_disk], ids=["locked", "full"])
 def test_sqlite(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held by somebody else, or on a full disk."""
-    path = tmp_path / "lacuna.db"
+    path = tmp_path / "elision.db"
     asyncio.run(survives(f"sqlite:///{path}?busy_seconds=0.05", lambda: fault(path)))
 
 
 def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
     """Requests go out without their file, and behind it."""
-    path = tmp_path / "lacuna.db"
+    path = tmp_path / "elision.db"
 
     async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
         for steps in range(ENOUGH):
@@ -154,7 +154,7 @@ def test_a_server_that_stands_still(server: Server) -> None:
             client.send("POST", PATHS["openai"], said("openai", ENOUGH))
             waiting = asyncio.ensure_future(client.reader.readexactly(1))
             other = await gateway.connect()
-            off = await other.ask("POST", PATHS["anthropic"], said("anthropic", ENOUGH), "x-lacuna: off")
+            off = await other.ask("POST", PATHS["anthropic"], said("anthropic", ENOUGH), "x-elision: off")
             assert off.status == 200
             assert not waiting.done()
             other.close()

@@ -21,7 +21,7 @@ from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, LISTED, PATHS, bo
 from tests.gateway.running import Client, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, answer, chunk, scripted
 
-from lacuna.gateway.routes import Api
+from elision.gateway.routes import Api
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream; charset=utf-8"
 
@@ -43,7 +43,7 @@ class Way(NamedTuple):
         return body(self.api, steps, stream=self.stream, task=name, word=name)
 
     def ask(self, client: Client) -> Awaitable[Got]:
-        off = ("x-lacuna: off",) if self.mode == "passed" else ()
+        off = ("x-elision: off",) if self.mode == "passed" else ()
         return client.ask("POST", PATHS[self.api], self.body, "content-type: application/json", *off)
 
 
@@ -102,7 +102,7 @@ def test_refusals_word_for_word(status: int) -> None:
     async def what(way: Way, got: Got, client: Client) -> None:
         assert (got.status, got.body) == (status, refused(way.api, status)), way
         assert (got.headers["retry-after"], got.headers["request-id"]) == ("17", "req_1"), way
-        assert "x-lacuna-error" not in got.headers
+        assert "x-elision-error" not in got.headers
         await served(client)
 
     async def run() -> None:
@@ -132,7 +132,7 @@ def test_refusals_that_break_off() -> None:
             for way in WAYS:
                 for status in ("400", "413", "429", "500"):
                     client = await gateway.connect()
-                    off = ("x-lacuna: off",) if way.mode == "passed" else ()
+                    off = ("x-elision: off",) if way.mode == "passed" else ()
                     got = await client.ask("POST", PATHS[way.api], way.body, f"x-status: {status}", *off)
                     if got.status == 502:
                         assert "closed the connection before its answer was complete" in said(got)
@@ -223,7 +223,7 @@ def told(status: int, words: str) -> Callable[[Way, Got, Client], Awaitable[None
         assert got.status == status, (way, got)
         assert words in said(got)
         assert (got.json().get("type") == "error") is (way.api == "anthropic")
-        assert got.headers["x-lacuna-error"]
+        assert got.headers["x-elision-error"]
         await served(client)
 
     return what
@@ -418,7 +418,7 @@ def test_malformed_streams(raw: bytes) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
     """What the client was shown instead of an answer stands for nothing: its own call, the last it sent, stays."""
-    looks = reply("I look.", [("r1", "lacuna_recall", {"handle": "t1.1"})])
+    looks = reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
     whole_one = json.loads(body(api, ENOUGH + 1, stream=stream))
     without_result = {**whole_one, LISTED[api]: whole_one[LISTED[api]][:-1]}
 
@@ -451,7 +451,7 @@ def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
 def test_prompts_that_are_too_long(api: Api, stream: bool, behind: bool) -> None:
     """They are asked again shorter, also where it is what was recalled that made them too long; the client wrote none
     of that."""
-    looks = reply("I look.", [("r1", "lacuna_recall", {"handle": "t1.1"})])
+    looks = reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
     limits: list[int] = []
 
     async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -604,7 +604,7 @@ def test_an_early_answer() -> None:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             async with running(settings(url, gateway_off=False, strategy=EAGER)) as gateway:
                 client = await gateway.connect()
-                got = await client.ask("POST", PATHS["openai"], large, "x-lacuna: off")
+                got = await client.ask("POST", PATHS["openai"], large, "x-elision: off")
                 assert (got.status, got.body) == (413, refused("openai", 413))
                 client.close()
             await left.wait()

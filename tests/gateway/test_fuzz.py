@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from tests.gateway.conversing import APIS, LISTED, PATHS, history
 from tests.gateway.fuzzing import SECRETS, Odd, Toll, Trial
 
-from lacuna.gateway.routes import Api
+from elision.gateway.routes import Api
 
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Bodies, of which a hundredth are asked by default; and how many of them each gateway is asked.
 BODIES, EACH = (100_000, 1_250) if SOAK else (1_000, 250)
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -43,7 +43,7 @@ async def trials(bodies: int, first: int) -> Toll:
 
 def test_requests_by_chance(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever is asked and whatever the provider says, what must hold does."""
-    toll = asyncio.run(trials(BODIES, first=int(os.environ.get("LACUNA_FUZZ_SEED", "0"))))
+    toll = asyncio.run(trials(BODIES, first=int(os.environ.get("ELISION_FUZZ_SEED", "0"))))
     with capsys.disabled():
         print(f"\n  {toll}")
     assert toll.problems == []

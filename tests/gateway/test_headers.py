@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.gateway.headers import HOP_BY_HOP, forwarded, returned
+from elision.gateway.headers import HOP_BY_HOP, forwarded, returned
 
 names = st.sampled_from(
     [b"accept", b"Authorization", b"x-a", b"X-A", b"content-type", b"cookie", b"Set-Cookie", b"date"]
@@ -45,10 +45,10 @@ def test_what_is_for_one_connection_stays() -> None:
 
 
 def test_our_own_fields_go_no_further() -> None:
-    """`x-lacuna` and all that begins so is said to the gateway; a name that only looks like it is not ours."""
-    headers = [(b"x-lacuna", b"off"), (b"X-Lacuna-Session", b"s"), (b"x-lacunary", b"1"), (b"a", b"2")]
-    assert forwarded(headers) == [(b"x-lacunary", b"1"), (b"a", b"2")]
-    assert returned(headers) == [(b"x-lacunary", b"1"), (b"a", b"2")]
+    """`x-elision` and all that begins so is said to the gateway; a name that only looks like it is not ours."""
+    headers = [(b"x-elision", b"off"), (b"X-Elision-Session", b"s"), (b"x-elisionry", b"1"), (b"a", b"2")]
+    assert forwarded(headers) == [(b"x-elisionry", b"1"), (b"a", b"2")]
+    assert returned(headers) == [(b"x-elisionry", b"1"), (b"a", b"2")]
 
 
 def test_the_address_names_the_host() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.gateway.identity import ANONYMOUS, LONGEST, Identity, identity, namespace
-from lacuna.gateway.routes import Api
+from elision.gateway.identity import ANONYMOUS, LONGEST, Identity, identity, namespace
+from elision.gateway.routes import Api
 
 UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
 CODEX = "codex_cli_rs/0.169.0 (Linux 6.1; x86_64)"
@@ -112,8 +112,8 @@ def test_one_session_id_with_two_keys_is_two_sessions() -> None:
 @pytest.mark.parametrize(
     ("headers", "session"),
     [
-        ({"x-lacuna-session": " mine "}, "mine"),
-        ({"x-lacuna-session": "mine", "x-claude-code-session-id": "c"}, "mine"),
+        ({"x-elision-session": " mine "}, "mine"),
+        ({"x-elision-session": "mine", "x-claude-code-session-id": "c"}, "mine"),
         ({"x-claude-code-session-id": UUID}, UUID),
         ({"user-agent": CODEX, "session-id": "root", "thread-id": "t"}, "t"),
         ({"user-agent": CODEX, "session-id": "root"}, "root"),

@@ -13,12 +13,12 @@ from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, fram
 from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
-from lacuna.gateway.budgets import Budgets
-from lacuna.gateway.identity import Identity
-from lacuna.gateway.routes import Api
-from lacuna.gateway.served import Served
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.events import Answered
+from elision.gateway.budgets import Budgets
+from elision.gateway.identity import Identity
+from elision.gateway.routes import Api
+from elision.gateway.served import Served
+from elision.stores.memory import MemoryStore
+from elision.trajectory.events import Answered
 
 JSON = "content-type: application/json"
 
@@ -122,7 +122,7 @@ def test_a_client_that_leaves_is_told_of_once() -> None:
             await asyncio.Event().wait()
 
         async with between(script) as (gateway, upstream, told):
-            for fields in ((), ("x-lacuna: off",)):
+            for fields in ((), ("x-elision: off",)):
                 asked_for.clear()
                 client = await gateway.connect()
                 client.send("POST", PATHS["openai"], body("openai", 1), JSON, *fields)
@@ -171,7 +171,7 @@ def test_usage_of_all_rounds_is_told(api: Any) -> None:
     """What a request was billed is what every request to the provider was that it took."""
 
     async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        looks = reply("I look.", [("r1", "lacuna_recall", {"handle": "t1.1"})])
+        looks = reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
         writer.write(answer(whole(api, reply() if b"I look." in asked.body else looks), "200 OK", JSON))
 
     async def test() -> None:
@@ -194,7 +194,7 @@ def test_a_bug_is_told_of_once() -> None:
                 raise RuntimeError("a bug")
 
             gateway.worker.door.upstream.open = broken  # type: ignore[method-assign]
-            for fields in ((), ("x-lacuna: off",)):
+            for fields in ((), ("x-elision: off",)):
                 assert (await ask(gateway, body("openai", 1), *fields)).status == 500
             assert [(served.cause, served.status) for served in told] == [("bug", 500)] * 2
             assert not any(live.flying or live.asking for live in gateway.worker.door.sessions)
@@ -378,7 +378,7 @@ def test_a_session_that_cannot_be_closed_keeps_no_other_open(caplog: pytest.LogC
 @pytest.mark.parametrize("api", APIS)
 def test_the_end_waits_for_the_store(api: Api) -> None:
     """Behind a recall a client reads no end, however the answer is cut, before what it was not shown is written."""
-    began, turns, recalled = asyncio.Event(), asyncio.Queue[None](), [("r1", "lacuna_recall", {"handle": "t1.1"})]
+    began, turns, recalled = asyncio.Event(), asyncio.Queue[None](), [("r1", "elision_recall", {"handle": "t1.1"})]
     ends = (b"message_stop", b'"stop_reason": "end_turn"', b"response.completed", b'"finish_reason": "stop"')
 
     async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.gateway.inflater import Inflater
+from elision.gateway.inflater import Inflater
 
 
 def _raw_deflate(data: bytes) -> bytes:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.running import settings
 
-from lacuna.gateway.arriving import Body, Gone
-from lacuna.gateway.limits import Gate, Limits, Refused
+from elision.gateway.arriving import Body, Gone
+from elision.gateway.limits import Gate, Limits, Refused
 
 
 def test_first_come_first_served() -> None:

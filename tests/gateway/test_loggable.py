@@ -11,8 +11,8 @@ from tests.gateway.providing import JSON, trial
 from tests.gateway.running import Client, Gateway
 from tests.gateway.scripted import Scripted, always, answer
 
-from lacuna.gateway.loggable import loggable
-from lacuna.gateway.routes import Api
+from elision.gateway.loggable import loggable
+from elision.gateway.routes import Api
 
 KEY = "litellm-master-opensesame"
 HEADERS = [(b"Authorization", f"Bearer {KEY}".encode())]

@@ -19,18 +19,18 @@ from tests.gateway.providing import JSON, api_of, trial
 from tests.gateway.running import Client, Gateway
 from tests.gateway.scripted import Asked, Scripted, answer
 
-from lacuna.dialects.live import pieces
-from lacuna.gateway import proxy, spans, tap, transcript
-from lacuna.gateway.answering import SPLICED
-from lacuna.gateway.body import RequestBody
-from lacuna.gateway.routes import Api
-from lacuna.gateway.sent import Sent
-from lacuna.manager.history import History
-from lacuna.manager.offload import AT_ONCE, LARGE, size_up_to
-from lacuna.trajectory.events import Answered
-from lacuna.trajectory.redact import Redaction
-from lacuna.trajectory.tokens import Estimate
-from lacuna.trajectory.usage import Usage
+from elision.dialects.live import pieces
+from elision.gateway import proxy, spans, tap, transcript
+from elision.gateway.answering import SPLICED
+from elision.gateway.body import RequestBody
+from elision.gateway.routes import Api
+from elision.gateway.sent import Sent
+from elision.manager.history import History
+from elision.manager.offload import AT_ONCE, LARGE, size_up_to
+from elision.trajectory.events import Answered
+from elision.trajectory.redact import Redaction
+from elision.trajectory.tokens import Estimate
+from elision.trajectory.usage import Usage
 
 #: Characters of a text that takes a while, whatever is done with it.
 MUCH = 300_000

@@ -11,7 +11,7 @@ from tests.gateway.conversing import EAGER, PATHS, body, whole
 from tests.gateway.running import running, settings
 from tests.gateway.scripted import always, answer, scripted
 
-from lacuna.gateway.routes import Api
+from elision.gateway.routes import Api
 
 JSON = "content-type: application/json"
 
@@ -58,7 +58,7 @@ def test_a_field_that_holds_no_history_changes_nothing(field: dict[str, Any]) ->
     """A thread that is switched off, or a container of files: the whole history is in the request, and ours to see."""
     raw, came, sessions = sent("anthropic", field)
     assert came != raw
-    assert b"lacuna_recall" in came
+    assert b"elision_recall" in came
     assert sessions == 1
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.summarizers.server import Reply, raw, serving
 
-from lacuna.gateway.refusals import LONGEST, refusal, stream_error
-from lacuna.gateway.routes import Api
-from lacuna.gateway.sse import Frame, written
+from elision.gateway.refusals import LONGEST, refusal, stream_error
+from elision.gateway.routes import Api
+from elision.gateway.sse import Frame, written
 
 SAID = "the provider could not be reached"
 ASKED: list[Any] = [{"role": "user", "content": "hello"}]
@@ -87,7 +87,7 @@ def test_anthropics_client_raises_its_own_error(clients: Clients, status: int) -
     with serving(_answer(refusal("anthropic", status, SAID))) as server, pytest.raises(ANTHROPIC[status]) as caught:
         _ask(clients, "anthropic", server.url)
     assert caught.value.status_code == status
-    assert f"Lacuna gateway: {SAID}. " in (caught.value.api_message or "")
+    assert f"Elision gateway: {SAID}. " in (caught.value.api_message or "")
     assert caught.value.type
 
 
@@ -98,8 +98,8 @@ def test_openais_client_raises_its_own_error(clients: Clients, status: int, api:
     with serving(_answer(refusal(api, status, SAID))) as server, pytest.raises(OPENAI[status]) as caught:
         _ask(clients, api, server.url)
     assert caught.value.status_code == status
-    assert f"Lacuna gateway: {SAID}. " in caught.value.message
-    assert (caught.value.code or "").startswith("lacuna_")
+    assert f"Elision gateway: {SAID}. " in caught.value.message
+    assert (caught.value.code or "").startswith("elision_")
     assert caught.value.type
 
 
@@ -125,7 +125,7 @@ def test_a_limit_that_stays_is_not_tried_again(clients: Clients, api: Api) -> No
 
 def test_headers_name_the_cause() -> None:
     """A program tells our errors from the provider's by a header."""
-    assert refusal("openai", 502, SAID, "dns")[1] == {"content-type": "application/json", "x-lacuna-error": "dns"}
+    assert refusal("openai", 502, SAID, "dns")[1] == {"content-type": "application/json", "x-elision-error": "dns"}
     assert refusal(None, 429, SAID, retry_after=2)[1]["retry-after"] == "2"
 
 
@@ -160,7 +160,7 @@ BEGUN: dict[Api, bytes] = {
 def test_clients_raise_what_breaks_a_stream(clients: Clients, api: Api) -> None:
     """An answer that breaks off is an exception with our words, not an answer that ends early."""
     body = BEGUN[api] + stream_error(api, SAID, sequence=5)
-    raised = pytest.raises((openai.APIError, anthropic.APIError), match=f"Lacuna gateway: {SAID}")
+    raised = pytest.raises((openai.APIError, anthropic.APIError), match=f"Elision gateway: {SAID}")
     with serving(raw(200, body, content_type="text/event-stream")) as server, raised:
         _ask(clients, api, server.url, stream=True)
 
@@ -169,7 +169,7 @@ def test_the_error_event_of_responses_is_of_their_type() -> None:
     """Clients that read events by their type find every field of it."""
     event = json.loads(Frame.read(stream_error("openai-responses", SAID, sequence=5)).data)
     found = openai.types.responses.ResponseErrorEvent.model_validate(event)
-    assert (found.type, found.sequence_number, found.code) == ("error", 5, "lacuna_cut")
+    assert (found.type, found.sequence_number, found.code) == ("error", 5, "elision_cut")
     assert SAID in found.message
 
 
@@ -180,7 +180,7 @@ def test_any_message_is_one_readable_line(message: str, api: Api | None) -> None
     assert frame.raw.count(b"\n\n") == 1
     for body in (frame.data, refusal(api, 502, message)[2]):
         said = json.loads(body)["error"]["message"]
-        assert said.startswith("Lacuna gateway: ")
+        assert said.startswith("Elision gateway: ")
         assert said.isprintable()
         assert len(said) < LONGEST + 200
 

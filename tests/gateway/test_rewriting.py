@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.gateway.body import Unreadable, decoded
-from lacuna.gateway.rewriting import appended, rewritten, written
+from elision.gateway.body import Unreadable, decoded
+from elision.gateway.rewriting import appended, rewritten, written
 
 from .texts import NUMBERS, Writer, requests
 

@@ -9,10 +9,10 @@ from http.client import HTTPConnection
 import pytest
 from tests.gateway.running import settings
 
-from lacuna.errors import LacunaError
-from lacuna.gateway.running import Running
-from lacuna.testing.builders import step, trajectory, turn
-from lacuna.testing.playback import Playback
+from elision.errors import ElisionError
+from elision.gateway.running import Running
+from elision.testing.builders import step, trajectory, turn
+from elision.testing.playback import Playback
 
 RUN = trajectory(step(1), step(2), turn(3, text="All tests pass now."), id="small")
 ASKED = {"model": "run:small", "max_tokens": 100, "messages": [{"role": "user", "content": "Mend the parser."}]}
@@ -37,7 +37,7 @@ def test_a_gateway_that_cannot_begin() -> None:
     """What is wrong is raised where it is started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = settings(gateway_port=taken.getsockname()[1])
-        with pytest.raises(LacunaError, match="cannot listen at"):
+        with pytest.raises(ElisionError, match="cannot listen at"):
             Running(given).start()
-    with pytest.raises(LacunaError, match=r"not\.there"):
+    with pytest.raises(ElisionError, match=r"not\.there"):
         Running(settings(gateway_off=False, store="sqlite:////dev/null/not.there")).start()

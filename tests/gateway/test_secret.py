@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import StoreError
-from lacuna.gateway.secret import gateway_secret, keep_in_file
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.urls import open_store
+from elision.errors import StoreError
+from elision.gateway.secret import gateway_secret, keep_in_file
+from elision.stores.memory import MemoryStore
+from elision.stores.urls import open_store
 
 from .conversing import PATHS, body, whole
 from .running import running, settings

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lacuna.gateway.exchanges import Said
-from lacuna.gateway.sent import Sent
+from elision.gateway.exchanges import Said
+from elision.gateway.sent import Sent
 
 #: What happens before a view: messages come, some are hidden, the newest is said in other bytes, some are forgotten.
 STEPS = some.lists(

@@ -11,9 +11,9 @@ import pytest
 from tests.gateway.running import PATIENCE, Gateway, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
-from lacuna.errors import LacunaError
-from lacuna.gateway import server as sockets
-from lacuna.gateway.server import address_of, bound
+from elision.errors import ElisionError
+from elision.gateway import server as sockets
+from elision.gateway.server import address_of, bound
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -137,7 +137,7 @@ def test_a_client_that_goes_takes_the_provider_s_answer_with_it(begun: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [(CHAT, "lacuna_read-timeout"), ("/v1/responses", "lacuna_read-timeout"), (MESSAGES, None)]
+    ("path", "kind"), [(CHAT, "elision_read-timeout"), ("/v1/responses", "elision_read-timeout"), (MESSAGES, None)]
 )
 def test_a_provider_that_is_silent(path: str, kind: str | None) -> None:
     """A provider that says nothing in its time is a 504 in the shape of its API."""
@@ -315,7 +315,7 @@ def test_who_waits_too_long() -> None:
 @pytest.mark.parametrize("sent", [b"", b"half"])
 def test_a_body_that_does_not_come(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that is not complete in its time is refused, and its connection closed."""
-    monkeypatch.setattr("lacuna.gateway.app.LINGER", 0.01)
+    monkeypatch.setattr("elision.gateway.app.LINGER", 0.01)
 
     async def what(gateway: Gateway, upstream: Scripted) -> None:
         client = await gateway.connect()
@@ -484,7 +484,7 @@ def test_an_address_that_is_taken() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert address_of(taken) == f"http://127.0.0.1:{port}"
-        with pytest.raises(LacunaError, match=rf"cannot listen at 127\.0\.0\.1:{port}: .*another --port"):
+        with pytest.raises(ElisionError, match=rf"cannot listen at 127\.0\.0\.1:{port}: .*another --port"):
             bound("127.0.0.1", port)
-    with pytest.raises(LacunaError, match=r"cannot listen at nowhere\.invalid"):
+    with pytest.raises(ElisionError, match=r"cannot listen at nowhere\.invalid"):
         bound("nowhere.invalid", 0)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from lacuna.gateway import sessions as sessions_of
-from lacuna.gateway import transcript
-from lacuna.gateway.body import RequestBody, Unreadable, decoded
-from lacuna.gateway.identity import Identity
-from lacuna.gateway.sessions import LOOKED, LiveSession, Sessions
-from lacuna.gateway.transcript import Arrived
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
+from elision.gateway import sessions as sessions_of
+from elision.gateway import transcript
+from elision.gateway.body import RequestBody, Unreadable, decoded
+from elision.gateway.identity import Identity
+from elision.gateway.sessions import LOOKED, LiveSession, Sessions
+from elision.gateway.transcript import Arrived
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
 
 Json = dict[str, Any]
 TASK = {"role": "user", "content": "Fix the parser."}

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.config.gateway_keys import GATEWAY_KEYS
-from lacuna.errors import SettingError
-from lacuna.gateway.settings import GatewaySettings, gateway_settings, is_loopback
+from elision.config.gateway_keys import GATEWAY_KEYS
+from elision.errors import SettingError
+from elision.gateway.settings import GatewaySettings, gateway_settings, is_loopback
 
 TOKEN = "correct-horse-battery"
 
 
-def of(folder: Path, toml: str = "", file: str = "lacuna.toml", **environ: str) -> GatewaySettings:
+def of(folder: Path, toml: str = "", file: str = "elision.toml", **environ: str) -> GatewaySettings:
     (folder / file).write_text(toml, encoding="utf-8")
     return gateway_settings({f"AGENT_CONTEXT_{name}": value for name, value in environ.items()}, folder)
 
 
-def refused(folder: Path, toml: str = "", file: str = "lacuna.toml", **environ: str) -> str:
+def refused(folder: Path, toml: str = "", file: str = "elision.toml", **environ: str) -> str:
     with pytest.raises(SettingError) as caught:
         of(folder, toml, file, **environ)
     return str(caught.value)
@@ -34,7 +34,7 @@ def test_defaults(tmp_path: Path) -> None:
 def test_the_sources(tmp_path: Path) -> None:
     """A table of the file, above it the environment, above it arguments; the library's own stand outside the table."""
     toml = 'strategy = "hybrid"\nrecall = false\n[gateway]\nport = 1\nworkers = 2\nmemory_bytes = "1GiB"\n'
-    (tmp_path / "lacuna.toml").write_text(toml, encoding="utf-8")
+    (tmp_path / "elision.toml").write_text(toml, encoding="utf-8")
     environ = {"AGENT_CONTEXT_GATEWAY_PORT": "2", "AGENT_CONTEXT_GATEWAY_WORKERS": "3"}
     found = gateway_settings(environ, tmp_path, gateway_port=3)
     assert (found.port, found.workers, found.memory_bytes) == (3, 3, 2**30)
@@ -42,7 +42,7 @@ def test_the_sources(tmp_path: Path) -> None:
     places = {entry.key.name: entry.place for entry in found.library.entries}
     assert places["gateway_port"] == "argument gateway_port"
     assert places["gateway_workers"] == "AGENT_CONTEXT_GATEWAY_WORKERS"
-    assert places["gateway_memory_bytes"] == "lacuna.toml:6"
+    assert places["gateway_memory_bytes"] == "elision.toml:6"
     assert places["gateway_host"] == "default"
 
 
@@ -54,8 +54,8 @@ def test_guards_limit_sessions_here_too(tmp_path: Path) -> None:
     assert (found.session_max_cost_usd, found.session_max_turns) == (2.5, 50)
     places = {entry.key.name: (entry.value, entry.place) for entry in found.library.entries}
     assert places["gateway_session_max_cost_usd"] == ("2.5", "AGENT_CONTEXT_MAX_COST_USD")
-    assert places["gateway_session_max_turns"] == ("50", "lacuna.toml:3")
-    (tmp_path / "lacuna.toml").unlink()
+    assert places["gateway_session_max_turns"] == ("50", "elision.toml:3")
+    (tmp_path / "elision.toml").unlink()
     found = of(tmp_path, STRATEGY="code")
     assert (found.library.guards.max_turns, found.session_max_turns) == (120, None)
 
@@ -67,8 +67,8 @@ def test_a_port_is_no_count(tmp_path: Path) -> None:
 
 
 def test_a_table_of_pyproject(tmp_path: Path) -> None:
-    """There the table is [tool.lacuna.gateway]."""
-    found = of(tmp_path, "[project]\nport = 2\n[tool.lacuna.gateway]\nport = 5\n", "pyproject.toml")
+    """There the table is [tool.elision.gateway]."""
+    found = of(tmp_path, "[project]\nport = 2\n[tool.elision.gateway]\nport = 5\n", "pyproject.toml")
     assert found.port == 5
     place = next(entry.place for entry in found.library.entries if entry.key.name == "gateway_port")
     assert place == "pyproject.toml:4"
@@ -79,15 +79,15 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
     assert refused(tmp_path, GATEWAY_PROT="1") == (
         "AGENT_CONTEXT_GATEWAY_PROT: no such setting; did you mean AGENT_CONTEXT_GATEWAY_PORT?"
     )
-    assert refused(tmp_path, "[gateway]\nprot = 1") == "lacuna.toml:2: no such setting; did you mean port?"
+    assert refused(tmp_path, "[gateway]\nprot = 1") == "elision.toml:2: no such setting; did you mean port?"
     assert "there are: host, port, workers" in refused(tmp_path, "[gateway]\nzzz = 1")
     assert refused(tmp_path, "[gateway]\nstore = 'memory:'") == (
-        "lacuna.toml:2: store is no setting of the gateway's alone; write it outside [gateway]"
+        "elision.toml:2: store is no setting of the gateway's alone; write it outside [gateway]"
     )
     assert refused(tmp_path, "gateway_port = 1") == (
-        "lacuna.toml:1: gateway_port is written as port in the table [gateway]"
+        "elision.toml:1: gateway_port is written as port in the table [gateway]"
     )
-    assert refused(tmp_path, "gateway = 1") == "lacuna.toml:1: gateway is a table: [gateway]"
+    assert refused(tmp_path, "gateway = 1") == "elision.toml:1: gateway is a table: [gateway]"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.gateway.conversing import APIS, EAGER, PATHS, body, whole
 from tests.gateway.running import PATIENCE, running, settings
 from tests.gateway.scripted import Asked, answer, scripted
 
-from lacuna.gateway.routes import Api
+from elision.gateway.routes import Api
 
 STEPS = 8
 
@@ -35,8 +35,8 @@ def test_shadow_mode(api: Api) -> None:
                 async with asyncio.timeout(PATIENCE):
                     while any(live.flying for live in gateway.worker.door.sessions):
                         await asyncio.sleep(0)
-                told = await client.ask("GET", "/lacuna/api/totals")
-                listed = await client.ask("GET", "/lacuna/api/sessions")
+                told = await client.ask("GET", "/elision/api/totals")
+                listed = await client.ask("GET", "/elision/api/sessions")
                 client.close()
                 (info,) = gateway.worker.store.sessions()
                 assert info.family.startswith("shadow/")

@@ -1,4 +1,4 @@
-"""Many agents for a long time, through `lacuna serve` as a process of its own: nothing fails, mixes or grows."""
+"""Many agents for a long time, through `elision serve` as a process of its own: nothing fails, mixes or grows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.gateway.playing import Saw, playing
 from tests.gateway.process import Process, served
 from tests.gateway.trials import PARTING, Trial, trials
 
-from lacuna.stores.urls import open_store
+from elision.stores.urls import open_store
 
-WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.
 AGENTS, TOGETHER, LONGEST = (200, 50, 1_000) if WHOLE else (10, 5, 12)
 #: Sessions that may stay in memory: fewer than there are.

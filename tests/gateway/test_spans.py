@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lacuna.gateway.spans import (
+from elision.gateway.spans import (
     LONGEST_STRING,
     MOST_VALUES,
     Array,

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from tests.dialects.recorded_usage import STREAMED, tier
 from tests.work import count_calls
 
-from lacuna.dialects.native import Cleared
-from lacuna.dialects.signals import CacheMiss, Overflow, Transformation
-from lacuna.gateway.routes import Api
-from lacuna.gateway.sse import written
-from lacuna.gateway.tap import LONGEST, Heard, Tap
-from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from lacuna.testing.recorded import Reply
-from lacuna.testing.told import Told
-from lacuna.trajectory.turn import Action
-from lacuna.trajectory.usage import Usage
+from elision.dialects.native import Cleared
+from elision.dialects.signals import CacheMiss, Overflow, Transformation
+from elision.gateway.routes import Api
+from elision.gateway.sse import written
+from elision.gateway.tap import LONGEST, Heard, Tap
+from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from elision.testing.recorded import Reply
+from elision.testing.told import Told
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
 
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
 ANSWERS: dict[Api, Any] = {

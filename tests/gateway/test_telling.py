@@ -13,14 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.running import Gateway, running, settings
 from tests.gateway.scripted import always, answer, scripted
 
-from lacuna.gateway import metrics
-from lacuna.gateway.request_log import LOGGER, RequestLog, facts
-from lacuna.gateway.scrape import Scrape
-from lacuna.gateway.served import How, Served
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.metrics import METRICS as LIBRARY
-from lacuna.telemetry.metrics import MODELS
-from lacuna.trajectory.usage import Usage
+from elision.gateway import metrics
+from elision.gateway.request_log import LOGGER, RequestLog, facts
+from elision.gateway.scrape import Scrape
+from elision.gateway.served import How, Served
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.metrics import METRICS as LIBRARY
+from elision.telemetry.metrics import MODELS
+from elision.trajectory.usage import Usage
 
 KEY = "sk-ant-api03-" + "aB3" * 20
 TOLD = Diagnostics(session="s", branch="s-2", call=7, turns=9, before=900, after=400, raw=1_000, reason="masking")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.conversing import APIS, history
 
-from lacuna.dialects.live.detect import LIVE
-from lacuna.gateway.body import Unreadable
-from lacuna.gateway.routes import Api
-from lacuna.gateway.transcript import Arrived, Transcript, answers
+from elision.dialects.live.detect import LIVE
+from elision.gateway.body import Unreadable
+from elision.gateway.routes import Api
+from elision.gateway.transcript import Arrived, Transcript, answers
 
 Json = dict[str, Any]
 

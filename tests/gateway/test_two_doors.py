@@ -14,19 +14,19 @@ from tests.gateway.conversing import PATHS
 from tests.gateway.running import running, settings
 from tests.gateway.scripted import Asked, answer, scripted
 
-from lacuna.formats.registry import read
-from lacuna.gateway.dashboard.figures import figures
-from lacuna.lab.dialect import sizer
-from lacuna.manager import ContextManager
-from lacuna.manager.session_log import Account, log_of
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Store
-from lacuna.strategies.guards import Guards
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.testing.follower import Follower
-from lacuna.testing.provider import Provider, Terms
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.registry import read
+from elision.gateway.dashboard.figures import figures
+from elision.lab.dialect import sizer
+from elision.manager import ContextManager
+from elision.manager.session_log import Account, log_of
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Store
+from elision.strategies.guards import Guards
+from elision.telemetry.diagnostics import Diagnostics
+from elision.testing.follower import Follower
+from elision.testing.provider import Provider, Terms
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 MODEL = "claude-sonnet-4-5"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
-from lacuna.gateway import upstream
-from lacuna.gateway.upstream import Answer, Upstream, UpstreamError, _Whole
+from elision.gateway import upstream
+from elision.gateway.upstream import Answer, Upstream, UpstreamError, _Whole
 
 Trial = Callable[[Upstream, Scripted], Awaitable[None]]
 

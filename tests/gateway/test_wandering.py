@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.fuzzing import Toll
 from tests.gateway.wandering import Wandering
 
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Trials of each kind, of `AGENTS` agents that ask `STEPS` times each, and so often again behind a restart.
 TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 6, 40)
 KINDS: dict[str, dict[str, Any]] = {

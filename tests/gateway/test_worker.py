@@ -11,10 +11,10 @@ import pytest
 from tests.gateway.running import running, settings
 from tests.gateway.scripted import always, answer, scripted
 
-from lacuna.gateway.body import RequestBody
-from lacuna.gateway.identity import Identity
-from lacuna.gateway.scrape import Scrape
-from lacuna.gateway.worker import Worker
+from elision.gateway.body import RequestBody
+from elision.gateway.identity import Identity
+from elision.gateway.scrape import Scrape
+from elision.gateway.worker import Worker
 
 
 def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

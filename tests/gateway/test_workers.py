@@ -18,9 +18,9 @@ from tests.gateway.process import PATIENCE, served
 from tests.gateway.running import Client, settings
 from tests.gateway.scripted import Asked, chunk, scripted
 
-from lacuna.errors import LacunaError
-from lacuna.gateway import workers
-from lacuna.gateway.workers import _Crew
+from elision.errors import ElisionError
+from elision.gateway import workers
+from elision.gateway.workers import _Crew
 
 CHAT = "/v1/chat/completions"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -160,7 +160,7 @@ def test_nobody_comes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Where none ever serves it is the end, after a few tries."""
     monkeypatch.setattr(workers, "PAUSE", 0.0)
     stage = Stage(tmp_path, *[Played.die] * 9)
-    with pytest.raises(LacunaError, match="no worker comes up"):
+    with pytest.raises(ElisionError, match="no worker comes up"):
         stage.run(1)
     assert len(stage.started) == workers.TRIES + 1
 
@@ -193,7 +193,7 @@ def test_a_word_to_stop_between_tries(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_folder_that_was_tidied_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of metrics is there when a worker starts, whoever has removed it since the one before."""
-    folder, there = tmp_path / "lacuna-metrics-x", list[bool]()
+    folder, there = tmp_path / "elision-metrics-x", list[bool]()
 
     def look(worker: Played) -> None:
         there.append(folder.is_dir())

@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lacuna.formats.registry import read
-from lacuna.gateway.routes import Api
-from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from lacuna.testing.follower import Follower
-from lacuna.testing.told import Told
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.formats.registry import read
+from elision.gateway.routes import Api
+from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from elision.testing.follower import Follower
+from elision.testing.told import Told
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")

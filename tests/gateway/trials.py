@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from lacuna.formats.registry import read
-from lacuna.testing.request import Api
-from lacuna.trajectory.content import Text
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Observation, Turn
+from elision.formats.registry import read
+from elision.testing.request import Api
+from elision.trajectory.content import Text
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Observation, Turn
 
 RUNS: Final = Path(__file__).parents[2] / "examples" / "runs"
 #: Beginnings of sample files, and turns of each that are worked through in a long trial.

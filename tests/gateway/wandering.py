@@ -19,11 +19,11 @@ from tests.gateway.fuzzing import SECRETS, Answered, Got, Heard, Odd, Provider, 
 from tests.gateway.recalling.providers import received
 from tests.gateway.recalling.test_relay import said
 
-from lacuna.dialects.rules import violations
-from lacuna.gateway.answering import ROUNDS
-from lacuna.gateway.app import App
-from lacuna.gateway.routes import Api
-from lacuna.testing.recorded import Reply
+from elision.dialects.rules import violations
+from elision.gateway.answering import ROUNDS
+from elision.gateway.app import App
+from elision.gateway.routes import Api
+from elision.testing.recorded import Reply
 
 
 class Talking(Provider):
@@ -37,7 +37,7 @@ class Talking(Provider):
         return found
 
     def _reply(self, raw: bytes) -> Reply:
-        offered = b"lacuna_recall" in raw
+        offered = b"elision_recall" in raw
         if offered and self.chance.random() < 0.25:
             found = self._recalling()
             # Of two answers that say the same, either may stand in the other's place.

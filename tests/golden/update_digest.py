@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lacuna.summarizers import digest
-from lacuna.trajectory.content import content
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.tokens import counter
-from lacuna.trajectory.turn import Action, Message, Observation, Turn
+from elision.summarizers import digest
+from elision.trajectory.content import content
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.tokens import counter
+from elision.trajectory.turn import Action, Message, Observation, Turn
 
 FOLDER = Path(__file__).parent / "digest"
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lacuna.cli.view_screen import Screen
-from lacuna.dialects import render_anthropic, render_openai_chat
-from lacuna.dialects.render import Renderer
-from lacuna.formats.registry import read
-from lacuna.lab.heads import with_recorded_head
-from lacuna.lab.views import ViewAt, as_json, views
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.cli.view_screen import Screen
+from elision.dialects import render_anthropic, render_openai_chat
+from elision.dialects.render import Renderer
+from elision.formats.registry import read
+from elision.lab.heads import with_recorded_head
+from elision.lab.views import ViewAt, as_json, views
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 
 FOLDER = Path(__file__).parent / "view"
 EXCERPT = Path(__file__).parents[1] / "data" / "claude_code" / "excerpt.jsonl"

@@ -12,12 +12,12 @@ from functools import cache
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.lab.results import Row, Study, total
-from lacuna.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import SETS
+from elision.lab.results import Row, Study, total
+from elision.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import SETS
 
-WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+WHOLE = os.environ.get("ELISION_SOAK") == "1"
 JOBS = os.cpu_count() or 1
 
 pytestmark = needs_corpus("cost and evidence of each strategy on real runs")

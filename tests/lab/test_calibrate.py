@@ -10,14 +10,14 @@ from itertools import pairwise
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.formats.registry import read
-from lacuna.lab.calibrate import CAUSES, Calibration, Study, billing, calibrate, read_share
-from lacuna.lab.sent import requests
-from lacuna.trajectory.content import Content, content
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Compaction, Problem, Trajectory
-from lacuna.trajectory.turn import Head, Message, Turn
-from lacuna.trajectory.usage import Usage
+from elision.formats.registry import read
+from elision.lab.calibrate import CAUSES, Calibration, Study, billing, calibrate, read_share
+from elision.lab.sent import requests
+from elision.trajectory.content import Content, content
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.turn import Head, Message, Turn
+from elision.trajectory.usage import Usage
 
 CLAUDE = "claude-sonnet-4"  # 3 / 15, writes 3.75, reads 0.3; breakpoints, 5 minutes, from 1,024 tokens
 DEEPSEEK = "deepseek-chat"  # 0.28 / 0.42, reads 0.028; prefix, an hour, steps of 64
@@ -308,7 +308,7 @@ def test_json() -> None:
     made = checked(run(call(2000, 0), call(3000, 2000)))
     problem = Problem(file="b.json", line=3, reason="broken")
     told = Study(counter="o200k", runs=(made,), silent=(("c.json", "main"),), problems=(problem,)).json()
-    assert told["format"] == "lacuna.calibrate/1"
+    assert told["format"] == "elision.calibrate/1"
     first = told["runs"][0]
     assert first["billed"]["read_share"] == read_share(made.billed) == 0.4
     assert first["causes"] == {}

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import SpecError
-from lacuna.lab.dialect import known, renderer, sizer
-from lacuna.lab.heads import with_recorded_head
-from lacuna.lab.study import load
-from lacuna.lab.views import views
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.content import content
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
-from lacuna.trajectory.view import View
+from elision.errors import SpecError
+from elision.lab.dialect import known, renderer, sizer
+from elision.lab.heads import with_recorded_head
+from elision.lab.study import load
+from elision.lab.views import views
+from elision.strategies.spec import parse
+from elision.trajectory.content import content
+from elision.trajectory.price_sets import named
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
+from elision.trajectory.view import View
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 SPECS = ("raw", "masking", "hybrid(window=5, summarize_at=20, tail=8)", "masking(window=3, schedule=every-turn)")

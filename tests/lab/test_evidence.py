@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.lab import evidence as measure
-from lacuna.lab.evidence import PARTNERS, Evidence, Use, evidence, noise
-from lacuna.trajectory.content import content
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Head, Observation, Turn
+from elision.lab import evidence as measure
+from elision.lab.evidence import PARTNERS, Evidence, Use, evidence, noise
+from elision.trajectory.content import content
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Head, Observation, Turn
 
 
 def turn(index: int, command: str, result: str) -> Turn:

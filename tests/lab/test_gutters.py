@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.lab.gutters import strip_gutters
-from lacuna.trajectory.items import items
+from elision.lab.gutters import strip_gutters
+from elision.trajectory.items import items
 
 CODE = ("def run_it(self):", "    return self.result_of", "", "class Other:")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lacuna.lab.heads import with_recorded_head
-from lacuna.trajectory.content import content
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Head, Message, Turn
-from lacuna.trajectory.usage import Usage
+from elision.lab.heads import with_recorded_head
+from elision.trajectory.content import content
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Head, Message, Turn
+from elision.trajectory.usage import Usage
 
 SIZER = Sizer(counter("estimate"))
 TASK = Message(role="user", content=content("x" * 384))  # 96 tokens and a frame of 4

@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, drive, output_tokens
-from lacuna.errors import SummaryError
-from lacuna.lab.hindsight import has_hindsight, hindsight
-from lacuna.lab.replay import replay
-from lacuna.strategies.policy import Candidate
-from lacuna.strategies.schedules import Fixed
-from lacuna.strategies.spec import parse
-from lacuna.strategies.strategy import Strategy
-from lacuna.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
-from lacuna.trajectory.content import content
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.prices import CacheRules, Prices, Rates
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
-from lacuna.trajectory.usage import Usage
+from elision.engine import Session, drive, output_tokens
+from elision.errors import SummaryError
+from elision.lab.hindsight import has_hindsight, hindsight
+from elision.lab.replay import replay
+from elision.strategies.policy import Candidate
+from elision.strategies.schedules import Fixed
+from elision.strategies.spec import parse
+from elision.strategies.strategy import Strategy
+from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
+from elision.trajectory.content import content
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.usage import Usage
 
 SIZER = Sizer(counter("estimate"))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import FormatError, SpecError
-from lacuna.lab.progress import Progress
-from lacuna.lab.results import Row, Study, total
-from lacuna.lab.study import Settings, candidates, defaults, load, study
-from lacuna.strategies.spec import describe
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.prices import Bill
+from elision.errors import FormatError, SpecError
+from elision.lab.progress import Progress
+from elision.lab.results import Row, Study, total
+from elision.lab.study import Settings, candidates, defaults, load, study
+from elision.strategies.spec import describe
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import Bill
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 SWE_AGENT = RUNS / "swe-agent-sympy-20801.traj.gz"
@@ -32,9 +32,9 @@ def one() -> Study:
 
 
 def test_json_shape(one: Study) -> None:
-    """`lacuna.replay/1` holds every key that was promised, and is plain JSON without NaN."""
+    """`elision.replay/1` holds every key that was promised, and is plain JSON without NaN."""
     data = json.loads(json.dumps(one.json(), allow_nan=False))
-    assert data["format"] == "lacuna.replay/1"
+    assert data["format"] == "elision.replay/1"
     assert set(data) >= {"format", "prices", "runs", "totals", "controls", "problems"}
     promised = {
         *("file", "trajectory", "reader", "turns", "tool_turns", "strategy", "calls", "tokens", "usd"),

@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from lacuna.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from lacuna.dialects.render import Renderer
-from lacuna.errors import SpecError
-from lacuna.lab.replay import replay
-from lacuna.lab.views import ViewAt, as_json, scheduled, views
-from lacuna.strategies.schedules import Fixed
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Head, Turn
+from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
+from elision.dialects.render import Renderer
+from elision.errors import SpecError
+from elision.lab.replay import replay
+from elision.lab.views import ViewAt, as_json, scheduled, views
+from elision.strategies.schedules import Fixed
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import Prices
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Head, Turn
 from property.builders import CACHED, PLAIN, SIZER, head, long_text, result, steps, turn, user
 
 EVERY_TURN = "masking(window=2, schedule=every-turn)"

@@ -21,14 +21,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.plan import handle
-from lacuna.trajectory.tokens import counter
-from lacuna.trajectory.turn import Turn
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+from elision.trajectory.events import Decided
+from elision.trajectory.plan import handle
+from elision.trajectory.tokens import counter
+from elision.trajectory.turn import Turn
 
 #: Hides and summarizes as early as it may: nearly every call decides something.
 STRATEGY = "hybrid(window=3, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn)"

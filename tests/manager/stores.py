@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lacuna.errors import StoreError
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
-from lacuna.trajectory.events import Event
+from elision.errors import StoreError
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
+from elision.trajectory.events import Event
 
 
 class Failing(MemoryStore):

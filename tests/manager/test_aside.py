@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.manager import ContextManager
-from lacuna.manager.offload import AT_ONCE
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.redact import Redaction
+from elision.manager import ContextManager
+from elision.manager.offload import AT_ONCE
+from elision.stores.memory import MemoryStore
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.redact import Redaction
 
 from .agents import Message, history, openai, task
 
@@ -135,7 +135,7 @@ def test_a_reading_that_is_cancelled_is_waited_for() -> None:
 
 def test_what_is_raised_there_is_raised_here() -> None:
     """An error that the caller has to mend reaches him from the thread as well."""
-    from lacuna.errors import BudgetError
+    from elision.errors import BudgetError
 
     async def agent() -> None:
         context = ContextManager(store=MemoryStore(), token_budget=200, reserved_for_response=100)

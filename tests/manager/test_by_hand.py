@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
 
 from .agents import LONG
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import LacunaError
-from lacuna.manager import ContextManager
-from lacuna.manager.caller_lock import CallerLock
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.events import Event
+from elision.errors import ElisionError
+from elision.manager import ContextManager
+from elision.manager.caller_lock import CallerLock
+from elision.stores.memory import MemoryStore
+from elision.trajectory.events import Event
 
 from .agents import history
 
@@ -104,7 +104,7 @@ def test_what_would_wait_for_its_own_event_loop_is_refused() -> None:
     async def test() -> None:
         first = asyncio.ensure_future(context.prepare_async(history("openai", 3)))
         await asyncio.to_thread(store.begun.wait, PATIENCE)
-        with pytest.raises(LacunaError, match="at work in another task of this event loop"):
+        with pytest.raises(ElisionError, match="at work in another task of this event loop"):
             context.prepare(history("openai", 4))
         store.go.set()
         assert (await first).diagnostics.turns == 3

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.formats.registry import read
-from lacuna.lab.dialect import renderer
-from lacuna.lab.views import views
-from lacuna.stores.urls import open_store
-from lacuna.strategies.raw import Raw
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.lab.dialect import renderer
+from elision.lab.views import views
+from elision.stores.urls import open_store
+from elision.strategies.raw import Raw
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 from stores.implementations import STORES
 
 from .killed import Run, killed
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills for each durable store: a few in every test run, 500 each in a soak.
 TRIALS = {"sqlite": 5, "linear-hash": 5, "postgresql": 3}
 #: Turns of the recorded run that are played.

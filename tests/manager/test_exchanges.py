@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import Exchanged
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from elision.stores.urls import open_store
+from elision.trajectory.events import Exchanged
 
 from .agents import SHAPES, history
 

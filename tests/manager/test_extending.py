@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.summarizers.server import chat, claude, serving
 
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
-from lacuna.summarizers.factory import summarizer
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from elision.summarizers.factory import summarizer
 
 from .agents import history
 

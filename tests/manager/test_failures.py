@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import BudgetError, DialectError, StoreError, SummaryError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import NewSession
-from lacuna.summarizers.factory import ModelFree
-from lacuna.summarizers.written import Written
-from lacuna.trajectory.events import Event
-from lacuna.trajectory.plan import SummaryRequest
+from elision.errors import BudgetError, DialectError, StoreError, SummaryError
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import NewSession
+from elision.summarizers.factory import ModelFree
+from elision.summarizers.written import Written
+from elision.trajectory.events import Event
+from elision.trajectory.plan import SummaryRequest
 
 from .agents import LONG, history, openai
 from .stores import Failing
@@ -202,7 +202,7 @@ def test_a_bug_of_ours_lets_the_request_through(monkeypatch: pytest.MonkeyPatch)
         context.prepare(history("openai", steps))
     messages = history("openai", 5)
     with monkeypatch.context() as patch:
-        patch.setattr("lacuna.engine.Session.prepare", lambda *_: 1 / 0)
+        patch.setattr("elision.engine.Session.prepare", lambda *_: 1 / 0)
         view = context.prepare(messages)
     assert view.messages == messages
     assert kinds(view) == {"engine"}
@@ -449,7 +449,7 @@ def test_a_background_summary_of_another_branch_is_not_taken() -> None:
 def answered(context: ContextManager, messages: list[dict[str, Any]]) -> ContextView:
     """The view once the summary that is being written is there."""
     for thread in threading.enumerate():
-        if thread.name == "lacuna-summary":
+        if thread.name == "elision-summary":
             thread.join(10)
     return context.prepare(messages)
 
@@ -504,7 +504,7 @@ def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
     assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("place", ["lacuna.manager.passes.absorb", "lacuna.engine.Session._send"])
+@pytest.mark.parametrize("place", ["elision.manager.passes.absorb", "elision.engine.Session._send"])
 def test_a_pass_that_is_interrupted_leaves_a_sound_session(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of reading or deciding: nothing is left out of the next view."""
     context, twin = manager(store=MemoryStore()), manager(store=MemoryStore())
@@ -599,7 +599,7 @@ def test_turns_by_hand_are_kept_without_a_view() -> None:
     assert store.turns("s")[0].observations[0].text == "a.py"
 
 
-@pytest.mark.parametrize("place", ["lacuna.engine.Session._send", "lacuna.manager.passes.Passes._unsaved"])
+@pytest.mark.parametrize("place", ["elision.engine.Session._send", "elision.manager.passes.Passes._unsaved"])
 def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of a view: what was added is still there, and the next view is as if it had not been."""
     store = MemoryStore()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import StoreError, UnknownHandle
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
+from elision.errors import StoreError, UnknownHandle
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
 
 from .agents import SHAPES, history
 

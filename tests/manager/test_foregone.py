@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
 
 from .agents import SHAPES, history
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lacuna.lab.dialect import sizer
-from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.session_log import log_of
-from lacuna.stores.memory import MemoryStore
-from lacuna.strategies.guards import Guards
-from lacuna.trajectory.events import Called
-from lacuna.trajectory.prices import Bill
+from elision.lab.dialect import sizer
+from elision.manager import ContextManager, ContextView
+from elision.manager.session_log import log_of
+from elision.stores.memory import MemoryStore
+from elision.strategies.guards import Guards
+from elision.trajectory.events import Called
+from elision.trajectory.prices import Bill
 
 from .agents import history
 

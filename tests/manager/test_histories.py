@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from lacuna.errors import ConflictError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.history import History
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
-from lacuna.stores.urls import open_store
-from lacuna.strategies.policy import Policy
-from lacuna.trajectory.events import Opened
-from lacuna.trajectory.state import State
+from elision.errors import ConflictError
+from elision.manager import ContextManager, ContextView
+from elision.manager.history import History
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
+from elision.stores.urls import open_store
+from elision.strategies.policy import Policy
+from elision.trajectory.events import Opened
+from elision.trajectory.state import State
 
 from .agents import LONG, SHAPES, history
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lacuna.dialects.live.detect import LIVE
-from lacuna.manager.history import _FRESH, _ROUNDS, History
+from elision.dialects.live.detect import LIVE
+from elision.manager.history import _FRESH, _ROUNDS, History
 
 from .agents import history
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.manager.ledger import LATE, Ledger
-from lacuna.manager.options import Options
-from lacuna.trajectory.events import Answered, Called, Decided, Event, Learned, Recalled
-from lacuna.trajectory.plan import Mask
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.usage import Usage
+from elision.manager.ledger import LATE, Ledger
+from elision.manager.options import Options
+from elision.trajectory.events import Answered, Called, Decided, Event, Learned, Recalled
+from elision.trajectory.plan import Mask
+from elision.trajectory.price_sets import named
+from elision.trajectory.usage import Usage
 
 #: 1,000 tokens in and 20 out: 0.05 and 0.40 USD a million, 1.75 and 14.
 NANO_USD = (1_000 * 0.05 + 20 * 0.40) / 1e6

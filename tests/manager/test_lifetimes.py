@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lacuna.lab.dialect import sizer
-from lacuna.manager import ContextManager
-from lacuna.manager.session_log import Account, log_of
-from lacuna.stores.memory import MemoryStore
-from lacuna.strategies.guards import Guards
-from lacuna.telemetry.diagnostics import Costs
-from lacuna.trajectory.events import Called
-from lacuna.trajectory.usage import Usage
+from elision.lab.dialect import sizer
+from elision.manager import ContextManager
+from elision.manager.session_log import Account, log_of
+from elision.stores.memory import MemoryStore
+from elision.strategies.guards import Guards
+from elision.telemetry.diagnostics import Costs
+from elision.trajectory.events import Called
+from elision.trajectory.usage import Usage
 
 from .agents import history
 

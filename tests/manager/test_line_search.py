@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from lacuna.errors import UnknownHandle
-from lacuna.manager import line_search
-from lacuna.manager.line_search import find_matching_lines
+from elision.errors import UnknownHandle
+from elision.manager import line_search
+from elision.manager.line_search import find_matching_lines
 
 LINES = ["def parse(text):", "größe = ١٢", "    naïve(x)", "", "def Parse():", "a]b \\w [c]"]
 
@@ -101,8 +101,8 @@ def test_the_engine_is_loaded_when_a_pattern_is_searched() -> None:
     """Whoever never recalls by pattern does not pay for it."""
     code = """
 import sys
-from lacuna import ContextManager
-from lacuna.manager.line_search import find_matching_lines
+from elision import ContextManager
+from elision.manager.line_search import find_matching_lines
 assert "re2" not in sys.modules
 find_matching_lines(["a"], "a")
 assert "re2" in sys.modules

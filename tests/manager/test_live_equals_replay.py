@@ -1,4 +1,4 @@
-"""Live equals replay: a recorded run, fed call by call with its clock, is sent as `lacuna view --all` shows it."""
+"""Live equals replay: a recorded run, fed call by call with its clock, is sent as `elision view --all` shows it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.render import Sent
-from lacuna.errors import SummaryError
-from lacuna.formats.registry import read
-from lacuna.lab.clock import calls
-from lacuna.lab.dialect import renderer
-from lacuna.lab.heads import with_recorded_head
-from lacuna.lab.replay import model_free
-from lacuna.lab.views import ViewAt, views
-from lacuna.manager import ContextManager
-from lacuna.strategies.raw import Raw
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.dialects.render import Sent
+from elision.errors import SummaryError
+from elision.formats.registry import read
+from elision.lab.clock import calls
+from elision.lab.dialect import renderer
+from elision.lab.heads import with_recorded_head
+from elision.lab.replay import model_free
+from elision.lab.views import ViewAt, views
+from elision.manager import ContextManager
+from elision.strategies.raw import Raw
+from elision.strategies.spec import parse
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted(path for path in (ROOT / "examples" / "runs").iterdir() if path.suffix != ".md")
 CORPUS = ROOT.parent / "shared" / "corpus"
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 SIZER = Sizer(counter())
 PRICES = named("anthropic")
 STRATEGIES = [

@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lacuna.dialects.rules import introduced
-from lacuna.errors import BudgetError, SummaryError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import NewSession
-from lacuna.trajectory.events import Event
-from lacuna.trajectory.plan import SummaryRequest
+from elision.dialects.rules import introduced
+from elision.errors import BudgetError, SummaryError
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
+from elision.trajectory.events import Event
+from elision.trajectory.plan import SummaryRequest
 
 from .clients import Atom, Client, Message, Step, atoms
 from .stores import Failing

@@ -15,19 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, Terms
-from lacuna.errors import StoreError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.branch import Branch
-from lacuna.manager.common_log import caught_up
-from lacuna.manager.drivers import run
-from lacuna.manager.passes import Passes
-from lacuna.manager.scribe import Scribe
-from lacuna.strategies.guards import Guards
-from lacuna.summarizers.candidate import accepted, used
-from lacuna.summarizers.written import Written
-from lacuna.trajectory.events import Attempted, Called, Decided, Event, Learned
-from lacuna.trajectory.plan import SummaryRequest
+from elision.engine import Session, Terms
+from elision.errors import StoreError
+from elision.manager import ContextManager, ContextView
+from elision.manager.branch import Branch
+from elision.manager.common_log import caught_up
+from elision.manager.drivers import run
+from elision.manager.passes import Passes
+from elision.manager.scribe import Scribe
+from elision.strategies.guards import Guards
+from elision.summarizers.candidate import accepted, used
+from elision.summarizers.written import Written
+from elision.trajectory.events import Attempted, Called, Decided, Event, Learned
+from elision.trajectory.plan import SummaryRequest
 
 from .agents import LONG, Message, history, openai
 from .stores import Unreliable
@@ -323,10 +323,10 @@ def test_a_summary_that_was_stored_after_all_is_no_loss() -> None:
 
 #: What follows an answer.
 PLACES: dict[str, Callable[..., Any]] = {
-    "lacuna.engine.accepted": accepted,
-    "lacuna.engine.used": used,
-    "lacuna.engine.Session._send": Session._send,
-    "lacuna.engine.Session._offers": Session._offers,
+    "elision.engine.accepted": accepted,
+    "elision.engine.used": used,
+    "elision.engine.Session._send": Session._send,
+    "elision.engine.Session._offers": Session._offers,
 }
 
 

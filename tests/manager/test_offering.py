@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.rules import violations
-from lacuna.errors import SettingError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.recall import TOOLS as RECALL
-from lacuna.manager.recall import definitions
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.events import Decided, Opened
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.turn import Head
+from elision.dialects.rules import violations
+from elision.errors import SettingError
+from elision.manager import ContextManager, ContextView
+from elision.manager.recall import TOOLS as RECALL
+from elision.manager.recall import definitions
+from elision.stores.memory import MemoryStore
+from elision.trajectory.events import Decided, Opened
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Head
 
 from .agents import LONG, SHAPES, history
 
@@ -29,7 +29,7 @@ TOOLS: dict[str, list[dict[str, Any]]] = {
     "openai-responses": [{"type": "function", "name": "bash", "parameters": {"type": "object"}, "strict": False}],
     "anthropic": [{"name": "bash", "input_schema": {"type": "object"}}],
 }
-OURS = ["lacuna_recall", "lacuna_search"]
+OURS = ["elision_recall", "elision_search"]
 SIZER = Sizer(counter())
 
 
@@ -156,8 +156,8 @@ def test_the_definitions_of_the_time_stay(monkeypatch: pytest.MonkeyPatch) -> No
     """A later version that words them otherwise leaves those of a session as they were."""
     store = MemoryStore()
     before = prepared(manager(store, "first"), "openai", 5).added_tools
-    later = ({"name": "lacuna_recall", "description": "", "input_schema": {}},)
-    monkeypatch.setattr("lacuna.manager.passes.TOOLS", later)
+    later = ({"name": "elision_recall", "description": "", "input_schema": {}},)
+    monkeypatch.setattr("elision.manager.passes.TOOLS", later)
     assert prepared(manager(store, "first"), "openai", 6).added_tools == before
     assert len(prepared(manager(store, "first", session="other"), "openai", 6).added_tools) == 1
 

@@ -11,8 +11,8 @@ import pytest
 #: Both threads do some work; then a forked child has them do the same.
 FORKS = """
 import asyncio, os
-from lacuna.manager.drivers import finished
-from lacuna.manager.offload import LARGE, executor_for
+from elision.manager.drivers import finished
+from elision.manager.offload import LARGE, executor_for
 
 async def ask_both():
     return [await finished(os.getpid, executor_for(size)) for size in (0, LARGE)]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import CallbackError, StoreError, SummaryError
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.trajectory.events import Event
-from lacuna.trajectory.plan import SummaryRequest
+from elision.errors import CallbackError, StoreError, SummaryError
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from elision.telemetry.diagnostics import Diagnostics
+from elision.trajectory.events import Event
+from elision.trajectory.plan import SummaryRequest
 
 from .agents import history
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lacuna import ContextManager
-from lacuna.errors import SettingError, SpecError
-from lacuna.stores.memory import MemoryStore
-from lacuna.strategies.masking import Masking
+from elision import ContextManager
+from elision.errors import SettingError, SpecError
+from elision.stores.memory import MemoryStore
+from elision.strategies.masking import Masking
 
 
 def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,9 +26,9 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("guards", {"max_turns": 3}, "guards=dict: give lacuna.Guards(...)"),
-        ("rules", [{"tool": "plan"}], "rules: dict among them; give lacuna.Rule(...)"),
-        ("rules", 5, "rules=5: give a list of lacuna.Rule(...)"),
+        ("guards", {"max_turns": 3}, "guards=dict: give elision.Guards(...)"),
+        ("rules", [{"tool": "plan"}], "rules: dict among them; give elision.Rule(...)"),
+        ("rules", 5, "rules=5: give a list of elision.Rule(...)"),
         ("on_event", [3], "on_event: int among them; give functions"),
         ("on_event", 3, "on_event=3: give a function, or several"),
         ("pin", "system", "pin='system': give a function of a message"),
@@ -50,7 +50,7 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("parent", None, "parent=NoneType: give one line of at most 400 characters"),
         ("observations", "all", "observations='all': give tools, user or auto"),
         ("model", None, "model=NoneType: give the model's name"),
-        ("prices", 5, "prices=5: give the name of a set or of a model, or lacuna.Prices(...)"),
+        ("prices", 5, "prices=5: give the name of a set or of a model, or elision.Prices(...)"),
         ("dialect", ["openai"], "dialect=list: give auto, openai, openai-responses or anthropic"),
         ("summarizer", 5, "summarizer=5: give a text such as anthropic:MODEL, or a function of a request"),
         ("background", "yes", "background='yes': give True or False"),

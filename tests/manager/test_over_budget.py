@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.rules import introduced
-from lacuna.errors import BudgetError, SettingError
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
+from elision.dialects.rules import introduced
+from elision.errors import BudgetError, SettingError
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
 
 from .agents import SHAPES, history
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import UnknownHandle
-from lacuna.manager import ContextManager
-from lacuna.manager.options import FRESH, RECALL_TOOL, SEARCH_TOOL
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Hit
+from elision.errors import UnknownHandle
+from elision.manager import ContextManager
+from elision.manager.options import FRESH, RECALL_TOOL, SEARCH_TOOL
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Hit
 
 from .agents import LONG, history, openai
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from tests.manager.agents import history
 
-from lacuna import ContextManager
-from lacuna.stores.memory import MemoryStore
+from elision import ContextManager
+from elision.stores.memory import MemoryStore
 
 STRATEGIES = ["masking(window=1, schedule=every-turn)", "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)"]
 
@@ -34,7 +34,7 @@ def work(strategy: str, *, is_async: bool) -> None:
         messages = history("openai", steps)
         view = asyncio.run(context.prepare_async(messages)) if is_async else context.prepare(messages)
     assert view.diagnostics.savings.masked or view.diagnostics.summaries
-    context.handle_tool_call("lacuna_recall", {"handle": "t1.1"})
+    context.handle_tool_call("elision_recall", {"handle": "t1.1"})
     context.close()
 
 
@@ -45,4 +45,4 @@ def test_a_session_that_is_let_go_is_freed_at_once(garbage: list[object], strate
     look for garbage, during which nobody is served."""
     work(strategy, is_async=is_async)
     gc.collect()
-    assert [each for each in garbage if type(each).__module__.startswith("lacuna")] == []
+    assert [each for each in garbage if type(each).__module__.startswith("elision")] == []

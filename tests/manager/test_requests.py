@@ -3,7 +3,7 @@
 Each client sends a recorded run's own messages, in one of three shapes, with its tools and ours for recall; what comes
 out of `prepare` is held against the rules of the provider and, where the client's own request passes them, the types of
 its package. By default each file is tried under one strategy and model for each shape, in turn, for its first turns; at
-some calls and wherever something was hidden. With LACUNA_SOAK=1 all runs under all strategies, whole, at every call.
+some calls and wherever something was hidden. With ELISION_SOAK=1 all runs under all strategies, whole, at every call.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any, get_args
 
 import pytest
 
-from lacuna.dialects import mapping_in
-from lacuna.dialects.rules import introduced
-from lacuna.errors import BudgetError, FormatError
-from lacuna.formats.registry import read
-from lacuna.lab.dialect import renderer
-from lacuna.lab.views import views
-from lacuna.manager import ContextManager, ContextView
-from lacuna.manager.recall import definitions
-from lacuna.strategies.raw import Raw
-from lacuna.strategies.spec import STRATEGIES, parse
-from lacuna.testing.checks import problems
-from lacuna.testing.request import Api
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
+from elision.dialects import mapping_in
+from elision.dialects.rules import introduced
+from elision.errors import BudgetError, FormatError
+from elision.formats.registry import read
+from elision.lab.dialect import renderer
+from elision.lab.views import views
+from elision.manager import ContextManager, ContextView
+from elision.manager.recall import definitions
+from elision.strategies.raw import Raw
+from elision.strategies.spec import STRATEGIES, parse
+from elision.testing.checks import problems
+from elision.testing.request import Api
+from elision.trajectory.price_sets import named
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
 
 Json = dict[str, Any]
 
@@ -58,7 +58,7 @@ MODELS: dict[Api, tuple[str, ...]] = {
     "anthropic": ("claude-sonnet-4-5", "claude-opus-5-5"),
 }
 APIS: tuple[Api, ...] = get_args(Api)
-WHOLE = os.environ.get("LACUNA_SOAK") == "1"
+WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Turns that are played, and of how many runs of a file, unless all are.
 MOST, RUNS = (10_000, 10_000) if WHOLE else (30, 1)
 #: Requests with edits of ours that are looked at in one session, unless all are.

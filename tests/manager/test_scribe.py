@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import SummaryError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.summarizers.written import Written
-from lacuna.trajectory.plan import SummaryRequest
+from elision.errors import SummaryError
+from elision.manager import ContextManager, ContextView
+from elision.summarizers.written import Written
+from elision.trajectory.plan import SummaryRequest
 
 from .agents import history
 
@@ -111,7 +111,7 @@ def run_coroutine(asked: Asked) -> list[ContextView]:
 
 
 def writers() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "lacuna-summary"}
+    return {thread for thread in threading.enumerate() if thread.name == "elision-summary"}
 
 
 def join(threads: set[threading.Thread]) -> None:
@@ -162,7 +162,7 @@ def test_a_thread_that_cannot_be_started_is_a_failed_summary(monkeypatch: pytest
 
     def refuse(thread: threading.Thread) -> None:
         nonlocal tried
-        if thread.name != "lacuna-summary":
+        if thread.name != "elision-summary":
             start(thread)
             return
         tried += 1

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.bound_thinking import DROP_BETA
-from lacuna.dialects.native import BETA
-from lacuna.dialects.rules import introduced, violations
-from lacuna.dialects.rules.anthropic import breakpoints
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
+from elision.dialects.bound_thinking import DROP_BETA
+from elision.dialects.native import BETA
+from elision.dialects.rules import introduced, violations
+from elision.dialects.rules.anthropic import breakpoints
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
 
 from .agents import SHAPES, Message, history
 

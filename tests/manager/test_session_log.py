@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli import stored
-from lacuna.errors import CorruptError, SummaryError
-from lacuna.gateway.dashboard.figures import figures
-from lacuna.manager import ContextManager
-from lacuna.manager.session_log import Account, Log, Reading
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import SessionInfo
-from lacuna.strategies.guards import Guards
-from lacuna.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.turn import Head
-from lacuna.trajectory.usage import Usage
+from elision.errors import CorruptError, SummaryError
+from elision.gateway.dashboard.figures import figures
+from elision.manager import ContextManager
+from elision.manager.session_log import Account, Log, Reading
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import SessionInfo
+from elision.strategies.guards import Guards
+from elision.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Head
+from elision.trajectory.usage import Usage
 
 SIZER = Sizer(counter())
 GUARDS = Guards(plateau_window=2)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.events import Decided, Opened
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from elision.trajectory.events import Decided, Opened
 
 from .agents import SHAPES, history
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import ConflictError
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import Answered, Called, Event, TurnAdded
+from elision.errors import ConflictError
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+from elision.trajectory.events import Answered, Called, Event, TurnAdded
 from stores.implementations import STORES
 
 from .agents import LONG, SHAPES, history
@@ -222,7 +222,7 @@ class Hasty(MemoryStore):
 
 
 def events_usage() -> Any:
-    from lacuna.trajectory.usage import Usage
+    from elision.trajectory.usage import Usage
 
     return Usage(input=1, output=1)
 

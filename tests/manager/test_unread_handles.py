@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lacuna.manager import ContextManager
-from lacuna.manager.offering import UNREAD
+from elision.manager import ContextManager
+from elision.manager.offering import UNREAD
 
 from .agents import history
 

@@ -9,10 +9,10 @@ from openai import Stream
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionChunk
 
-from lacuna.errors import DialectError
-from lacuna.manager import ContextManager
-from lacuna.manager.usage import usage_in
-from lacuna.trajectory.usage import Usage
+from elision.errors import DialectError
+from elision.manager import ContextManager
+from elision.manager.usage import usage_in
+from elision.trajectory.usage import Usage
 
 from .agents import history
 

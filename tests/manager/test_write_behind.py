@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.manager import ContextManager, ContextView
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.events import Answered, Event
+from elision.manager import ContextManager, ContextView
+from elision.stores.memory import MemoryStore
+from elision.trajectory.events import Answered, Event
 
 from .agents import SHAPES, history
 from .stores import Failing
@@ -141,7 +141,7 @@ def test_a_store_that_cannot_say_how_long_the_log_is() -> None:
 
         def length(self, session: str) -> int:
             if self.silent:
-                from lacuna.errors import StoreError
+                from elision.errors import StoreError
 
                 raise StoreError("no connection")
             return super().length(session)
@@ -193,7 +193,7 @@ def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert context.settle() is None
     context.prepare(history("openai", 2))
     with monkeypatch.context() as patch:
-        patch.setattr("lacuna.manager.passes.others", lambda *_: 1 / 0)
+        patch.setattr("elision.manager.passes.others", lambda *_: 1 / 0)
         fault = context.settle()
     assert fault is not None
     assert (fault.kind, fault.cause) == ("engine", "ZeroDivisionError")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lacuna.engine import Session, Summarizer, drive
-from lacuna.strategies.spec import parse
-from lacuna.strategies.strategy import Strategy
-from lacuna.testing.builders import call, head, long_text, result, step, steps, turn, user
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.prices import CacheRules, Prices, Rates
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.turn import Head, Turn
+from elision.engine import Session, Summarizer, drive
+from elision.strategies.spec import parse
+from elision.strategies.strategy import Strategy
+from elision.testing.builders import call, head, long_text, result, step, steps, turn, user
+from elision.trajectory.events import Decided
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Head, Turn
 
 __all__ = [
     "CACHED",

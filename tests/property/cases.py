@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from lacuna.engine import Session, Summarizer, drive
-from lacuna.errors import SummaryError
-from lacuna.lab.clock import calls
-from lacuna.strategies.schedules import Fixed
-from lacuna.strategies.spec import parse
-from lacuna.strategies.strategy import Strategy
-from lacuna.trajectory.events import Called, Decided, Opened
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
-from lacuna.trajectory.view import Segment
+from elision.engine import Session, Summarizer, drive
+from elision.errors import SummaryError
+from elision.lab.clock import calls
+from elision.strategies.schedules import Fixed
+from elision.strategies.spec import parse
+from elision.strategies.strategy import Strategy
+from elision.trajectory.events import Called, Decided, Opened
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
+from elision.trajectory.view import Segment
 
 RULES = (
     'rules=[rule(tool="notes", keep=true), rule(tool="sear*", after=1), rule(tool="bash", args="*make*", below=40), '

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from lacuna.trajectory.encodable import make_encodable
-from lacuna.trajectory.events import Called, Decided
-from lacuna.trajectory.plan import Key, handle
-from lacuna.trajectory.state import State
-from lacuna.trajectory.summary_block import older_words
-from lacuna.trajectory.turn import Observation, Turn
-from lacuna.trajectory.view import Segment
+from elision.trajectory.encodable import make_encodable
+from elision.trajectory.events import Called, Decided
+from elision.trajectory.plan import Key, handle
+from elision.trajectory.state import State
+from elision.trajectory.summary_block import older_words
+from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.view import Segment
 
 from .cases import SIZER, Run, Seen, content, contents, rewrites
 

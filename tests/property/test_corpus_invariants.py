@@ -9,16 +9,16 @@ from itertools import product
 import pytest
 from tests.corpus import CORPUS, needs_corpus
 
-from lacuna.formats.registry import read
-from lacuna.lab.heads import with_recorded_head
-from lacuna.strategies.spec import parse
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.lab.heads import with_recorded_head
+from elision.strategies.spec import parse
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.trajectory import Trajectory
 
 from . import invariants
 from .cases import CASES, SIZER, Run, play, worst_ratio, write
 
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 
 #: Recordings of every shape, short enough for every test run.
 SAMPLE = (

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, drive
-from lacuna.errors import BudgetError
-from lacuna.lab.clock import calls
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.strategy import Strategy
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.trajectory import Trajectory
+from elision.engine import Session, drive
+from elision.errors import BudgetError
+from elision.lab.clock import calls
+from elision.strategies.budget import Budget
+from elision.strategies.strategy import Strategy
+from elision.trajectory.events import Decided
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.prices import Prices
+from elision.trajectory.trajectory import Trajectory
 
 from . import invariants
 from .builders import begun, brief, call, head, long_text, result, turn
@@ -215,7 +215,7 @@ def test_i3_in_any_process() -> None:
         "from property.cases import CASES, SMALL, contents, play\n"
         "from property.trajectories import KINDS\n"
         "from property.builders import head\n"
-        "from lacuna.trajectory.trajectory import Trajectory\n"
+        "from elision.trajectory.trajectory import Trajectory\n"
         "turns = tuple(KINDS[i % len(KINDS)](i, i * 37) for i in range(1, 26))\n"
         "run = Trajectory(id='fixed', head=head(), turns=turns)\n"
         "texts = [[(s.kind, s.turn, s.index, s.text) for s in seen.segments]\n"

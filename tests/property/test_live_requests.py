@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
 from manager.test_requests import APIS, MODELS, Client, follow
 
 from .trajectories import trajectories

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, drive
-from lacuna.lab.clock import calls
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import Decided, Event, Opened
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Head, Message
+from elision.engine import Session, drive
+from elision.lab.clock import calls
+from elision.trajectory.content import content
+from elision.trajectory.events import Decided, Event, Opened
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Head, Message
 
 from . import invariants
 from .builders import brief
@@ -28,7 +28,7 @@ SIZES = {"small": "Reads again.", "real": "Reads again what was hidden from this
 
 
 def opened(offer: str, size: str = "small") -> Opened:
-    tool = {"name": "lacuna_recall", "description": SIZES[size], "input_schema": {"type": "object"}}
+    tool = {"name": "elision_recall", "description": SIZES[size], "input_schema": {"type": "object"}}
     return Opened(strategy="", offer=offer, tools=(tool,))
 
 

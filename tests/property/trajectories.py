@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from lacuna.trajectory.content import Content, Opaque, Text, content
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
-from lacuna.trajectory.usage import Usage
+from elision.trajectory.content import Content, Opaque, Text, content
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.usage import Usage
 
 #: What the rules of the tested strategies protect (tests/property/cases.py).
 PROTECTED_TOOL = "notes"

@@ -18,13 +18,13 @@ from typing import Any, Final, TypeAlias
 
 from tests.recorded.cassettes import Exchange
 
-from lacuna.errors import PriceError
-from lacuna.gateway.tap import Tap
-from lacuna.manager.usage import usage_in
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.usage import Usage
-from lacuna.trajectory.usage_cost import usage_cost
+from elision.errors import PriceError
+from elision.gateway.tap import Tap
+from elision.manager.usage import usage_in
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.prices import Prices
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import usage_cost
 
 #: (model, kind) -> tokens; the model is "" for the one that answered.
 Bill: TypeAlias = Counter[tuple[str, str]]

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from tests.recorded.cassettes import Api, Exchange
 
-from lacuna.dialects.rules import introduced
-from lacuna.testing.checks import problems
+from elision.dialects.rules import introduced
+from elision.testing.checks import problems
 
 #: Stands in every placeholder of `HIDING`.
 MARK: Final = "out of sight"
 #: Hides each result but the newest turn's that is longer than its placeholder, at once, and offers recall with it.
 HIDING: Final = f'masking(window=1, gist=0, placeholder="{MARK}", schedule=every-turn)'
 MESSAGES: Final[Mapping[Api, str]] = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}
-_RECALL: Final = ("lacuna_recall", "lacuna_search")
+_RECALL: Final = ("elision_recall", "elision_search")
 
 
 def explain_edits(exchange: Exchange, body: bytes) -> Iterator[str]:

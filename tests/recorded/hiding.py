@@ -18,8 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from tests.dialects.render_rules import drained
 from tests.recorded.cassettes import Api, Exchange
 
-from lacuna import ContextManager
-from lacuna.dialects.rules import introduced
+from elision import ContextManager
+from elision.dialects.rules import introduced
 
 #: Where a request holds its messages, and its system prompt where that stands apart.
 MESSAGES: Final[dict[Api, str]] = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}

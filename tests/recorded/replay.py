@@ -22,7 +22,7 @@ from tests.recorded.bills import add_up_bill
 from tests.recorded.cassettes import Exchange, Headers
 from tests.recorded.edits import HIDING, explain_edits
 
-from lacuna.gateway.request_log import LOGGER
+from elision.gateway.request_log import LOGGER
 
 #: Sizes of the pieces in which a chunked response is written: events are cut anywhere.
 PIECES: Final = (1, 7, 64, 900, 3_000)
@@ -126,8 +126,8 @@ class ReplayResult:
             yield f"status {got.status}, recorded {exchange.status}"
         if not self.is_returned_equal:
             yield f"the response's body has {len(got.body):,} other bytes: {got.body[:200]!r}"
-        own = {name for name in got.headers if name.startswith("x-lacuna-")}
-        if unexpected := own - {"x-lacuna-session"}:
+        own = {name for name in got.headers if name.startswith("x-elision-")}
+        if unexpected := own - {"x-elision-session"}:
             yield f"headers of ours: {sorted(unexpected)}"
         found = {name: value for name, value in got.headers.items() if name not in (*OF_THE_CONNECTION, *own)}
         expected = dict(written_headers(exchange, self.mode))
@@ -229,7 +229,7 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == LOGGER:
-            self.facts = record.lacuna  # type: ignore[attr-defined]
+            self.facts = record.elision  # type: ignore[attr-defined]
             self.complete.set()
         elif record.levelno >= logging.WARNING:
             self.warned.append(record.getMessage())
@@ -238,7 +238,7 @@ class _Log(logging.Handler):
 @contextmanager
 def _collect_log() -> Iterator[_Log]:
     """Listen to all that the gateway logs in the meantime."""
-    log, logger = _Log(), logging.getLogger("lacuna")
+    log, logger = _Log(), logging.getLogger("elision")
     level = logger.level
     logger.addHandler(log)
     logger.setLevel(logging.INFO)

@@ -8,9 +8,9 @@ from tests.recorded.bills import read_usage
 from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
 from tests.recorded.hiding import answer_of
 
-from lacuna.formats.document import Document
-from lacuna.formats.registry import reader_of
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.document import Document
+from elision.formats.registry import reader_of
+from elision.trajectory.trajectory import Trajectory
 
 FORMATS = {"openai": "openai-chat", "openai-responses": "openai-responses", "anthropic": "anthropic-messages"}
 

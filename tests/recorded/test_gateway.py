@@ -9,7 +9,7 @@ import pytest
 from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
 from tests.recorded.replay import MODES, Mode, replay_exchanges, split_body
 
-from lacuna.gateway.recalling import Relay
+from elision.gateway.recalling import Relay
 
 
 @pytest.fixture(scope="module")

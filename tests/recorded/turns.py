@@ -14,12 +14,12 @@ from openai.types.responses import Response
 from tests.recorded.cassettes import Api, Exchange
 from tests.recorded.hiding import MESSAGES, SYSTEM, answer_of
 
-from lacuna import ContextManager
-from lacuna.dialects.live.conversation import Conversation
-from lacuna.dialects.live.detect import LIVE, shown
-from lacuna.dialects.live.pieces import digest
-from lacuna.dialects.live.plain import plain
-from lacuna.trajectory.turn import Turn
+from elision import ContextManager
+from elision.dialects.live.conversation import Conversation
+from elision.dialects.live.detect import LIVE, shown
+from elision.dialects.live.pieces import digest
+from elision.dialects.live.plain import plain
+from elision.trajectory.turn import Turn
 
 #: Fields of what a model said that some clients send back and some leave out.
 _LEFT_OUT: Final = frozenset(("id", "status", "annotations", "logprobs", "caller", "citations", "refusal"))

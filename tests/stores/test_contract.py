@@ -1,4 +1,4 @@
-"""What every store promises (`lacuna.stores.store`): logs, turns, forks, lineage, closing."""
+"""What every store promises (`elision.stores.store`): logs, turns, forks, lineage, closing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.stores.store import AtATime, NewSession, Prompt, SessionInfo, Store
-from lacuna.trajectory.content import Opaque, Text
-from lacuna.trajectory.events import Event, TurnAdded
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.errors import ConflictError, StoreError, UnknownHandle
+from elision.stores.store import AtATime, NewSession, Prompt, SessionInfo, Store
+from elision.trajectory.content import Opaque, Text
+from elision.trajectory.events import Event, TurnAdded
+from elision.trajectory.turn import Action, Observation, Turn
 
 from .conftest import Opener
 from .logs import ODD_KEYS, added, amended, begun, every_event, log, new, turn

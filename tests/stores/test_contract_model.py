@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from lacuna.errors import LacunaError
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
+from elision.errors import ElisionError
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Store
+from elision.stores.urls import open_store
 
 from .implementations import DURABLE, STORES
 from .logs import added, amended, new
@@ -51,7 +51,7 @@ class Comparison(RuleBasedStateMachine):
             try:
                 found = getattr(each, name)(*given, **named)
                 answers.append(list(found) if name == "events" else found)
-            except LacunaError as error:
+            except ElisionError as error:
                 answers.append(type(error))
         assert answers[0] == answers[1], name
         return answers[0]
@@ -70,7 +70,7 @@ class Comparison(RuleBasedStateMachine):
     def append(self, key: str, results: list[str], node: str, at: float, amend: bool, late: bool) -> None:
         try:
             info = self.model.info(key)
-        except LacunaError:
+        except ElisionError:
             self.same("append", key, (added(1),), after=0, at=at)
             return
         if amend and info.turns:
@@ -83,7 +83,7 @@ class Comparison(RuleBasedStateMachine):
     def append_several(self, key: str, results: list[str], at: float) -> None:
         try:
             info = self.model.info(key)
-        except LacunaError:
+        except ElisionError:
             return
         events = [added(info.turns + step, *results, node=f"n{step}") for step in (1, 2, 3)]
         self.same("append", key, events, after=info.records, at=at)

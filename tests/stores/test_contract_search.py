@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Hit, Store
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import TurnAdded
-from lacuna.trajectory.turn import Action, Turn
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Hit, Store
+from elision.trajectory.content import content
+from elision.trajectory.events import TurnAdded
+from elision.trajectory.turn import Action, Turn
 
 from .logs import added, amended, begun
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from lacuna.errors import UnknownHandle
-from lacuna.stores.store import Purged, Store
+from elision.errors import UnknownHandle
+from elision.stores.store import Purged, Store
 
 from .conftest import Opener
 from .logs import added, begun, log, new, turn

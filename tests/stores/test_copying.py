@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import ConflictError, CorruptError, FormatError, StoreError, UnknownHandle
-from lacuna.stores.copying import Copied, copy_all, copy_session
-from lacuna.stores.log_file import LogFile, log_lines
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.store import Store
-from lacuna.trajectory.event_json import event_in
-from lacuna.trajectory.events import Event, Exchanged
-from lacuna.trajectory.redact import DEFAULT
+from elision.errors import ConflictError, CorruptError, FormatError, StoreError, UnknownHandle
+from elision.stores.copying import Copied, copy_all, copy_session
+from elision.stores.log_file import LogFile, log_lines
+from elision.stores.memory import MemoryStore
+from elision.stores.store import Store
+from elision.trajectory.event_json import event_in
+from elision.trajectory.events import Event, Exchanged
+from elision.trajectory.redact import DEFAULT
 
 from .logs import ODD_KEYS, added, begun, every_event, log, new
 
@@ -158,8 +158,8 @@ BROKEN = {
     "cut off": (broken(0, {})[:-1], r"logs\.jsonl:1: this session has no end; the file was cut off"),
     "half a line": ([*broken(0, {})[:-1], '{"e": "tu'], r"logs\.jsonl:12: no JSON"),
     "a record less": ([*broken(0, {})[:4], broken(0, {})[-1]], r"logs\.jsonl:5: 10 records are announced, 3 are there"),
-    "newer": (broken(0, {"format": "lacuna.log/9"}), r"logs\.jsonl:1: .*newer than this Lacuna reads; update"),
-    "a run": (['{"format":"lacuna.trajectory/1"}'], r"logs\.jsonl:1: .*`lacuna replay`"),
+    "newer": (broken(0, {"format": "elision.log/9"}), r"logs\.jsonl:1: .*newer than this Elision reads; update"),
+    "a run": (['{"format":"elision.trajectory/1"}'], r"logs\.jsonl:1: .*`elision replay`"),
     "a wrong relation": (broken(0, {"session": {"relation": "x"}}), r"logs\.jsonl:1: unreadable session \(`relation`"),
     "no times": (broken(0, {"session": {"key": "s"}}), r"logs\.jsonl:1: unreadable session \('begun'\)"),
     "no session": (broken(0, {"session": 1}), r"logs\.jsonl:1: `session` is no object"),

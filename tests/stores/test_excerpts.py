@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.stores.excerpts import WIDTH, excerpt, words_in
+from elision.stores.excerpts import WIDTH, excerpt, words_in
 
 
 def test_words_are_runs_of_letters_digits_and_underscores() -> None:

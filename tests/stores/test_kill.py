@@ -9,7 +9,7 @@ import pytest
 from .kill import killed
 
 #: Kills for each store: a few in every test run, all in a soak.
-TRIALS = 500 if os.environ.get("LACUNA_SOAK") == "1" else 8
+TRIALS = 500 if os.environ.get("ELISION_SOAK") == "1" else 8
 
 
 def test_no_kill_loses_a_record(url: str, capsys: pytest.CaptureFixture[str]) -> None:

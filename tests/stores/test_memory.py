@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from lacuna.errors import StoreError
-from lacuna.stores import packing
-from lacuna.stores.memory import MemoryStore
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import TurnAdded
-from lacuna.trajectory.turn import Turn
+from elision.errors import StoreError
+from elision.stores import packing
+from elision.stores.memory import MemoryStore
+from elision.trajectory.content import content
+from elision.trajectory.events import TurnAdded
+from elision.trajectory.turn import Turn
 
 from .logs import new
 

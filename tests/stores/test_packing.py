@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import CorruptError
-from lacuna.stores.packing import LARGE, Packed, Packer, blobs_in, size_of
-from lacuna.trajectory.content import Opaque, Text
-from lacuna.trajectory.events import Event, Exchanged, HeadSet, TurnAdded
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.errors import CorruptError
+from elision.stores.packing import LARGE, Packed, Packer, blobs_in, size_of
+from elision.trajectory.content import Opaque, Text
+from elision.trajectory.events import Event, Exchanged, HeadSet, TurnAdded
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
 texts = st.text(max_size=40) | st.text(alphabet="ab\n\ud800é", min_size=LARGE, max_size=LARGE + 40)
 parts = st.builds(Text, texts) | st.builds(

@@ -12,16 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.processes import start_process, start_processes
 
-from lacuna.errors import ConflictError
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import TurnAdded
+from elision.errors import ConflictError
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+from elision.trajectory.events import TurnAdded
 
 from .kill import PATIENCE, ROOT, SESSION, event
 from .logs import added, new
 from .postgres_server import Server, fresh_url, new_server
 
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Crashes of the server: a twentieth in every test run, all in a soak; each costs a start with recovery.
 CRASHES = 60 if SOAK else 3
 #: Processes that want to write the same session, and how often each is to win.

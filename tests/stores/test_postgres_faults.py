@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import ConflictError, MissingExtra, StoreError
-from lacuna.stores.postgres import link as link_module
-from lacuna.stores.postgres.store import PostgresStore
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.events import Called, Event
+from elision.errors import ConflictError, MissingExtra, StoreError
+from elision.stores.postgres import link as link_module
+from elision.stores.postgres.store import PostgresStore
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+from elision.trajectory.events import Called, Event
 
 from .logs import added, begun, log, new
 from .postgres_proxy import Proxy
@@ -38,7 +38,7 @@ def breakable() -> Iterator[Server]:
 def proxy() -> Iterator[Proxy]:
     """Between a store and the shared server."""
     # A socket's path is short; pytest's folders are not.
-    with tempfile.TemporaryDirectory(prefix="lacuna-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="elision-", dir="/tmp") as folder:
         between = Proxy(Path(folder), shared_server().sockets)
         yield between
         between.close()

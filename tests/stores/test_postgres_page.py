@@ -10,14 +10,14 @@ from dataclasses import fields
 import pytest
 
 from docs.blocks import ROOT, blocks, prose
-from lacuna.stores.postgres.address import Address, address
-from lacuna.stores.store import Store
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import Answered, Decided, TurnAdded
-from lacuna.trajectory.plan import Mask
-from lacuna.trajectory.turn import Action, Observation, Turn
-from lacuna.trajectory.usage import Usage
+from elision.stores.postgres.address import Address, address
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+from elision.trajectory.content import content
+from elision.trajectory.events import Answered, Decided, TurnAdded
+from elision.trajectory.plan import Mask
+from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.usage import Usage
 
 from .logs import begun
 from .postgres_server import Server, new_server

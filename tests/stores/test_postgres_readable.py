@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import StoreError
-from lacuna.stores.postgres.address import address
-from lacuna.stores.postgres.names import given as meant
-from lacuna.stores.postgres.names import kept, shown
-from lacuna.stores.postgres.readable import SHOWN
-from lacuna.stores.postgres.store import PostgresStore
-from lacuna.stores.urls import open_store
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import Answered, Decided, Event, HeadSet, TurnAdded
-from lacuna.trajectory.plan import Clip, Mask, Summary
-from lacuna.trajectory.turn import Action, Head, Message, Turn
-from lacuna.trajectory.usage import Usage
+from elision.errors import StoreError
+from elision.stores.postgres.address import address
+from elision.stores.postgres.names import given as meant
+from elision.stores.postgres.names import kept, shown
+from elision.stores.postgres.readable import SHOWN
+from elision.stores.postgres.store import PostgresStore
+from elision.stores.urls import open_store
+from elision.trajectory.content import content
+from elision.trajectory.events import Answered, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.turn import Action, Head, Message, Turn
+from elision.trajectory.usage import Usage
 
 from .logs import added, amended, begun, log, new
 from .postgres_server import fresh_url

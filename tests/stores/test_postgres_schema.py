@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from lacuna.errors import StoreError
-from lacuna.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, statements
-from lacuna.stores.store import KeepsSecret
-from lacuna.stores.urls import open_store
+from elision.errors import StoreError
+from elision.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, statements
+from elision.stores.store import KeepsSecret
+from elision.stores.urls import open_store
 
 from .logs import added, begun, every_event, log
 from .postgres_server import fresh_url, shared_server
@@ -91,7 +91,7 @@ def test_a_newer_schema_is_refused() -> None:
     """The error says both versions and what to do; nothing is changed."""
     url = made((FRESH,), VERSION + 1)
     before = catalog(url)
-    with pytest.raises(StoreError, match=rf"version {VERSION + 1}, this Lacuna knows {VERSION}; update"):
+    with pytest.raises(StoreError, match=rf"version {VERSION + 1}, this Elision knows {VERSION}; update"):
         open_store(url)
     assert catalog(url) == before
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from tests.processes import start_processes
 
-from lacuna.errors import ConflictError, CorruptError, StoreError
-from lacuna.stores import sqlite_file, sqlite_search
-from lacuna.stores import sqlite_rows as rows
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
-from lacuna.stores.urls import open_store
+from elision.errors import ConflictError, CorruptError, StoreError
+from elision.stores import sqlite_file, sqlite_search
+from elision.stores import sqlite_rows as rows
+from elision.stores.sqlite import SqliteStore
+from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
+from elision.stores.urls import open_store
 
 from .full_disk import full_disk
 from .logs import added, amended, begun, log, new, turn
@@ -182,7 +182,7 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"format 99, newer than this Lacuna reads \(2\); update lacuna-context"):
+    with pytest.raises(StoreError, match=r"format 99, newer than this Elision reads \(2\); update elision"):
         SqliteStore(path)
 
 
@@ -207,8 +207,8 @@ def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.Mon
 _CHILD = """
 import sys
 from pathlib import Path
-from lacuna.errors import ConflictError
-from lacuna.stores.sqlite import SqliteStore
+from elision.errors import ConflictError
+from elision.stores.sqlite import SqliteStore
 from tests.stores.logs import added, new
 store, own = SqliteStore(Path(sys.argv[1])), sys.argv[2]
 store.create(new(own))
@@ -243,7 +243,7 @@ def test_processes_write_one_file(path: Path) -> None:
 
 def test_processes_may_make_one_file_at_once(path: Path) -> None:
     """Whoever comes second finds it made."""
-    program = "import sys; from lacuna.stores.urls import open_store; open_store(sys.argv[1]).close()"
+    program = "import sys; from elision.stores.urls import open_store; open_store(sys.argv[1]).close()"
     command = [sys.executable, "-c", program, f"sqlite:///{path}"]
     with start_processes([command] * 4, cwd=ROOT, stderr=subprocess.PIPE, text=True) as children:
         said = [child.communicate()[1] for child in children]
@@ -412,7 +412,7 @@ def test_a_damaged_record_is_said_when_it_is_read(store: SqliteStore, path: Path
     """And the ones around it can still be read."""
     begun(store, "s", added(1), added(2), added(3))
     damage(path, "UPDATE records SET body = substr(body, 1, 20) WHERE id & 4294967295 = 2")
-    with pytest.raises(CorruptError, match=r"agent\.db: .*`lacuna store fsck`"):
+    with pytest.raises(CorruptError, match=r"agent\.db: .*`elision store fsck`"):
         store.turns("s")
     assert store.turns("s", 3) == [turn(3)]
 

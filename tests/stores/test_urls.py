@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import StoreError
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.urls import open_existing, open_store
+from elision.errors import StoreError
+from elision.stores.memory import MemoryStore
+from elision.stores.sqlite import SqliteStore
+from elision.stores.urls import open_existing, open_store
 
 
 def test_slashes_are_as_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

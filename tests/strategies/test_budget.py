@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from lacuna.errors import SpecError
-from lacuna.strategies.budget import Budget, learned
-from lacuna.trajectory.prices import CacheRules, Prices, Rates
+from elision.errors import SpecError
+from elision.strategies.budget import Budget, learned
+from elision.trajectory.prices import CacheRules, Prices, Rates
 
 
 def prices(window: int | None = None, *tiers: tuple[int, float]) -> Prices:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
-from lacuna.strategies.gist import gist
-from lacuna.strategies.lexicon import Lexicon
-from lacuna.trajectory.items import items
-from lacuna.trajectory.tokens import counter
+from elision.strategies.gist import gist
+from elision.strategies.lexicon import Lexicon
+from elision.trajectory.items import items
+from elision.trajectory.tokens import counter
 from property.builders import head, long_text, turn
 
 COUNTER = counter("o200k")

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import SpecError
-from lacuna.formats.registry import read
-from lacuna.strategies.guards import LOOK_BACK, Guards, Watch, failed
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.stop import Stop, StopHint
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.errors import SpecError
+from elision.formats.registry import read
+from elision.strategies.guards import LOOK_BACK, Guards, Watch, failed
+from elision.trajectory.content import Opaque
+from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Observation, Turn
 from property.builders import call, result, step, steps, turn, user
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lacuna.strategies.lexicon import Lexicon
+from elision.strategies.lexicon import Lexicon
 from property.builders import call, head, result, turn, user
 
 

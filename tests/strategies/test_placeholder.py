@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.strategies.extractors import BUILT_IN, Outcome
-from lacuna.strategies.lexicon import Lexicon
-from lacuna.strategies.placeholder import PUBLISHED, Placeholders
-from lacuna.trajectory.content import Content, Opaque, Text
-from lacuna.trajectory.turn import Observation
+from elision.strategies.extractors import BUILT_IN, Outcome
+from elision.strategies.lexicon import Lexicon
+from elision.strategies.placeholder import PUBLISHED, Placeholders
+from elision.trajectory.content import Content, Opaque, Text
+from elision.trajectory.turn import Observation
 from property.builders import call, long_text, result, step, turn
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lacuna.engine import Session, drive
-from lacuna.strategies.spec import parse
-from lacuna.strategies.strategy import Strategy
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.turn import Turn
+from elision.engine import Session, drive
+from elision.strategies.spec import parse
+from elision.strategies.strategy import Strategy
+from elision.trajectory.content import Opaque
+from elision.trajectory.events import Decided
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 from property.builders import (
     CACHED,
     PLAIN,

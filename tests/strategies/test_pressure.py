@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.engine import Session, Summarizer, drive
-from lacuna.errors import BudgetError, SummaryError
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.masking import Masking
-from lacuna.strategies.pressure import SHORT, SHORTEST, clipped
-from lacuna.strategies.raw import Raw
-from lacuna.strategies.schedules import Fixed
-from lacuna.strategies.summary_cost import BLOCK_TOKENS
-from lacuna.trajectory.encodable import make_encodable
-from lacuna.trajectory.events import Attempted, Decided
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.turn import Turn
+from elision.engine import Session, Summarizer, drive
+from elision.errors import BudgetError, SummaryError
+from elision.strategies.budget import Budget
+from elision.strategies.masking import Masking
+from elision.strategies.pressure import SHORT, SHORTEST, clipped
+from elision.strategies.raw import Raw
+from elision.strategies.schedules import Fixed
+from elision.strategies.summary_cost import BLOCK_TOKENS
+from elision.trajectory.encodable import make_encodable
+from elision.trajectory.events import Attempted, Decided
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.turn import Turn
 from property.builders import (
     SIZER,
     brief,

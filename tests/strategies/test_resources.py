@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from lacuna.strategies.resources import Resources, touch
-from lacuna.trajectory.plan import Key
-from lacuna.trajectory.turn import Action
+from elision.strategies.resources import Resources, touch
+from elision.trajectory.plan import Key
+from elision.trajectory.turn import Action
 from property.builders import result, turn
 
 

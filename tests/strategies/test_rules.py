@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.errors import SpecError
-from lacuna.strategies.rules import Rule, Rules
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.errors import SpecError
+from elision.strategies.rules import Rule, Rules
+from elision.trajectory.turn import Action, Observation, Turn
 from property.builders import call, head, long_text, masked_at, result, run, step, steps, turn
 
 

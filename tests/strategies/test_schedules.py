@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.errors import SpecError
-from lacuna.strategies.schedules import CAP, Batched, CacheAware, EveryTurn, Fixed, Hindsight, Offer, Schedule, Verdict
+from elision.errors import SpecError
+from elision.strategies.schedules import CAP, Batched, CacheAware, EveryTurn, Fixed, Hindsight, Offer, Schedule, Verdict
 
 
 def verdicts(schedule: Schedule, *offers: Offer) -> list[Verdict]:
@@ -127,7 +127,7 @@ def test_clocks_are_apart() -> None:
 
 def test_hindsight_is_the_lab_s() -> None:
     """A live session knows no future."""
-    with pytest.raises(SpecError, match="lacuna replay"):
+    with pytest.raises(SpecError, match="elision replay"):
         Hindsight().start()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lacuna.strategies.selectors import AllButNewestResults, OlderThan, Selector, Superseded
-from lacuna.trajectory.plan import Key
-from lacuna.trajectory.turn import Turn
+from elision.strategies.selectors import AllButNewestResults, OlderThan, Selector, Superseded
+from elision.trajectory.plan import Key
+from elision.trajectory.turn import Turn
 from property.builders import call, result, step, steps, turn
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.strategies.server_calls import ServerCalls
-from lacuna.trajectory.content import Opaque, Text
-from lacuna.trajectory.turn import Turn
+from elision.strategies.server_calls import ServerCalls
+from elision.trajectory.content import Opaque, Text
+from elision.trajectory.turn import Turn
 from property.builders import long_text, run, step
 
 

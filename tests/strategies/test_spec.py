@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import SpecError
-from lacuna.strategies.budget import Budget
-from lacuna.strategies.hybrid import Hybrid
-from lacuna.strategies.masking import Masking
-from lacuna.strategies.pipeline import Pipeline
-from lacuna.strategies.raw import Raw
-from lacuna.strategies.rules import Rule
-from lacuna.strategies.schedules import Batched, CacheAware, EveryTurn, Hindsight
-from lacuna.strategies.spec import PRESET_GUARDS, PRESETS, SCHEDULES, STRATEGIES, describe, parse, preset_of, stated
-from lacuna.strategies.strategy import Strategy
-from lacuna.strategies.summarization import Summarization
-from lacuna.strategies.supersede import Supersede
-from lacuna.strategies.two_tier import TwoTier
+from elision.errors import SpecError
+from elision.strategies.budget import Budget
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.pipeline import Pipeline
+from elision.strategies.raw import Raw
+from elision.strategies.rules import Rule
+from elision.strategies.schedules import Batched, CacheAware, EveryTurn, Hindsight
+from elision.strategies.spec import PRESET_GUARDS, PRESETS, SCHEDULES, STRATEGIES, describe, parse, preset_of, stated
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+from elision.strategies.supersede import Supersede
+from elision.strategies.two_tier import TwoTier
 
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
 counts = st.integers(1, 10**6)

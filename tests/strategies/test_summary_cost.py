@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, summary_call
-from lacuna.summarizers.prompt import prompt
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.prices import Prices
-from lacuna.trajectory.summary_block import block
+from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, summary_call
+from elision.summarizers.prompt import prompt
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.prices import Prices
+from elision.trajectory.summary_block import block
 from property.builders import CACHED, PLAIN, SIZER, steps
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from lacuna.engine import drive
+from elision.engine import drive
 from property.builders import PLAIN, begun, brief, run, steps, summaries, turn
 
 #: Small summaries, made as soon as they are due.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lacuna.trajectory.content import content
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.content import content
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.turn import Action, Message, Observation, Turn
 
 
 def turn(

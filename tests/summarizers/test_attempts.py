@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.summarizers.attempts import NO_OUTPUT, Attempt, by_weight, failures, parse, tried
+from elision.summarizers.attempts import NO_OUTPUT, Attempt, by_weight, failures, parse, tried
 from summarizers.runs import turn
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lacuna.summarizers.breaker import Breaker, Retry
+from elision.summarizers.breaker import Breaker, Retry
 
 
 def test_waits_grow_and_the_circuit_opens() -> None:

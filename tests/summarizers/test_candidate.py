@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from lacuna.engine import Session, drive
-from lacuna.errors import SummaryError
-from lacuna.strategies.spec import parse
-from lacuna.summarizers.factory import summarizer
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import Attempted
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.turn import Head, Message
+from elision.engine import Session, drive
+from elision.errors import SummaryError
+from elision.strategies.spec import parse
+from elision.summarizers.factory import summarizer
+from elision.trajectory.content import content
+from elision.trajectory.events import Attempted
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.turn import Head, Message
 
 from .runs import turn
 from .server import Reply, chat, error, serving
@@ -157,7 +157,7 @@ def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch
         asked.append(request)
         return GOOD
 
-    monkeypatch.setattr("lacuna.summarizers.candidate.check", broken)
+    monkeypatch.setattr("elision.summarizers.candidate.check", broken)
     for index in range(5, 25):
         drive(found.prepare(), write)
         found.add(turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))

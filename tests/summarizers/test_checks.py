@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import SummaryError
-from lacuna.formats.registry import read
-from lacuna.summarizers.checks import check, problem
-from lacuna.summarizers.digest import digest
-from lacuna.summarizers.telling import missing, needed, telling
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.tokens import counter
+from elision.errors import SummaryError
+from elision.formats.registry import read
+from elision.summarizers.checks import check, problem
+from elision.summarizers.digest import digest
+from elision.summarizers.telling import missing, needed, telling
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.tokens import counter
 
 from .runs import filler, request, turn
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lacuna.summarizers.attempts import failures
-from lacuna.summarizers.digest import digest, merged, replaced
-from lacuna.summarizers.record import parse
-from lacuna.trajectory.content import Opaque, content
-from lacuna.trajectory.items import items
-from lacuna.trajectory.tokens import counter
-from lacuna.trajectory.turn import Action, Message, Observation, Turn
+from elision.summarizers.attempts import failures
+from elision.summarizers.digest import digest, merged, replaced
+from elision.summarizers.record import parse
+from elision.trajectory.content import Opaque, content
+from elision.trajectory.items import items
+from elision.trajectory.tokens import counter
+from elision.trajectory.turn import Action, Message, Observation, Turn
 from summarizers.runs import filler, request, turn
 
 COUNT = counter("o200k").count

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.errors import MissingExtra, SpecError, SummaryError
-from lacuna.summarizers.factory import ModelFree, summarizer
-from lacuna.summarizers.writer import THINKING, Writer
+from elision.errors import MissingExtra, SpecError, SummaryError
+from elision.summarizers.factory import ModelFree, summarizer
+from elision.summarizers.writer import THINKING, Writer
 
 from .runs import filler, request, turn
 from .server import chat, claude, serving

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, facts, parse, pick, render
-from lacuna.trajectory.items import items
+from elision.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, facts, parse, pick, render
+from elision.trajectory.items import items
 from summarizers.runs import turn
 
 

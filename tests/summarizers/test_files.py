@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.summarizers.files import FileState, parse, states, touches
-from lacuna.trajectory.content import content
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.summarizers.files import FileState, parse, states, touches
+from elision.trajectory.content import content
+from elision.trajectory.turn import Action, Observation, Turn
 from summarizers.runs import turn
 
 

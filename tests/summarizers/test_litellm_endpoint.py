@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import SummaryError
-from lacuna.summarizers.litellm_endpoint import LiteLLM
-from lacuna.summarizers.writer import Patience, Writer
+from elision.errors import SummaryError
+from elision.summarizers.litellm_endpoint import LiteLLM
+from elision.summarizers.writer import Patience, Writer
 
 from .runs import filler, request
 from .server import chat, error, serving

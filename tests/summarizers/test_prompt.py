@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from lacuna.summarizers.prompt import INSTRUCTIONS, LEAST, fitted, prompt
-from lacuna.trajectory.tokens import counter
+from elision.summarizers.prompt import INSTRUCTIONS, LEAST, fitted, prompt
+from elision.trajectory.tokens import counter
 from summarizers.runs import request, turn
 
 

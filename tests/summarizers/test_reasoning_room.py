@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.summarizers.reasoning_room import FIRST, ReasoningRoom
+from elision.summarizers.reasoning_room import FIRST, ReasoningRoom
 
 
 def test_it_doubles_up_to_its_ceiling() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lacuna.summarizers.redacted import Redactor
-from lacuna.trajectory.plan import LivePrefix, SummaryRequest
-from lacuna.trajectory.redact import DEFAULT, NOTHING
+from elision.summarizers.redacted import Redactor
+from elision.trajectory.plan import LivePrefix, SummaryRequest
+from elision.trajectory.redact import DEFAULT, NOTHING
 
 from .runs import turn
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from lacuna.errors import MissingExtra, SpecError
-from lacuna.summarizers.endpoint import Fault
-from lacuna.summarizers.transport import Transport
+from elision.errors import MissingExtra, SpecError
+from elision.summarizers.endpoint import Fault
+from elision.summarizers.transport import Transport
 
 from .server import Reply, drips, error, floods, halves, hangs, raw, resets, says, serving
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import SummaryError
-from lacuna.summarizers.anthropic_endpoint import Anthropic
-from lacuna.summarizers.endpoint import Answer, Fault, Question, refused
-from lacuna.summarizers.openai_compatible import OpenAICompatible
-from lacuna.summarizers.openai_responses import OpenAIResponses
-from lacuna.summarizers.writer import THINKING, Patience, Writer
-from lacuna.testing.checks import problems
-from lacuna.trajectory.plan import LivePrefix, SummaryRequest
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.turn import Turn
-from lacuna.trajectory.usage import Usage
+from elision.errors import SummaryError
+from elision.summarizers.anthropic_endpoint import Anthropic
+from elision.summarizers.endpoint import Answer, Fault, Question, refused
+from elision.summarizers.openai_compatible import OpenAICompatible
+from elision.summarizers.openai_responses import OpenAIResponses
+from elision.summarizers.writer import THINKING, Patience, Writer
+from elision.testing.checks import problems
+from elision.trajectory.plan import LivePrefix, SummaryRequest
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.turn import Turn
+from elision.trajectory.usage import Usage
 
 from .runs import filler, request, turn
 from .server import Reply, Scripted, chat, claude, drips, error, floods, hangs, raw, resets, says, serving

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import SummaryError
-from lacuna.summarizers.written import Written, has_sound_usage, parse_answer
+from elision.errors import SummaryError
+from elision.summarizers.written import Written, has_sound_usage, parse_answer
 
 GOOD = Written(text="They were done.", input=900, cached=100, output=20, usd=0.5, covers=3, seconds=1.5)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lacuna.engine import Session
-from lacuna.strategies.guards import Guards
-from lacuna.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
-from lacuna.trajectory.stop import Stop, StopHint
-from lacuna.trajectory.turn import Turn
+from elision.engine import Session
+from elision.strategies.guards import Guards
+from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
+from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.turn import Turn
 from property.builders import run
 
 #: A pass that did and met everything there is.

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from lacuna import ContextManager
-from lacuna.formats.registry import read
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.prometheus import Prometheus
-from lacuna.trajectory.trajectory import Trajectory
+from elision import ContextManager
+from elision.formats.registry import read
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.prometheus import Prometheus
+from elision.trajectory.trajectory import Trajectory
 from telemetry.test_prometheus import scraped
 
 RUN = Path(__file__).parents[2] / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"

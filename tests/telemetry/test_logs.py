@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import SettingError
-from lacuna.telemetry.diagnostics import Diagnostics, Fault, Hidden
-from lacuna.telemetry.logs import LOGGER, PassLog, facts
+from elision.errors import SettingError
+from elision.telemetry.diagnostics import Diagnostics, Fault, Hidden
+from elision.telemetry.logs import LOGGER, PassLog, facts
 from telemetry.passes import FULL, QUIET, any_pass
 
 KEY = "sk-ant-api03-" + "aB3dE5gH7jK9" * 4
@@ -78,7 +78,7 @@ def test_everything() -> None:
 def test_json() -> None:
     """The same as an object, for programs; and at the record, for handlers."""
     (record,) = logged(FULL, form="json")
-    assert json.loads(record.getMessage()) == facts(FULL) == record.lacuna  # type: ignore[attr-defined]
+    assert json.loads(record.getMessage()) == facts(FULL) == record.elision  # type: ignore[attr-defined]
 
 
 def test_levels() -> None:

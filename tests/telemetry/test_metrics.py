@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from lacuna.strategies.spec import SCHEDULES, parse
-from lacuna.telemetry.metrics import LABELS, METRICS, OTHER, listed, reason
+from elision.strategies.spec import SCHEDULES, parse
+from elision.telemetry.metrics import LABELS, METRICS, OTHER, listed, reason
 from property.builders import steps
 from telemetry.passes import passes
 

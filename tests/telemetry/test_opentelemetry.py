@@ -18,11 +18,11 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as na
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.trace import SpanKind
 
-from lacuna.errors import MissingExtra
-from lacuna.telemetry import opentelemetry as ours
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.metrics import METRICS
-from lacuna.telemetry.opentelemetry import OpenTelemetry
+from elision.errors import MissingExtra
+from elision.telemetry import opentelemetry as ours
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.metrics import METRICS
+from elision.telemetry.opentelemetry import OpenTelemetry
 from telemetry.passes import FULL, QUIET, any_pass, later
 from telemetry.test_metrics import PROMISED
 

@@ -13,10 +13,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_met
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed_strictly
 from prometheus_client.parser import text_string_to_metric_families
 
-from lacuna.errors import MissingExtra
-from lacuna.telemetry.diagnostics import Diagnostics
-from lacuna.telemetry.metrics import METRICS
-from lacuna.telemetry.prometheus import Prometheus
+from elision.errors import MissingExtra
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.metrics import METRICS
+from elision.telemetry.prometheus import Prometheus
 from telemetry.passes import FULL, QUIET, any_pass, later
 from telemetry.test_metrics import PROMISED
 

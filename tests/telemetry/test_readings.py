@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.manager.report import failed
-from lacuna.telemetry import metrics, readings
-from lacuna.telemetry.diagnostics import Costs, Diagnostics, Fault
-from lacuna.telemetry.metrics import LABELS, MODELS, OTHER
-from lacuna.telemetry.readings import Collector, Readings, Sample
+from elision.manager.report import failed
+from elision.telemetry import metrics, readings
+from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
+from elision.telemetry.metrics import LABELS, MODELS, OTHER
+from elision.telemetry.readings import Collector, Readings, Sample
 from property.builders import steps
 from telemetry.passes import FULL, QUIET, any_pass, later, passes
 
@@ -177,7 +177,7 @@ class Broken(Collector):
 def test_a_collector_never_raises(caplog: pytest.LogCaptureFixture) -> None:
     """What fails in telemetry is logged, with a trace the first time, and the agent goes on."""
     broken = Broken()
-    with caplog.at_level(logging.WARNING, logger="lacuna.telemetry"):
+    with caplog.at_level(logging.WARNING, logger="elision.telemetry"):
         broken(FULL)
         broken(QUIET)
     assert [record.getMessage() for record in caplog.records] == ["Broken could not take a pass"] * 2

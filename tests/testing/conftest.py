@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from lacuna.formats.registry import read
-from lacuna.testing.playback import PATHS, Playback
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.testing.playback import PATHS, Playback
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 ADDRESS: dict[Api, str] = {api: path for path, api in PATHS.items()}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.testing import checks
-from lacuna.testing.builders import anthropic_messages, openai_messages, responses_items, steps, trajectory
-from lacuna.testing.checks import problems
-from lacuna.testing.request import Api
+from elision.testing import checks
+from elision.testing.builders import anthropic_messages, openai_messages, responses_items, steps, trajectory
+from elision.testing.checks import problems
+from elision.testing.request import Api
 
 APIS: tuple[Api, ...] = get_args(Api)
 RUN = trajectory(*steps(3))

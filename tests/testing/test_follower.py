@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.trajectories import trajectories
 
-from lacuna.errors import LacunaError
-from lacuna.testing.builders import step, trajectory, turn
-from lacuna.testing.exchange import Received
-from lacuna.testing.follower import Follower
-from lacuna.testing.provider import Provider
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
+from elision.errors import ElisionError
+from elision.testing.builders import step, trajectory, turn
+from elision.testing.exchange import Received
+from elision.testing.follower import Follower
+from elision.testing.provider import Provider
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
 
 APIS: tuple[Api, ...] = get_args(Api)
 
@@ -48,5 +48,5 @@ def test_an_answer_of_another_run_is_noticed(api: Api) -> None:
     provider = Provider([trajectory(turn(1, text="Another run."), id="b")])
     follower = Follower(trajectory(step(1), id="a"), api)
     _, body = ask(provider, follower)
-    with pytest.raises(LacunaError, match="run 'a': what came as turn 1"):
+    with pytest.raises(ElisionError, match="run 'a': what came as turn 1"):
         follower.take(body)

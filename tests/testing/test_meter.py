@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.testing.meter import Meter, places
-from lacuna.testing.request import Block, blocks
-from lacuna.trajectory.cache import PromptCache
-from lacuna.trajectory.prices import CacheRules, Prices, Rates
-from lacuna.trajectory.tokens import counter
-from lacuna.trajectory.usage import Usage
-from lacuna.trajectory.view import Segment, Track, View
+from elision.testing.meter import Meter, places
+from elision.testing.request import Block, blocks
+from elision.trajectory.cache import PromptCache
+from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.tokens import counter
+from elision.trajectory.usage import Usage
+from elision.trajectory.view import Segment, Track, View
 
 PREFIX = Prices(
     name="prefix",

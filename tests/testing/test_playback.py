@@ -10,15 +10,15 @@ from typing import Any, get_args
 
 import pytest
 
-from lacuna.errors import LacunaError
-from lacuna.testing.builders import commands, step, trajectory, turn
-from lacuna.testing.faults import Broken, Cut, Garbled, Refused, Slow
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
-from lacuna.trajectory.usage import Usage
+from elision.errors import ElisionError
+from elision.testing.builders import commands, step, trajectory, turn
+from elision.testing.faults import Broken, Cut, Garbled, Refused, Slow
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 from .conftest import ADDRESS, Plain
 
@@ -344,7 +344,7 @@ def test_it_must_run_to_have_an_address() -> None:
     server = Playback(commands("true"))
     with server:
         first = server.url
-    with pytest.raises(LacunaError, match="not running"):
+    with pytest.raises(ElisionError, match="not running"):
         server.url  # noqa: B018
     with server:
         assert server.url
@@ -355,7 +355,7 @@ def test_a_taken_port_is_a_sentence(server: Playback) -> None:
     """A port that somebody else listens at is named."""
     port = int(server.url.rsplit(":", 1)[1])
     told = f"cannot listen at 127.0.0.1:{port}: .*another port"
-    with pytest.raises(LacunaError, match=told), Playback(RUN, port=port):
+    with pytest.raises(ElisionError, match=told), Playback(RUN, port=port):
         pass
 
 

@@ -9,12 +9,12 @@ import anthropic
 import openai
 import pytest
 
-from lacuna.testing.builders import step, trajectory, turn
-from lacuna.testing.faults import Broken, Cut, Refused
-from lacuna.testing.follower import Follower
-from lacuna.testing.playback import Playback
-from lacuna.testing.provider import Terms
-from lacuna.trajectory.trajectory import Trajectory
+from elision.testing.builders import step, trajectory, turn
+from elision.testing.faults import Broken, Cut, Refused
+from elision.testing.follower import Follower
+from elision.testing.playback import Playback
+from elision.testing.provider import Terms
+from elision.trajectory.trajectory import Trajectory
 
 CALLS = 12
 RUN = trajectory(

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.trajectories import trajectories
 
-from lacuna.dialects import Said
-from lacuna.testing.builders import call, result, step, trajectory, turn
-from lacuna.testing.recorded import ENDING, SILENT, Recorded, Reply, spoken
-from lacuna.testing.request import Asked
-from lacuna.testing.shelf import Shelf
-from lacuna.trajectory.trajectory import Trajectory
+from elision.dialects import Said
+from elision.testing.builders import call, result, step, trajectory, turn
+from elision.testing.recorded import ENDING, SILENT, Recorded, Reply, spoken
+from elision.testing.request import Asked
+from elision.testing.shelf import Shelf
+from elision.trajectory.trajectory import Trajectory
 
 
 def said(reply: Reply) -> Said:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lacuna.testing.builders import step, trajectory
-from lacuna.testing.provider import Provider, Terms
-from lacuna.trajectory.turn import Turn
+from elision.testing.builders import step, trajectory
+from elision.testing.provider import Provider, Terms
+from elision.trajectory.turn import Turn
 
 THINKS: dict[str, Any] = {"type": "adaptive"}
 

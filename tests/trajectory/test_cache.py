@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.trajectory.cache import LOOK_BACK, PromptCache
-from lacuna.trajectory.prices import CacheRules
-from lacuna.trajectory.view import Segment, Track, View
+from elision.trajectory.cache import LOOK_BACK, PromptCache
+from elision.trajectory.prices import CacheRules
+from elision.trajectory.view import Segment, Track, View
 
 PREFIX = CacheRules(kind="prefix", ttl=300, minimum=1)
 MARKED = CacheRules(kind="breakpoints", ttl=300, minimum=1)

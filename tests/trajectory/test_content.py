@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from lacuna.trajectory.content import Opaque, Text, content, text_of
+from elision.trajectory.content import Opaque, Text, content, text_of
 
 
 def test_empty_text_is_no_part() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.trajectory.encodable import make_encodable, remove_controls
+from elision.trajectory.encodable import make_encodable, remove_controls
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lacuna.trajectory.event_json import event_in, event_out
-from lacuna.trajectory.events import (
+from elision.trajectory.event_json import event_in, event_out
+from elision.trajectory.events import (
     Amended,
     Answered,
     Attempted,
@@ -21,14 +21,14 @@ from lacuna.trajectory.events import (
     Recalled,
     TurnAdded,
 )
-from lacuna.trajectory.plan import Clip, Mask, Summary
-from lacuna.trajectory.turn import Head, Turn
-from lacuna.trajectory.usage import Usage
+from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
 
 SUMMARY = Summary(covers=2, text="t", block="b", interjections=(1,), input_tokens=3, output_tokens=4, route="extend")
 EVENTS: list[Event] = [
     Opened(strategy="masking", dialect="anthropic", handles=False),
-    Opened(strategy="masking", offer="first", tools=({"name": "lacuna_recall", "input_schema": {}},)),
+    Opened(strategy="masking", offer="first", tools=({"name": "elision_recall", "input_schema": {}},)),
     HeadSet(Head(hidden_tokens=3)),
     TurnAdded(Turn(index=7), "n"),
     Amended(Turn(index=7)),

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
-import lacuna.trajectory.items as module
-from lacuna.trajectory.items import LONG, LONGEST, items, items_by_line, scan
+import elision.trajectory.items as module
+from elision.trajectory.items import LONG, LONGEST, items, items_by_line, scan
 
 
 @pytest.mark.parametrize(

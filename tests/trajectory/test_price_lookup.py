@@ -7,11 +7,11 @@ from importlib.metadata import version
 
 import pytest
 
-from lacuna.errors import PriceError
-from lacuna.trajectory.price_lookup import _listed, for_model, from_genai, known_models
-from lacuna.trajectory.price_sets import SETS
-from lacuna.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
-from lacuna.trajectory.prices import CacheRules, Prices, Rates
+from elision.errors import PriceError
+from elision.trajectory.price_lookup import _listed, for_model, from_genai, known_models
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
+from elision.trajectory.prices import CacheRules, Prices, Rates
 
 TODAY = date.fromisoformat(DATED)
 

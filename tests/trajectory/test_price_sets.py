@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import PriceError
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.price_sets import SETS, named
-from lacuna.trajectory.prices import CacheRules
+from elision.errors import PriceError
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_sets import SETS, named
+from elision.trajectory.prices import CacheRules
 
 DOCS = Path(__file__).parents[2] / "docs" / "prices.md"
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "complexity-trap" / "facts.json"

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from lacuna.trajectory.price_table import DATED, PROVIDERS, SOURCES, Row, folded, row_of, rows
+from elision.trajectory.price_table import DATED, PROVIDERS, SOURCES, Row, folded, row_of, rows
 
 TODAY = date.fromisoformat(DATED)
 

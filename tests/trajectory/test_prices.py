@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.errors import PriceError
-from lacuna.trajectory.prices import Bill, CacheRules, Prices, Rates, multiples, parse
+from elision.errors import PriceError
+from elision.trajectory.prices import Bill, CacheRules, Prices, Rates, multiples, parse
 
 BREAKPOINTS = CacheRules(kind="breakpoints", ttl=300, minimum=1000)
 WRITING = Prices(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
-from lacuna.errors import SettingError
-from lacuna.trajectory.redact import DEFAULT, KINDS, NOTHING, RULES, Redaction, mark
+from elision.errors import SettingError
+from elision.trajectory.redact import DEFAULT, KINDS, NOTHING, RULES, Redaction, mark
 
 LETTERS = "Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -235,7 +235,7 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 @pytest.mark.parametrize("kind", SECRETS)
 def test_a_secret_is_found_wherever_a_piece_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large text is searched in pieces: one that stands across two of them is a secret all the same."""
-    monkeypatch.setattr("lacuna.trajectory.redact._PIECE", 64)
+    monkeypatch.setattr("elision.trajectory.redact._PIECE", 64)
     for text, secret in SECRETS[kind]:
         for ahead in range(0, 140, 7):
             clean = DEFAULT.text("." * ahead + " " + text)

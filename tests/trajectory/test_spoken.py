@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from lacuna.trajectory.content import content
-from lacuna.trajectory.spoken import argument_text, spoken
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.content import content
+from elision.trajectory.spoken import argument_text, spoken
+from elision.trajectory.turn import Action, Observation, Turn
 
 
 def action(arguments: object, **options: bool) -> Action:

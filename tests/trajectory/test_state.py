@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.trajectory.content import content
-from lacuna.trajectory.events import Called, Decided, Event, HeadSet, TurnAdded
-from lacuna.trajectory.plan import Clip, Mask, Summary
-from lacuna.trajectory.state import State
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.content import content
+from elision.trajectory.events import Called, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.state import State
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
 
 def turn(index: int, results: int = 1, said: str = "") -> Turn:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lacuna.trajectory.content import content
-from lacuna.trajectory.summary_block import FRAME, block, kept_interjections, older_words
-from lacuna.trajectory.tokens import Sizer, counter
-from lacuna.trajectory.turn import Message, Turn
+from elision.trajectory.content import content
+from elision.trajectory.summary_block import FRAME, block, kept_interjections, older_words
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Message, Turn
 
 SIZER = Sizer(counter())
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
-from lacuna.trajectory.text_protocol import action_in, decide
+from elision.trajectory.text_protocol import action_in, decide
 
 FENCE = "```"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.trajectory.token_scale import GROWN, TokenScale
+from elision.trajectory.token_scale import GROWN, TokenScale
 
 
 def grown(factor: float, unseen: int = 0) -> TokenScale:

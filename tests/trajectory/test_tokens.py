@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
-from lacuna.errors import SpecError
-from lacuna.trajectory import tokens
-from lacuna.trajectory.content import Opaque, Text
-from lacuna.trajectory.tokens import PER_CALL, PER_MESSAGE, Estimate, Sizer, Vocabulary, counter
-from lacuna.trajectory.turn import Action, Head, Turn
+from elision.errors import SpecError
+from elision.trajectory import tokens
+from elision.trajectory.content import Opaque, Text
+from elision.trajectory.tokens import PER_CALL, PER_MESSAGE, Estimate, Sizer, Vocabulary, counter
+from elision.trajectory.turn import Action, Head, Turn
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_vocabularies_are_not_fetched() -> None:
         "import socket\n"
         "def refuse(*args, **options): raise AssertionError('a connection')\n"
         "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
-        "from lacuna.trajectory.tokens import counter\n"
+        "from elision.trajectory.tokens import counter\n"
         "print(counter('o200k').count('hello world'), counter('cl100k').count('hello world'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

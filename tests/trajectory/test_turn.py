@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.trajectory.content import content
-from lacuna.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.content import content
+from elision.trajectory.turn import Action, Message, Observation, Turn
 
 
 def answer(id: str, role: str = "tool") -> Observation:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.trajectory.usage import Usage
+from elision.trajectory.usage import Usage
 
 counts = st.integers(0, 10**9)
 

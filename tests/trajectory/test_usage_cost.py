@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.trajectory.price_lookup import for_model
-from lacuna.trajectory.usage import Usage
-from lacuna.trajectory.usage_cost import usage_cost
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import usage_cost
 
 SONNET = for_model("claude-sonnet-4-6")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.trajectory.view import Segment, Track, View
+from elision.trajectory.view import Segment, Track, View
 
 
 def track(*sizes: int) -> Track:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_type
 
-from lacuna import ContextManager, ContextView, Guards, Rule, open_store
-from lacuna.stores.store import Hit
-from lacuna.telemetry.diagnostics import Diagnostics, Hidden, Summarized
-from lacuna.trajectory.plan import SummaryRequest
-from lacuna.trajectory.stop import Stop
-from lacuna.trajectory.turn import Turn
+from elision import ContextManager, ContextView, Guards, Rule, open_store
+from elision.stores.store import Hit
+from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.stop import Stop
+from elision.trajectory.turn import Turn
 
 
 def brief(request: SummaryRequest) -> str:
@@ -49,7 +49,7 @@ def messages_in_a_loop() -> None:
         assert_type(context.recall("t1.1", lines="1-2"), str)
         assert_type(context.search("words"), list[Hit])
         assert_type(context.tool_definitions("anthropic"), list[dict[str, Any]])
-        assert_type(context.handle_tool_call("lacuna_recall", "{}"), str | None)
+        assert_type(context.handle_tool_call("elision_recall", "{}"), str | None)
 
 
 def what_is_told(told: Diagnostics) -> None:

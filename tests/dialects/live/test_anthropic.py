@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
 
 #: Hides every result but the newest turn's that is longer than one word.
 EAGER = 'masking(window=1, gist=0, handles=false, placeholder="[hidden]", schedule=every-turn)'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lacuna.dialects.live.conversation import Conversation
-from lacuna.dialects.live.detect import LIVE
-from lacuna.trajectory.turn import Turn
+from elision.dialects.live.conversation import Conversation
+from elision.dialects.live.detect import LIVE
+from elision.trajectory.turn import Turn
 
 ASKED = {"role": "user", "content": "Refund?"}
 TOOL = {"type": "function", "name": "policy", "parameters": {}, "defer_loading": True}

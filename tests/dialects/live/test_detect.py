@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lacuna import ContextManager
-from lacuna.dialects.live.detect import detected, shown
+from elision import ContextManager
+from elision.dialects.live.detect import detected, shown
 
 ASKED = [{"role": "user", "content": "Look."}]
 #: Tools -> whose they are.

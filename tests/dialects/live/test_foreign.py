@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.live.foreign import describe_foreign, is_known
+from elision.dialects.live.foreign import describe_foreign, is_known
 
 Json = dict[str, Any]
 #: As the packages wrote them in November 2026 (langchain-core 1.8, pydantic-ai 2.62), nulls and times left out.

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.live.conversation import Conversation
-from lacuna.dialects.live.openai_responses import OpenAIResponses
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
-from lacuna.testing.checks import problems
+from elision.dialects.live.conversation import Conversation
+from elision.dialects.live.openai_responses import OpenAIResponses
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from elision.testing.checks import problems
 
 LONG = "\n".join(f"line {number} of a long output" for number in range(200))
 TOOLS = [{"type": "function", "name": "look_up", "description": LONG, "parameters": {}, "strict": None}]

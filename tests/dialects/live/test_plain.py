@@ -7,7 +7,7 @@ from typing import Any
 from openai.types.responses import ResponseFunctionWebSearch
 from openai.types.responses.response_function_web_search import ActionSearch, ActionSearchSource
 
-from lacuna.dialects.live.plain import plain
+from elision.dialects.live.plain import plain
 
 
 class Own:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.rules import violations
-from lacuna.dialects.rules.anthropic import RULES
-from lacuna.dialects.rules.violation import name_of
+from elision.dialects.rules import violations
+from elision.dialects.rules.anthropic import RULES
+from elision.dialects.rules.violation import name_of
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.rules import violations
-from lacuna.dialects.rules.openai_chat import RULES
-from lacuna.dialects.rules.violation import name_of
+from elision.dialects.rules import violations
+from elision.dialects.rules.openai_chat import RULES
+from elision.dialects.rules.violation import name_of
 
 ASKED = {"role": "user", "content": "List."}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}}

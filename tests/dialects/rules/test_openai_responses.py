@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lacuna.dialects.rules import violations
-from lacuna.dialects.rules.openai_responses import RULES
-from lacuna.dialects.rules.violation import name_of
+from elision.dialects.rules import violations
+from elision.dialects.rules.openai_responses import RULES
+from elision.dialects.rules.violation import name_of
 
 ASKED = {"role": "user", "content": "List."}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}

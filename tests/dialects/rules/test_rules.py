@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tests.work import assert_linear
 
-from lacuna.dialects.rules import RULES, introduced, violations
-from lacuna.dialects.rules.violation import name_of
-from lacuna.errors import SpecError
+from elision.dialects.rules import RULES, introduced, violations
+from elision.dialects.rules.violation import name_of
+from elision.errors import SpecError
 
 
 def _turns(count: int, *, answered: bool = True) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 from starlette.applications import Starlette
 from starlette.types import Message
 
-from lacuna.gateway.dashboard.pages import routes
-from lacuna.gateway.dashboard.told import named
-from lacuna.stores.store import Store
+from elision.gateway.dashboard.pages import routes
+from elision.gateway.dashboard.told import named
+from elision.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Asking:
         return asyncio.run(self._got(path, method, headers))
 
     def session(self, key: str, query: str = "") -> Any:
-        return self.get(f"/lacuna/api/sessions/{named(key)}{query}").json
+        return self.get(f"/elision/api/sessions/{named(key)}{query}").json
 
     async def _got(self, path: str, method: str, headers: dict[str, str]) -> Told:
         plain, _, query = path.partition("?")

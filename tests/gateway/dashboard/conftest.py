@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.stores.sqlite import SqliteStore
+from elision.stores.sqlite import SqliteStore
 
 from .asking import Asking
 from .runs import GPT, PI, SWE_AGENT, worked

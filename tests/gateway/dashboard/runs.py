@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lacuna.formats.registry import read
-from lacuna.manager import ContextManager
-from lacuna.stores.store import Store
-from lacuna.strategies.guards import Guards
-from lacuna.testing.follower import Follower
-from lacuna.testing.provider import Provider, Terms
-from lacuna.testing.request import Api
-from lacuna.trajectory.trajectory import Trajectory
+from elision.formats.registry import read
+from elision.manager import ContextManager
+from elision.stores.store import Store
+from elision.strategies.guards import Guards
+from elision.testing.follower import Follower
+from elision.testing.provider import Provider, Terms
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
 
 RUNS = Path(__file__).parents[3] / "examples" / "runs"
 PI, OPENHANDS = "pi-session.jsonl.gz", "openhands-pylint.tar.gz"

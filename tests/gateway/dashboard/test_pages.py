@@ -15,25 +15,25 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli import stored
-from lacuna.cli.app import app
-from lacuna.errors import UnknownHandle
-from lacuna.gateway.dashboard.pages import POLICY
-from lacuna.gateway.dashboard.readings import Readings
-from lacuna.gateway.dashboard.told import SLICE, key_of, named
-from lacuna.manager import ContextManager
-from lacuna.stores.memory import MemoryStore
-from lacuna.stores.sqlite import SqliteStore
-from lacuna.stores.store import NewSession
-from lacuna.trajectory.events import Called, Opened
+from elision.cli.app import app
+from elision.errors import UnknownHandle
+from elision.gateway.dashboard.pages import POLICY
+from elision.gateway.dashboard.readings import Readings
+from elision.gateway.dashboard.told import SLICE, key_of, named
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import NewSession
+from elision.trajectory.events import Called, Opened
 
 from .asking import Asking
 from .runs import HOSTILE, MINI, PI, SONNET, Clock, Working, hostile, worked
 
-OBSERVATION = "/lacuna/api/sessions/{}/observations/{}"
+OBSERVATION = "/elision/api/sessions/{}/observations/{}"
 
 
 def shown(place: Path, session: str) -> Any:
-    """What `lacuna show --json` says."""
+    """What `elision show --json` says."""
     url = f"sqlite:////{str(place).lstrip('/')}"
     result = CliRunner().invoke(app, ["show", session, "--json", "--store", url])
     assert result.exit_code == 0, result.output
@@ -78,7 +78,7 @@ def test_as_billed_is_what_providers_reported(asking: Asking) -> None:
 
 def test_totals_are_the_sum_of_the_sessions(asking: Asking) -> None:
     """The header's figures are those of the list, and the list's those of each session."""
-    totals, listed = asking.get("/lacuna/api/totals").json, asking.get("/lacuna/api/sessions").json
+    totals, listed = asking.get("/elision/api/totals").json, asking.get("/elision/api/sessions").json
     assert [each["name"] for each in listed["sessions"]] == ["printer", "billing"]
     assert (totals["sessions"], totals["unread"], totals["faults"]) == (2, 0, 0)
     for name in ("saved_usd", "usd", "sent_tokens", "billed_read", "summaries"):
@@ -102,7 +102,7 @@ def test_what_a_fork_shares_counts_once(tmp_path: Path) -> None:
             messages = [*messages, *stored.looked(turn, stored.report(10 + turn))]
             context.prepare(messages)
     asking = Asking(store)
-    listed = {each["name"]: each for each in asking.get("/lacuna/api/sessions").json["sessions"]}
+    listed = {each["name"]: each for each in asking.get("/elision/api/sessions").json["sessions"]}
     fork, main = listed["main~2"], listed["main"]
     assert main["usd"] == pytest.approx(whole["usd"])
     assert (fork["relation"], fork["shared"], fork["calls"]) == ("fork", 6, 4)
@@ -111,7 +111,7 @@ def test_what_a_fork_shares_counts_once(tmp_path: Path) -> None:
     assert fork["all_calls"] == len(told["made"]) == 10
     assert sum(fork["parts"].values()) - fork["parts"]["output"] == pytest.approx(sum(own))
     assert 0 < fork["parts"]["output"] < told["figures"]["parts"]["output"]
-    assert asking.get("/lacuna/api/totals").json["calls"] == 12
+    assert asking.get("/elision/api/totals").json["calls"] == 12
     assert [each["name"] for each in asking.session("main")["branches"]] == ["main~2"]
     store.close()
 
@@ -127,7 +127,7 @@ def test_only_what_is_new(asking: Asking) -> None:
 
 def test_unchanged_answers_cost_nothing(asking: Asking) -> None:
     """An answer that the asker has is not sent again; HEAD is answered like GET."""
-    for path in ("/", "/lacuna/page.js", "/lacuna/api/totals", "/lacuna/api/sessions"):
+    for path in ("/", "/elision/page.js", "/elision/api/totals", "/elision/api/sessions"):
         first = asking.get(path)
         again = asking.get(path, if_none_match=first.headers["etag"])
         assert (first.status, again.status, again.body) == (200, 304, b"")
@@ -139,7 +139,7 @@ def test_changes_of_another_process_show(tmp_path: Path) -> None:
     """What somebody else writes to the same file is in the next answer, also the usage of a call known already."""
     ours, theirs = SqliteStore(tmp_path / "agent.db"), SqliteStore(tmp_path / "agent.db")
     asking = Asking(ours)
-    assert asking.get("/lacuna/api/totals").json["sessions"] == 0
+    assert asking.get("/elision/api/totals").json["sessions"] == 0
     working = Working(theirs, "s", MINI)
     working.calls(3)
     assert len(asking.session("s")["made"]) == 3
@@ -160,7 +160,7 @@ def test_a_session_begun_anew_under_its_old_name(tmp_path: Path) -> None:
     worked(store, "s", MINI, 4)
     assert len(asking.session("s")["made"]) == 4
     store.delete("s")
-    assert asking.get(f"/lacuna/api/sessions/{named('s')}").status == 404
+    assert asking.get(f"/elision/api/sessions/{named('s')}").status == 404
     worked(store, "s", MINI, 6, now=1_700_200_000.0)
     assert len(asking.session("s")["made"]) == 6
 
@@ -202,13 +202,13 @@ def test_what_is_no_handle(asking: Asking, handle: str) -> None:
 @pytest.mark.parametrize("name", ["k", "kAAAA", "%00", "k%C3%A4", "=", named("none")])
 def test_what_is_no_session(asking: Asking, name: str) -> None:
     """Any piece of a path is answered, and names no session that is not there."""
-    assert asking.get(f"/lacuna/api/sessions/{name}").status == 404
+    assert asking.get(f"/elision/api/sessions/{name}").status == 404
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "after=1e3", "after=²", "limit=99999999999999999999"])
 def test_what_is_no_number(asking: Asking, query: str) -> None:
     """It is refused with the way to mend it."""
-    answer = asking.get(f"/lacuna/api/sessions?{query}")
+    answer = asking.get(f"/elision/api/sessions?{query}")
     assert answer.status == 400
     assert "whole number" in answer.json["error"]
 
@@ -235,12 +235,12 @@ def test_sessions_page_by_page(tmp_path: Path) -> None:
     for number in range(30):
         store.create(NewSession(key=f"Run/{number:02}", family="f", at=1_700_000_000.0 + number))
     asking = Asking(store)
-    first = asking.get("/lacuna/api/sessions").json
+    first = asking.get("/elision/api/sessions").json
     assert first["found"] == 30
     assert [each["name"] for each in first["sessions"]] == [f"Run/{number:02}" for number in range(29, 9, -1)]
-    rest = asking.get("/lacuna/api/sessions?after=20&limit=500").json
+    rest = asking.get("/elision/api/sessions?after=20&limit=500").json
     assert [each["name"] for each in rest["sessions"]] == [f"Run/{number:02}" for number in range(9, -1, -1)]
-    found = asking.get("/lacuna/api/sessions?search=rUN%2F07").json
+    found = asking.get("/elision/api/sessions?search=rUN%2F07").json
     assert [each["name"] for each in found["sessions"]] == ["Run/07"]
 
 
@@ -251,20 +251,20 @@ def test_live_is_what_changed_lately() -> None:
     asking = Asking(store, busy=lambda: {"s"}, shadow=True)
     for now, live in ((1_700_000_299.0, True), (1_700_000_301.0, False)):
         asking.now = now
-        (row,) = asking.get("/lacuna/api/sessions").json["sessions"]
+        (row,) = asking.get("/elision/api/sessions").json["sessions"]
         assert (row["live"], row["busy"]) == (live, True)
-        assert asking.get("/lacuna/api/totals").json["live"] == live
-    assert asking.get("/lacuna/api/totals").json["shadow"] is True
+        assert asking.get("/elision/api/totals").json["live"] == live
+    assert asking.get("/elision/api/totals").json["shadow"] is True
 
 
 def test_shadow_mode_is_summed_apart() -> None:
     """What would have been saved is no part of what was; the session says what it is."""
     store = MemoryStore()
     worked(store, "real", MINI, 12, "masking(window=2, schedule=every-turn)")
-    before = Asking(store).get("/lacuna/api/totals").json
+    before = Asking(store).get("/elision/api/totals").json
     worked(store, "shade", MINI, 12, "masking(window=2, schedule=every-turn)", shadow=True)
     asking = Asking(store)
-    totals = asking.get("/lacuna/api/totals").json
+    totals = asking.get("/elision/api/totals").json
     assert {name: totals[name] for name in ("calls", "usd", "saved_usd")} == {
         name: before[name] for name in ("calls", "usd", "saved_usd")
     }
@@ -283,11 +283,11 @@ def test_a_log_that_cannot_be_read() -> None:
     store.create(NewSession(key="bad", family="f", at=1.0))
     store.append("bad", [Opened(strategy="raw"), Called(call=1, at=None, model="", tokens=1)], after=0, at=1.0)
     asking = Asking(store)
-    totals = asking.get("/lacuna/api/totals").json
+    totals = asking.get("/elision/api/totals").json
     assert (totals["faults"], totals["calls"]) == (1, 3)
-    row = asking.get("/lacuna/api/sessions").json["sessions"][1]
+    row = asking.get("/elision/api/sessions").json["sessions"][1]
     assert "its log is no session's" in row["fault"]
-    answer = asking.get(f"/lacuna/api/sessions/{named('bad')}")
+    answer = asking.get(f"/elision/api/sessions/{named('bad')}")
     assert answer.status == 503
     assert "its log is no session's" in answer.json["error"]
 
@@ -298,7 +298,7 @@ def test_a_store_that_fails() -> None:
     asking = Asking(store)
     store.close()
     for path in ("totals", "sessions", f"sessions/{named('s')}"):
-        answer = asking.get(f"/lacuna/api/{path}")
+        answer = asking.get(f"/elision/api/{path}")
         assert answer.status == 503
         assert "the store does not serve" in answer.json["error"]
     assert asking.get("/").status == 200
@@ -307,9 +307,9 @@ def test_a_store_that_fails() -> None:
 def test_the_page_asks_for_its_own_files_alone(asking: Asking) -> None:
     """Each file that the page and its scripts name is served, with the policy; no other address is in them."""
     page = asking.get("/").body.decode()
-    scripts = list(re.findall(r'(?:src|href)="/lacuna/([\w.]+)"', page))
+    scripts = list(re.findall(r'(?:src|href)="/elision/([\w.]+)"', page))
     for name in scripts:
-        text = asking.get(f"/lacuna/{name}").body.decode()
+        text = asking.get(f"/elision/{name}").body.decode()
         scripts += [each for each in re.findall(r'from "\./([\w.]+)"', text) if each not in scripts]
         assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}
         for never in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write"):
@@ -317,20 +317,20 @@ def test_the_page_asks_for_its_own_files_alone(asking: Asking) -> None:
     assert sorted(scripts) == ["chart.js", "details.js", "page.js", "style.css", "words.js"]
     assert "default-src 'none'" in asking.get("/").headers["content-security-policy"]
     assert "http" not in page.replace("http-equiv", "")
-    assert asking.get("/lacuna/secret.js").status == 404
-    assert asking.get("/lacuna/..%2fpages.py").status == 404
+    assert asking.get("/elision/secret.js").status == 404
+    assert asking.get("/elision/..%2fpages.py").status == 404
 
 
 def test_other_methods_are_refused(asking: Asking) -> None:
     """Nothing here changes anything."""
-    for path in ("/", "/lacuna/api/totals", "/lacuna/page.js"):
+    for path in ("/", "/elision/api/totals", "/elision/page.js"):
         assert asking.get(path, "POST").status == 405
 
 
 def test_many_at_once(kept: SqliteStore) -> None:
     """Several threads that ask at once all get the same answer."""
     asking, found = Asking(kept), []
-    threads = [threading.Thread(target=lambda: found.append(asking.get("/lacuna/api/totals").body)) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: found.append(asking.get("/elision/api/totals").body)) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

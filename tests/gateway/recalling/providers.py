@@ -12,11 +12,11 @@ import anthropic
 import httpx2
 import openai
 
-from lacuna.gateway.routes import Api
-from lacuna.testing.pieces import pieces
+from elision.gateway.routes import Api
+from elision.testing.pieces import pieces
 
 Json = dict[str, Any]
-RECALL = "lacuna_recall"
+RECALL = "elision_recall"
 USAGES: dict[str, tuple[str, ...]] = {
     "anthropic": ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     "openai": ("prompt_tokens", "completion_tokens", "total_tokens"),

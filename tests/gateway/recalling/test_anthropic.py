@@ -7,7 +7,7 @@ import json
 from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
 from tests.gateway.recalling.test_relay import relayed
 
-from lacuna.gateway.recalling import Relay
+from elision.gateway.recalling import Relay
 
 RECALL = Part(kind="recall", id="r", text="t3.1")
 PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))
@@ -68,7 +68,7 @@ def test_every_kind_of_block_goes_back_as_it_was_said() -> None:
         {"type": "dream", "shape": "round", "vision": "a fox"},
     ]
     assert list(said["content"][3]["input"]) == ["q", "a"]
-    assert said["content"][-1]["name"] == "lacuna_recall"
+    assert said["content"][-1]["name"] == "elision_recall"
     assert not outcome.others
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.gateway.recalling.counters import counters, overlaid, summed
+from elision.gateway.recalling.counters import counters, overlaid, summed
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.gateway.recalling.providers import Answer, Json, Part, body, events, raw, received, stream
 from tests.gateway.recalling.test_relay import APIS, expected, relayed, said, same, stop
 
-from lacuna.gateway.recalling import RecallCall, Relay
-from lacuna.gateway.routes import Api
-from lacuna.gateway.sse import Splitter
+from elision.gateway.recalling import RecallCall, Relay
+from elision.gateway.routes import Api
+from elision.gateway.sse import Splitter
 
 TEXT = Part(kind="text", id="t", text="Let me look that up.")
 RECALL = Part(kind="recall", id="r", text="t3.1")
@@ -40,9 +40,9 @@ def test_a_call_is_told_with_its_arguments(api: Api, streamed: bool) -> None:
     """The outcome names the call; the text in front of it is out already, its ending is not."""
     relay = Relay(api, stream=streamed)
     sent, outcome = relayed(relay, raw(api, LOOKS, streamed=streamed))
-    assert [(call.name, dict(call.arguments)) for call in outcome.calls] == [("lacuna_recall", {"handle": "t3.1"})]
+    assert [(call.name, dict(call.arguments)) for call in outcome.calls] == [("elision_recall", {"handle": "t3.1"})]
     assert (outcome.done, outcome.others, outcome.cut, outcome.shown) == (False, False, False, ())
-    assert "lacuna_recall" in json.dumps(outcome.said)
+    assert "elision_recall" in json.dumps(outcome.said)
     assert streamed == (b"look that" in sent)
     assert b"stop_reason" not in sent.replace(b'"stop_reason": null', b"")
     assert b"[DONE]" not in sent
@@ -62,7 +62,7 @@ def test_recall_beside_another_tool(api: Api, streamed: bool) -> None:
     assert stop(api, got) == stop(api, body(api, answer))
     relay.answered([(outcome.calls[0], "found")])
     *_, last = relay.replacements()
-    assert "lacuna_recall" in json.dumps([*relay.replacements()[0].messages])
+    assert "elision_recall" in json.dumps([*relay.replacements()[0].messages])
     assert [each.get("content", each.get("output")) for each in last.results] == ["found"]
 
 
@@ -72,7 +72,7 @@ def test_frames_that_need_no_change_keep_their_bytes(api: Api) -> None:
     answer = Answer(number=0, parts=(TEXT, TOOL, RECALL))
     data = raw(api, answer, streamed=True)
     sent, _ = relayed(Relay(api, stream=True), data)
-    untouched = data.index(b"lacuna_recall")
+    untouched = data.index(b"elision_recall")
     before = data[: data.rindex(b"\n\n", 0, untouched) + 2]
     assert sent.startswith(before)
 
@@ -86,7 +86,7 @@ def test_a_stream_cut_in_its_midst(api: Api, at: float, sizes: list[int]) -> Non
     data = data[: int(at * data.rindex(ending))]
     sent, outcome = relayed(Relay(api, stream=True), data, sizes)
     assert (outcome.cut, outcome.done, outcome.calls) == (True, False, ())
-    assert b"lacuna_recall" not in sent
+    assert b"elision_recall" not in sent
     assert not outcome.passed or sent == data
     # While frames are held, pings go by.
     assert data.replace(PING, b"").startswith(sent.replace(PING, b""))
@@ -103,8 +103,8 @@ def test_a_call_that_was_truncated_is_dropped(api: Api, streamed: bool, parts: t
     relay = Relay(api, stream=streamed)
     sent, outcome = relayed(relay, data)
     assert (outcome.calls, outcome.done, outcome.cut) == ((), True, False)
-    assert b"lacuna" not in sent
-    assert b"lacuna" not in json.dumps(outcome.said).encode()
+    assert b"elision" not in sent
+    assert b"elision" not in json.dumps(outcome.said).encode()
     whole = json.loads(sent) if not streamed else None
     found = whole if whole is not None else _last_stop(api, sent)
     assert stop(api, found) == stop(api, body(api, answer))
@@ -146,7 +146,7 @@ def test_a_limit_of_rounds_with_an_answer(api: Api, streamed: bool) -> None:
     relay.finish_without_recall()
     (found,) = relay.replacements()
     assert "found" in json.dumps(found.results)
-    assert "lacuna_recall" in json.dumps([*found.messages, *found.results])
+    assert "elision_recall" in json.dumps([*found.messages, *found.results])
 
 
 @EVERY
@@ -171,7 +171,7 @@ def test_an_error_of_the_provider_reaches_the_client(api: Api) -> None:
     half = data[: data.rindex(b"\n\n", 0, len(data) - 400) + 2]
     sent, outcome = relayed(Relay(api, stream=True), half + ERRORS[api])
     assert sent.endswith(ERRORS[api])
-    assert b"lacuna" not in sent
+    assert b"elision" not in sent
     assert (outcome.done, outcome.cut, outcome.calls, outcome.shown) == (True, False, (), ())
     relay = Relay(api, stream=True)
     _, looked = relayed(relay, data)
@@ -229,7 +229,7 @@ def test_line_ends_and_unended_frames(api: Api) -> None:
     """CRLF stays CRLF, and a stream that stops without its last blank line is read to its end."""
     relay = Relay(api, stream=True)
     sent, outcome = relayed(relay, stream(api, events(api, LOOKS), end="\r\n").rstrip(b"\r\n"), (7,))
-    assert [call.name for call in outcome.calls] == ["lacuna_recall"]
+    assert [call.name for call in outcome.calls] == ["elision_recall"]
     more, last = relayed(relay, stream(api, events(api, Answer(number=1, parts=(MORE,))), end="\r\n").rstrip(), (5,))
     assert last.done
     got = received(api, sent + more, streamed=True)
@@ -244,7 +244,7 @@ _FIELDS = (
 )
 _VALUES = (
     "content_block_start content_block_delta message_delta message_start message_stop tool_use text text_delta stop "
-    "lacuna_recall response.output_item.added response.output_item.done response.created response.completed "
+    "elision_recall response.output_item.added response.output_item.done response.created response.completed "
     "function_call citations_delta input_json_delta completed assistant"
 )
 _WORDS, _KINDS = st.sampled_from(_FIELDS.split()), st.sampled_from(_VALUES.split())
@@ -264,7 +264,7 @@ def test_junk_never_raises(api: Api, junk: list[Json], later: bool) -> None:
     if later:
         relayed(relay, raw(api, LOOKS, streamed=True))
     sent, outcome = relayed(relay, frames)
-    if not outcome.calls and b"lacuna" not in frames and not later:
+    if not outcome.calls and b"elision" not in frames and not later:
         assert sent == frames or outcome.cut
     relay.replacements()
 
@@ -278,7 +278,7 @@ def test_junk_bodies_never_raise(api: Api, junk: Json, later: bool) -> None:
         relayed(relay, raw(api, LOOKS, streamed=False))
     text = json.dumps(junk).encode()
     sent, outcome = relayed(relay, text)
-    if not later and b"lacuna" not in text:
+    if not later and b"elision" not in text:
         assert sent == text
     if outcome.calls:
         relay.answered([(call, "x") for call in outcome.calls])
@@ -294,4 +294,4 @@ def test_arguments_that_are_no_json() -> None:
             for call in choice["delta"].get("tool_calls", ()):
                 call["function"]["arguments"] = "{"
     _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
-    assert outcome.calls == (RecallCall(id="call_r", name="lacuna_recall", arguments={}),)
+    assert outcome.calls == (RecallCall(id="call_r", name="elision_recall", arguments={}),)

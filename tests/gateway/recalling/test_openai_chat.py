@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
 from tests.gateway.recalling.test_relay import relayed
 
-from lacuna.gateway.recalling import Relay
+from elision.gateway.recalling import Relay
 
 PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))
 MORE = stream("openai", events("openai", PLAIN))
@@ -33,7 +33,7 @@ def test_a_name_in_pieces_is_held_until_it_is_known() -> None:
     """A name may come in pieces: recall is recognised, another tool goes out as soon as it cannot be ours."""
     relay = Relay("openai", stream=True)
     relay.begin_round()
-    ours = stream("openai", [chunk(called("lacuna_", id="c", type="function")), chunk(called("recall", "{}"))])
+    ours = stream("openai", [chunk(called("elision_", id="c", type="function")), chunk(called("recall", "{}"))])
     assert relay.feed(ours.removesuffix(b"data: [DONE]\n\n")) == b""
     other = Relay("openai", stream=True)
     other.begin_round()
@@ -47,13 +47,13 @@ def test_names_and_ids_that_are_repeated() -> None:
     """Some servers say id, type, role and name again in each piece."""
     piece = {"id": "c1", "type": "function"}
     told = [
-        chunk({"role": "assistant", **called("lacuna_recall", '{"handle":', **piece)}),
-        chunk({"role": "assistant", **called("lacuna_recall", '"t1.1"}', **piece)}),
+        chunk({"role": "assistant", **called("elision_recall", '{"handle":', **piece)}),
+        chunk({"role": "assistant", **called("elision_recall", '"t1.1"}', **piece)}),
         chunk({}, "tool_calls"),
     ]
     _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
     (call,) = outcome.calls
-    assert (call.id, call.name, call.arguments) == ("c1", "lacuna_recall", {"handle": "t1.1"})
+    assert (call.id, call.name, call.arguments) == ("c1", "elision_recall", {"handle": "t1.1"})
     assert outcome.said[0]["role"] == "assistant"
 
 
@@ -67,7 +67,12 @@ def whole(id: str, name: str, index: int | None) -> Json:
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize(
     "names",
-    [("lacuna_recall", "bash"), ("bash", "lacuna_recall"), ("lacuna_recall",) * 2, ("lacuna_recall", "bash", "bash")],
+    [
+        ("elision_recall", "bash"),
+        ("bash", "elision_recall"),
+        ("elision_recall",) * 2,
+        ("elision_recall", "bash", "bash"),
+    ],
 )
 def test_calls_that_share_an_index(names: tuple[str, ...], at_once: bool, index: int | None) -> None:
     """Gemini sends parallel calls whole, under index 0 all of them: an id that is new begins another call."""
@@ -76,11 +81,11 @@ def test_calls_that_share_an_index(names: tuple[str, ...], at_once: bool, index:
     told = [chunk({"role": "assistant", "tool_calls": each}) for each in pieces]
     sent, outcome = relayed(Relay("openai", stream=True), stream("openai", [*told, chunk({}, "tool_calls")]))
     assert [(call.id, call.name, call.arguments) for call in outcome.calls] == [
-        (f"c{place}", "lacuna_recall", {"handle": f"c{place}"})
+        (f"c{place}", "elision_recall", {"handle": f"c{place}"})
         for place, name in enumerate(names)
-        if name == "lacuna_recall"
+        if name == "elision_recall"
     ]
-    assert b"lacuna" not in sent
+    assert b"elision" not in sent
     got = [call for each in chunks(sent) for call in each["choices"][0]["delta"].get("tool_calls", ())]
     others = [call for call in calls if call["function"]["name"] == "bash"]
     if index is None:
@@ -105,7 +110,7 @@ def test_calls_that_share_an_index_without_recall() -> None:
 def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None:
     """What comes without an id, or with one but no name, goes on with the call that was told of last."""
     told = []
-    for call in (whole("c0", "bash", index), whole("c1", "lacuna_recall", index)):
+    for call in (whole("c0", "bash", index), whole("c1", "elision_recall", index)):
         function = call.pop("function")
         first, more = {**call, "function": {**function, "arguments": '{"handle"'}}, {**call, "function": {}}
         more["function"] = {"arguments": ':"t1.1"}'}
@@ -116,7 +121,7 @@ def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None
         told += [chunk({"tool_calls": [first]}), chunk({"tool_calls": [more]})]
     _, outcome = relayed(Relay("openai", stream=True), stream("openai", [*told, chunk({}, "tool_calls")]))
     (call,) = outcome.calls
-    assert (call.id, call.name, call.arguments) == ("c1", "lacuna_recall", {"handle": "t1.1"})
+    assert (call.id, call.name, call.arguments) == ("c1", "elision_recall", {"handle": "t1.1"})
     assert [(each["id"], each["function"]["arguments"]) for each in outcome.shown[0]["tool_calls"]] == [
         ("c0", '{"handle":"t1.1"}')
     ]
@@ -124,7 +129,7 @@ def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None
 
 def test_an_empty_list_says_nothing() -> None:
     """Some servers send `tool_calls: []` with the end, and take no call back by it."""
-    told = [chunk({"role": "assistant", **called("lacuna_recall", "{}", id="c")}), chunk({"tool_calls": []}, "stop")]
+    told = [chunk({"role": "assistant", **called("elision_recall", "{}", id="c")}), chunk({"tool_calls": []}, "stop")]
     _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
     assert [call.id for call in outcome.calls] == ["c"]
 
@@ -133,7 +138,7 @@ def test_an_empty_list_says_nothing() -> None:
 def test_everything_in_one_chunk(text: str) -> None:
     """Text, calls, end and usage at once: the text is shown, the calls are parted, the usage is counted once."""
     calls = [
-        {"index": 0, "id": "a", "type": "function", "function": {"name": "lacuna_recall", "arguments": "{}"}},
+        {"index": 0, "id": "a", "type": "function", "function": {"name": "elision_recall", "arguments": "{}"}},
         {"index": 1, "id": "b", "type": "function", "function": {"name": "bash", "arguments": "{}"}},
     ]
     usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
@@ -160,7 +165,7 @@ def test_reasoning_in_parts_is_numbered_on() -> None:
     told = [
         chunk({"role": "assistant", "content": "", "reasoning_details": [{**thought, "text": "so "}]}),
         chunk({"reasoning_details": [{**thought, "text": "it is", "signature": "sig"}]}),
-        chunk(called("lacuna_recall", "{}", id="c", type="function")),
+        chunk(called("elision_recall", "{}", id="c", type="function")),
         chunk({}, "tool_calls"),
     ]
     relay = Relay("openai", stream=True)
@@ -181,7 +186,7 @@ def test_other_choices_pass() -> None:
     second = {**chunk({}), "choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": None}]}
     told = [
         chunk({"role": "assistant", "content": ""}),
-        chunk(called("lacuna_recall", "{}", id="c", type="function")),
+        chunk(called("elision_recall", "{}", id="c", type="function")),
         second,
         chunk({}, "tool_calls"),
     ]
@@ -195,7 +200,7 @@ def test_other_choices_pass() -> None:
 def test_what_stands_in_front_of_an_answer() -> None:
     """Azure's first chunk bears no id and no choice: it passes, and the id is that of the next."""
     first = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
-    told = [first, chunk(called("lacuna_recall", "{}", id="c", type="function")), chunk({}, "tool_calls")]
+    told = [first, chunk(called("elision_recall", "{}", id="c", type="function")), chunk({}, "tool_calls")]
     relay = Relay("openai", stream=True)
     sent, _ = relayed(relay, stream("openai", told))
     assert chunks(sent) == [first]
@@ -225,7 +230,7 @@ def test_content_in_parts() -> None:
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": [part]}),
         chunk({"content": "So."}),
-        chunk(called("lacuna_recall", "{}", id="c", type="function")),
+        chunk(called("elision_recall", "{}", id="c", type="function")),
         chunk({}, "tool_calls"),
     ]
     _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
@@ -236,7 +241,7 @@ def test_half_a_character() -> None:
     """A server that cuts a surrogate pair between two deltas: text and bytes stay whole."""
     told = stream("openai", [chunk({"content": "\ud83d"}), chunk({"content": "\ude00"}), chunk({}, "stop")])
     relay = Relay("openai", stream=True)
-    relayed(relay, stream("openai", [chunk(called("lacuna_recall", "{}", id="c")), chunk({}, "tool_calls")]))
+    relayed(relay, stream("openai", [chunk(called("elision_recall", "{}", id="c")), chunk({}, "tool_calls")]))
     sent, outcome = relayed(relay, told)
     assert outcome.shown[0]["content"] == "\ud83d\ude00"
     assert b"\\ud83d" in sent

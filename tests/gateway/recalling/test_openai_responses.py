@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, raw, received, stream
 from tests.gateway.recalling.test_relay import relayed
 
-from lacuna.gateway.recalling import Outcome, Relay
+from elision.gateway.recalling import Outcome, Relay
 
 THOUGHT = Part(kind="thinking", id="h", text="hm")
 RECALL = Part(kind="recall", id="r", text="t3.1")
@@ -141,7 +141,7 @@ def test_a_failed_answer_ends_it(streamed: bool) -> None:
     sent, outcome = relayed(relay, broken(TEXT, RECALL, streamed=streamed))
     assert (outcome.calls, outcome.shown, outcome.done, outcome.cut) == ((), (), True, False)
     assert [each["id"] for each in ending_of(sent, streamed=streamed)["output"]] == ["msg_m"]
-    assert b"lacuna" not in sent
+    assert b"elision" not in sent
 
 
 @BOTH
@@ -159,7 +159,7 @@ def test_a_later_round_that_fails(streamed: bool, parts: tuple[Part, ...], statu
     assert [each["id"] for each in ending["output"]] == ["rs_h", *(["rs_h2"] if parts else [])]
     assert (last.calls, last.shown, last.done, last.cut) == ((), (), True, False)
     assert relay.replacements() == ()
-    assert b"lacuna" not in sent + more
+    assert b"elision" not in sent + more
     if streamed:
         lines = [line for line in (sent + more).splitlines() if line.startswith(b"data: ")]
         numbers = [json.loads(line.removeprefix(b"data: "))["sequence_number"] for line in lines]

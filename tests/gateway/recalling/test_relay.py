@@ -13,22 +13,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.gateway.recalling.providers import Answer, Json, Part, block, body, item, message, raw, received, stream
 
-from lacuna.dialects.rules import introduced
-from lacuna.gateway.recalling import Outcome, RecallCall, Relay, Replacement, results
-from lacuna.gateway.recalling.counters import summed
-from lacuna.gateway.recalling.openai_responses import says
-from lacuna.gateway.routes import Api
-from lacuna.gateway.sse import Splitter
-from lacuna.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from lacuna.testing.recorded import Reply
-from lacuna.testing.told import Told
-from lacuna.trajectory.turn import Action
-from lacuna.trajectory.usage import Usage
+from elision.dialects.rules import introduced
+from elision.gateway.recalling import Outcome, RecallCall, Relay, Replacement, results
+from elision.gateway.recalling.counters import summed
+from elision.gateway.recalling.openai_responses import says
+from elision.gateway.routes import Api
+from elision.gateway.sse import Splitter
+from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from elision.testing.recorded import Reply
+from elision.testing.told import Told
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
 
 APIS: tuple[Api, ...] = ("anthropic", "openai", "openai-responses")
 FOUND = "what t3.1 hid"
 
-_TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60).filter(lambda text: "lacuna" not in text)
+_TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60).filter(lambda text: "elision" not in text)
 
 
 @st.composite
@@ -155,7 +155,7 @@ def test_the_providers_own_client_reads_one_answer(
     assert same([*outcome.shown], expected(api, answers))
     assert holds(got["usage"], usage)
     assert stop(api, got) == stop(api, body(api, answers[-1]))
-    assert b"lacuna" not in sent
+    assert b"elision" not in sent
     named = body(api, answers[0 if streamed or api != "openai-responses" else -1])
     assert (got["id"], got["model"]) == (named["id"], named["model"])
 
@@ -226,14 +226,14 @@ def test_what_stands_upstream_in_its_place_is_valid(api: Api, answers: list[Answ
     recalled = [part for answer in answers for part in answer.parts if part.kind == "recall"]
     if visible(answers) or api != "openai-responses":
         assert text.count(FOUND) == len(recalled)
-        assert text.count('"lacuna_recall"') == len(recalled)
+        assert text.count('"elision_recall"') == len(recalled)
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("streamed", [True, False])
 def test_what_the_playback_server_says(api: Api, streamed: bool) -> None:
-    """Answers of `lacuna playback`, which are checked against the providers' types, are merged like any other."""
-    calls = Action(id="a", name="lacuna_recall", arguments='{"handle": "t1.1"}')
+    """Answers of `elision playback`, which are checked against the providers' types, are merged like any other."""
+    calls = Action(id="a", name="elision_recall", arguments='{"handle": "t1.1"}')
     replies = [Reply(number=1, text="Let me see.", reasoning="hm", calls=(calls,)), Reply(number=2, text="Found it.")]
     usage = Usage(input=50, cache_read=7, cache_write=3, output=9)
     relay, sent = Relay(api, stream=streamed), b""

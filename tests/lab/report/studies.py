@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lacuna.lab.results import Control, Row, Series, Study
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.prices import Bill
-from lacuna.trajectory.trajectory import Problem
+from elision.lab.results import Control, Row, Series, Study
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import Bill
+from elision.trajectory.trajectory import Problem
 
 RAW, PUBLISHED, MASKING, HYBRID, HINDSIGHT = "raw", "masking (published)", "masking", "hybrid", "hybrid (hindsight)"
 STRATEGIES = (RAW, PUBLISHED, MASKING, HYBRID, HINDSIGHT)

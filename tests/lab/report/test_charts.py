@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from lacuna.lab.report import charts
-from lacuna.lab.report.palette import PAPER
-from lacuna.trajectory.price_sets import SETS, named
-from lacuna.trajectory.prices import Bill
+from elision.lab.report import charts
+from elision.lab.report.palette import PAPER
+from elision.trajectory.price_sets import SETS, named
+from elision.trajectory.prices import Bill
 
 from .studies import HYBRID, RAW, STRATEGIES, row, study
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lacuna.lab.report import figures
+from elision.lab.report import figures
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lacuna.lab.report import html
-from lacuna.lab.results import Study
+from elision.lab.report import html
+from elision.lab.results import Study
 
 from .studies import HOSTILE, RAW, empty, hostile, row, series, study
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lacuna.lab.report.names import LONGEST_RUN, LONGEST_STRATEGY, plain, run_names, short_strategies
+from elision.lab.report.names import LONGEST_RUN, LONGEST_STRATEGY, plain, run_names, short_strategies
 
 from .studies import HOSTILE, STRATEGIES, row
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lacuna.lab.report.palette import COLOURS, css, looks
+from elision.lab.report.palette import COLOURS, css, looks
 
 from .studies import STRATEGIES
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from lacuna.errors import MissingExtra
-from lacuna.lab.report import html, png
+from elision.errors import MissingExtra
+from elision.lab.report import html, png
 
 from .studies import hostile, study
 

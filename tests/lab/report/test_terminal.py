@@ -9,9 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from lacuna.lab.report import terminal
-from lacuna.lab.report.columns import COLUMNS
-from lacuna.lab.results import Control, Study
+from elision.lab.report import terminal
+from elision.lab.report.columns import COLUMNS
+from elision.lab.results import Control, Study
 
 from .studies import HOSTILE, HYBRID, STRATEGIES, empty, hostile, row, study
 

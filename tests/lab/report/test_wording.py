@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
-from lacuna.lab.report import wording
-from lacuna.lab.results import Row
-from lacuna.trajectory.price_sets import named
-from lacuna.trajectory.prices import Bill
-from lacuna.trajectory.trajectory import Problem
+from elision.lab.report import wording
+from elision.lab.results import Row
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import Bill
+from elision.trajectory.trajectory import Problem
 
 from .studies import HINDSIGHT, HYBRID, MASKING, PUBLISHED, RAW, empty, row, study
 

@@ -8,10 +8,10 @@ from random import Random
 
 from tests.stores.logs import added, begun, new
 
-from lacuna.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
-from lacuna.stores.linear_hash.store import LinearHashStore
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.plan import Mask
+from elision.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
+from elision.stores.linear_hash.store import LinearHashStore
+from elision.trajectory.events import Decided
+from elision.trajectory.plan import Mask
 
 
 def filled(folder: Path, sessions: int = 4, turns: int = 12) -> None:

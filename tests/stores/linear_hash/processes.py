@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from random import Random
 
-from lacuna.stores.linear_hash.changes import DELETE, PUT, Change
-from lacuna.stores.linear_hash.locks import WriterLock
-from lacuna.stores.linear_hash.place import Place
-from lacuna.stores.linear_hash.reader import Snapshot
-from lacuna.stores.linear_hash.writer import Limits, Writer
+from elision.stores.linear_hash.changes import DELETE, PUT, Change
+from elision.stores.linear_hash.locks import WriterLock
+from elision.stores.linear_hash.place import Place
+from elision.stores.linear_hash.reader import Snapshot
+from elision.stores.linear_hash.writer import Limits, Writer
 
 #: Records that each transaction writes anew; all of them carry its number.
 WIDTH = 12

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.stores.linear_hash import bucket
-from lacuna.stores.linear_hash.bucket import Entry
-from lacuna.stores.linear_hash.layout import PAGE, ROOM
+from elision.stores.linear_hash import bucket
+from elision.stores.linear_hash.bucket import Entry
+from elision.stores.linear_hash.layout import PAGE, ROOM
 
 records = st.builds(
     Entry,

@@ -8,12 +8,12 @@ from random import Random
 import pytest
 from tests.stores.linear_hash.disk import Crash, Disk
 
-from lacuna.errors import StoreError
-from lacuna.stores.linear_hash.changes import DELETE, HEAD, PUT, Change
-from lacuna.stores.linear_hash.fsck import check_pages
-from lacuna.stores.linear_hash.writer import Limits, Writer
+from elision.errors import StoreError
+from elision.stores.linear_hash.changes import DELETE, HEAD, PUT, Change
+from elision.stores.linear_hash.fsck import check_pages
+from elision.stores.linear_hash.writer import Limits, Writer
 
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 TRIALS = 2_000 if SOAK else 60
 SMALL = {"log_bytes": 6_000, "dirty_pages": 12, "cache": 6}
 

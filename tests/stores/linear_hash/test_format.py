@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.errors import CorruptError
-from lacuna.stores.linear_hash.changes import PUT, Change
-from lacuna.stores.linear_hash.files import OsFile
-from lacuna.stores.linear_hash.layout import PAGE
-from lacuna.stores.linear_hash.table import bucket_of, hasher
-from lacuna.stores.linear_hash.writer import Writer
+from elision.errors import CorruptError
+from elision.stores.linear_hash.changes import PUT, Change
+from elision.stores.linear_hash.files import OsFile
+from elision.stores.linear_hash.layout import PAGE
+from elision.stores.linear_hash.table import bucket_of, hasher
+from elision.stores.linear_hash.writer import Writer
 
 FILE_ID = 0x0123456789ABCDEF
 LARGE = bytes(range(256)) * 20

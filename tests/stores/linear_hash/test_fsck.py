@@ -9,9 +9,9 @@ import pytest
 from tests.stores.linear_hash.damage import filled, flip, pages_of, poke
 from tests.stores.logs import added, begun
 
-from lacuna.errors import ConflictError, CorruptError, LacunaError
-from lacuna.stores.linear_hash.fsck import check_pages
-from lacuna.stores.linear_hash.layout import (
+from elision.errors import ConflictError, CorruptError, ElisionError
+from elision.stores.linear_hash.fsck import check_pages
+from elision.stores.linear_hash.layout import (
     AT_COUNT,
     AT_FREE,
     AT_NEXT,
@@ -23,11 +23,11 @@ from lacuna.stores.linear_hash.layout import (
     PAGE,
     VALUE,
 )
-from lacuna.stores.linear_hash.place import Place
-from lacuna.stores.linear_hash.repair import repair
-from lacuna.stores.linear_hash.store import LinearHashStore
-from lacuna.stores.store import Finding
-from lacuna.trajectory.events import TurnAdded
+from elision.stores.linear_hash.place import Place
+from elision.stores.linear_hash.repair import repair
+from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.store import Finding
+from elision.trajectory.events import TurnAdded
 
 #: A field of the first page of a kind, what it is set to, and words of what the check says then.
 WRONG = {
@@ -196,7 +196,7 @@ def test_a_damaged_log_header_is_refused(tmp_path: Path) -> None:
     begun(store, "s", added(1))
     flip(filled_log, 20)
     reader = LinearHashStore(tmp_path)
-    with pytest.raises(LacunaError, match="log's header"):
+    with pytest.raises(ElisionError, match="log's header"):
         reader.sessions()
     reader.close()
     flip(filled_log, 20)

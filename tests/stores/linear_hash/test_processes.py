@@ -16,15 +16,15 @@ from tests.processes import start_process
 from tests.stores.linear_hash.processes import LIMITS, version_in
 from tests.stores.logs import added, begun, log
 
-from lacuna.errors import ConflictError
-from lacuna.stores.linear_hash.fsck import check_pages
-from lacuna.stores.linear_hash.locks import WriterLock
-from lacuna.stores.linear_hash.place import Place
-from lacuna.stores.linear_hash.reader import Reader
-from lacuna.stores.linear_hash.store import LinearHashStore
+from elision.errors import ConflictError
+from elision.stores.linear_hash.fsck import check_pages
+from elision.stores.linear_hash.locks import WriterLock
+from elision.stores.linear_hash.place import Place
+from elision.stores.linear_hash.reader import Reader
+from elision.stores.linear_hash.store import LinearHashStore
 
 ROOT = Path(__file__).parents[3]
-SOAK = os.environ.get("LACUNA_SOAK") == "1"
+SOAK = os.environ.get("ELISION_SOAK") == "1"
 KILLS = 500 if SOAK else 8
 VERSIONS = 20_000 if SOAK else 400
 

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 from tests.stores.logs import added, amended, begun, log, new, turn
 
-from lacuna.errors import ConflictError, StoreError, UnknownHandle
-from lacuna.stores.linear_hash.records import INLINE, Seen, Turning, turning
-from lacuna.stores.linear_hash.store import LinearHashStore
-from lacuna.stores.linear_hash.writer import Limits
-from lacuna.stores.packing import address_of
-from lacuna.trajectory.events import Decided
-from lacuna.trajectory.plan import Mask
+from elision.errors import ConflictError, StoreError, UnknownHandle
+from elision.stores.linear_hash.records import INLINE, Seen, Turning, turning
+from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.linear_hash.writer import Limits
+from elision.stores.packing import address_of
+from elision.trajectory.events import Decided
+from elision.trajectory.plan import Mask
 
 
 def noise(seed: int, size: int) -> str:

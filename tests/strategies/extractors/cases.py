@@ -9,9 +9,9 @@ from typing import Literal
 
 import pytest
 
-from lacuna.strategies.extractors import BUILT_IN, Extractors, Outcome
-from lacuna.trajectory.content import content
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
+from elision.trajectory.content import content
+from elision.trajectory.turn import Action, Observation, Turn
 
 _DATA = Path(__file__).resolve().parents[2] / "data" / "extractors"
 

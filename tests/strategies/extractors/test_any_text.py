@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.work import assert_linear
 
-from lacuna.strategies.extractors import LABEL_CHARS, RESULT_CHARS
+from elision.strategies.extractors import LABEL_CHARS, RESULT_CHARS
 
 from .cases import Case, every_case, outcome_of, outcome_of_case
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.strategies.extractors.command import _UNQUOTED, parsed
+from elision.strategies.extractors.command import _UNQUOTED, parsed
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lacuna.strategies.extractors import LABEL_CHARS, RESULT_CHARS, Outcome
-from lacuna.strategies.extractors.outcome import counted, short_path
+from elision.strategies.extractors import LABEL_CHARS, RESULT_CHARS, Outcome
+from elision.strategies.extractors.outcome import counted, short_path
 
 
 def test_texts_become_one_line() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lacuna.errors import CallbackError
-from lacuna.strategies.extractors import BUILT_IN, Extractors, Outcome
-from lacuna.strategies.extractors.outcome import Extractor
-from lacuna.trajectory.content import Opaque
-from lacuna.trajectory.turn import Action, Observation, Turn
+from elision.errors import CallbackError
+from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
+from elision.strategies.extractors.outcome import Extractor
+from elision.trajectory.content import Opaque
+from elision.trajectory.turn import Action, Observation, Turn
 
 from .cases import outcome_of
 

@@ -1,0 +1,54 @@
+"""Context management for LLM agents: mask, summarize and recall, priced as it is billed.
+
+Importing the package does nothing and stays quick: a public name is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elision.errors import BudgetError, ConflictError, ElisionError, StoreError, UnknownHandle
+    from elision.manager import ContextManager, ContextView
+    from elision.stores.urls import open_store
+    from elision.strategies.guards import Guards
+    from elision.strategies.rules import Rule
+
+__all__ = [
+    "BudgetError",
+    "ConflictError",
+    "ContextManager",
+    "ContextView",
+    "ElisionError",
+    "Guards",
+    "Rule",
+    "StoreError",
+    "UnknownHandle",
+    "open_store",
+]
+
+_HOMES = {
+    "BudgetError": "elision.errors",
+    "ConflictError": "elision.errors",
+    "ContextManager": "elision.manager",
+    "ContextView": "elision.manager",
+    "Guards": "elision.strategies.guards",
+    "ElisionError": "elision.errors",
+    "Rule": "elision.strategies.rules",
+    "StoreError": "elision.errors",
+    "UnknownHandle": "elision.errors",
+    "open_store": "elision.stores.urls",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'elision' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

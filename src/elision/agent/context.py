@@ -1,0 +1,58 @@
+"""What the agent needs of a context manager: `elision.ContextManager` has it, and a test may bring its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from elision.agent.model import Json
+from elision.telemetry.diagnostics import Costs, Diagnostics
+
+
+class View(Protocol):
+    """The context of one call."""
+
+    @property
+    def messages(self) -> list[Any]: ...
+
+    @property
+    def system(self) -> Any: ...
+
+    @property
+    def tools(self) -> Any: ...
+
+    @property
+    def extra(self) -> Mapping[str, Any]: ...
+
+    @property
+    def betas(self) -> tuple[str, ...]: ...
+
+    @property
+    def diagnostics(self) -> Diagnostics: ...
+
+
+class Context(Protocol):
+    """Prepares every call, and answers its own tools."""
+
+    def prepare(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> View: ...
+
+    def record(self, usage: Any) -> None:
+        """What the provider reported for the call prepared last."""
+        ...
+
+    def overflowed(self, error: object) -> bool:
+        """Whether `error` says that the prompt was too long; if it does, preparing it again makes it shorter."""
+        ...
+
+    def tool_definitions(self, dialect: str) -> Sequence[Json]: ...
+
+    def handle_tool_call(self, name: str, arguments: str) -> str | None:
+        """The answer of a tool of the context's own; None if `name` is none."""
+        ...
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """A context with a store, which can be told what was said when no further call is made, and tells what it cost."""
+
+    def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> Costs: ...

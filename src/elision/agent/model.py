@@ -1,0 +1,86 @@
+"""The model as the agent sees it: one method, an answer, and one kind of error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from elision.errors import ElisionError
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+Json: TypeAlias = Mapping[str, Any]
+#: Whose messages the agent and the model exchange.
+Shape: TypeAlias = Literal["openai", "anthropic"]
+#: Why the model stopped: it was done, it wants tools, it ran into its limit of output, it refused.
+Finish: TypeAlias = Literal["end", "tools", "length", "refusal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the model is sent, in its own shape.
+
+    system: apart where the shape keeps it apart (Anthropic); else None. extra: more fields of the request.
+    betas:  values of the `anthropic-beta` header.
+    """
+
+    messages: Sequence[Json]
+    tools: Sequence[Json] = ()
+    system: Any = None
+    extra: Json = field(default_factory=dict)
+    betas: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model said.
+
+    message:  the assistant message as it goes back in the next request, with everything the provider wants back.
+    reported: the usage as the provider wrote it; {} if it wrote none. usage: the same in our form.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[Action, ...] = ()
+    finish: Finish = "end"
+    message: Json = field(default_factory=dict)
+    usage: Usage | None = None
+    reported: Json = field(default_factory=dict)
+
+
+class Model(Protocol):
+    """Any model that answers. shape: of the messages it takes and gives. name: for people, and for prices."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def answer(self, prompt: Prompt) -> Answer:
+        """The answer to `prompt`. Raises ModelError."""
+        ...
+
+
+class ModelError(ElisionError):
+    """The model gave no answer.
+
+    passing: whether the same request may succeed later. wait: seconds that the server asks for, None where it does not
+    say. sent, room: tokens of a prompt that did not fit, and of what does, where the server said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        passing: bool = False,
+        wait: float | None = None,
+        sent: int | None = None,
+        room: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.passing = passing
+        self.wait = wait
+        self.sent = sent
+        self.room = room

@@ -1,0 +1,137 @@
+"""What a run was: its phases, its turns, what hiding saved and cost. Values; `cli/run.py` shows them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from elision.agent.environment import Outcome
+from elision.agent.model import Answer
+from elision.strategies.extractors.edits import edited, line_edited, written
+from elision.strategies.extractors.test_runs import tested
+from elision.telemetry.diagnostics import Costs, Diagnostics
+from elision.trajectory.content import content
+from elision.trajectory.turn import Action, Observation
+from elision.trajectory.usage import Usage
+
+#: What a turn is for: looking around, changing files, running tests, or only saying something.
+Phase: TypeAlias = Literal["explore", "edit", "test", "talk"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One turn of the run. seconds: from the prepared prompt to the last result. tools: names of the tools called."""
+
+    turn: int
+    phase: Phase
+    text: str
+    calls: tuple[str, ...]
+    failed: int
+    usage: Usage | None
+    diagnostics: Diagnostics
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Consecutive turns of one phase."""
+
+    phase: Phase
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Report:
+    """A run as it goes on; complete when it has ended. model: its name."""
+
+    model: str
+    steps: list[Step] = field(default_factory=list)
+    passes: int = 0
+    newest: Diagnostics | None = None
+    masked: int = 0
+    peak: int = 0
+    summaries: list[int] = field(default_factory=list)
+    _started: float = 0.0
+
+    def prepared(self, diagnostics: Diagnostics) -> None:
+        """A prompt was prepared."""
+        self.passes += 1
+        self.newest = diagnostics
+        self.masked += len(diagnostics.masked)
+        self.peak = max(self.peak, diagnostics.after)
+        if diagnostics.summarized is not None:
+            self.summaries.append(diagnostics.call)
+        self._started = time.monotonic()
+
+    def settled(self, costs: Costs) -> None:
+        """The run has ended; the last answer is on the bill."""
+        if self.newest is not None:
+            self.newest = replace(self.newest, costs=costs)
+
+    def add(self, answer: Answer, pairs: Sequence[tuple[Action, Outcome]], diagnostics: Diagnostics) -> Step:
+        """A turn is over."""
+        step = Step(
+            turn=len(self.steps) + 1,
+            phase=phase(pairs),
+            text=answer.text,
+            calls=tuple(_shown(call) for call, _ in pairs),
+            failed=sum(outcome.error for _, outcome in pairs),
+            usage=answer.usage,
+            diagnostics=diagnostics,
+            seconds=time.monotonic() - self._started,
+        )
+        self.steps.append(step)
+        return step
+
+    @property
+    def phases(self) -> Counter[Phase]:
+        """Turns of each phase."""
+        return Counter(step.phase for step in self.steps)
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        """The run as a sequence of phases."""
+        grouped = ((name, list(steps)) for name, steps in groupby(self.steps, key=lambda step: step.phase))
+        return [Stretch(phase=name, first=steps[0].turn, last=steps[-1].turn) for name, steps in grouped]
+
+    @property
+    def usage(self) -> Usage:
+        """Everything the provider reported, added up."""
+        return sum((step.usage for step in self.steps if step.usage is not None), Usage())
+
+    @property
+    def tokens_saved(self) -> int:
+        """Prompt tokens that were not sent, over all turns: what everything would have been, less what was sent."""
+        return sum(max(0, step.diagnostics.raw - step.diagnostics.after) for step in self.steps)
+
+    @property
+    def turns_per_summary(self) -> float | None:
+        """How often summaries were written; None if none was."""
+        return len(self.steps) / len(self.summaries) if self.summaries else None
+
+
+def phase(pairs: Sequence[tuple[Action, Outcome]]) -> Phase:
+    """What a turn was for, as its calls and results tell: a change counts before a test, a test before a look."""
+    found: set[Phase] = {_phase(call, outcome) for call, outcome in pairs}
+    return next((name for name in ("edit", "test", "explore") if name in found), "talk")
+
+
+def _phase(call: Action, outcome: Outcome) -> Phase:
+    seen = Observation(action_id=call.id, tool=call.name, content=content(outcome.text), error=outcome.error)
+    if outcome.done:
+        return "talk"
+    if any(read(call, seen, "") is not None for read in (edited, line_edited, written)):
+        return "edit"
+    return "test" if tested(call, seen, "") is not None else "explore"
+
+
+def _shown(call: Action) -> str:
+    """A call in one line: the command where it is one, else the tool and its arguments."""
+    command = call.decoded.get("command")
+    told = command if isinstance(command, str) else f"{call.name} {call.arguments}"
+    return " ".join(told.split())

@@ -1,0 +1,56 @@
+"""A stored session taken up again: its messages as the model was to see them, nothing hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from elision.agent.model import Json, Shape
+from elision.dialects import render_anthropic, render_openai_chat
+from elision.dialects.render import Renderer
+from elision.stores.store import SessionInfo, Store
+from elision.trajectory.state import State
+from elision.trajectory.tokens import Sizer, counter
+
+_RENDERERS: Final[Mapping[Shape, Callable[[], Renderer]]] = {
+    "openai": render_openai_chat.Renderer,
+    "anthropic": render_anthropic.Renderer,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What was said so far. system: the prompt that stands apart (Anthropic); "" where it is among the messages."""
+
+    messages: list[Json]
+    system: str = ""
+
+
+def said_before(store: Store, session: str, shape: Shape) -> Before | None:
+    """The messages of the session, of its branch that was written last; None if the store has no such session.
+
+    Raises StoreError.
+    """
+    branches = [info for info in store.sessions() if _is_of(info, session)]
+    if not branches:
+        return None
+    newest = max(branches, key=lambda info: info.changed)
+    view = State(Sizer(counter())).fold_all(store.events(newest.key)).raw_view()
+    renderer = _RENDERERS[shape]()
+    messages = renderer.plain(view)
+    if messages and messages[-1]["role"] == "user" and messages[-1].get("content") == _FILLER:
+        messages.pop()
+    return Before(messages=list(messages), system="\n\n".join(_text(block) for block in renderer.system(view)))
+
+
+#: What Anthropic's renderer puts behind an assistant message that is the last; the next task takes its place.
+_FILLER: Final = [{"type": "text", "text": render_anthropic.CONTINUES}]
+
+
+def _is_of(info: SessionInfo, session: str) -> bool:
+    return info.key == session or (info.family == session and info.relation in ("fork", "replaced"))
+
+
+def _text(block: Mapping[str, Any]) -> str:
+    return str(block.get("text", ""))

@@ -1,0 +1,50 @@
+"""The command line: one command a file. Errors of ours are shown as a sentence, never as a traceback."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import sys
+
+from elision.errors import ElisionError, MissingExtra
+
+
+def main() -> None:
+    """Entry point of the console script `elision`."""
+    for stream in (sys.stdout, sys.stderr):
+        # Terminals and locales that lack a letter show a question mark for it; nothing is lost to an encoding.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    raise SystemExit(_run())
+
+
+def _run() -> int:
+    """The exit code: 0, 2 for what the user can mend, 70 after a bug in a reader, 130 after Ctrl-C."""
+    try:
+        if any(importlib.util.find_spec(name) is None for name in ("typer", "rich", "numpy")):
+            raise MissingExtra("the command line", "lab")
+        from elision.cli.app import run
+
+        code = run()
+        sys.stdout.flush()
+        return code
+    except ElisionError as error:
+        return _say(str(error), 2)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # `elision view ... | head` closes our output; that is no failure. Python would still flush into it at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as ended:
+        # rich ends the process with 1 when our output is closed under it; nothing else here ends it.
+        return 0 if ended.code == 1 else int(ended.code or 0)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)
+
+
+def _say(text: str, code: int) -> int:
+    print(f"elision: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,65 @@
+"""`elision calibrate`: what recorded runs were billed, beside what the lab would have said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elision.cli.console import open_console
+from elision.cli.options import Paths, Tokens
+from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.formats.registry import read
+from elision.lab.calibrate import Calibration, Study
+from elision.lab.calibrate import calibrate as calibrated
+from elision.lab.calibrate_table import print_study
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Problem
+
+
+def calibrate(
+    paths: Paths,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", help="Write everything as JSON (elision.calibrate/1); - for standard output.", show_default=False
+        ),
+    ] = None,
+    detail: Annotated[bool, typer.Option("--detail", help="Print the token bill of every run.")] = False,
+    tokens: Tokens = "o200k",
+) -> None:
+    """Put the recorded bill beside the simulated one, and say why they part.
+
+    For recordings that hold the provider's own usage. Prices are those of the recorded model on the day of the run.
+    """
+    check_outputs({"json": json_file}, paths)
+    study = examine(paths, tokens)
+    failure = None
+    if json_file is not None:
+        text = json.dumps(study.json(), indent=1, ensure_ascii=False) + "\n"
+        failure = write_report(json_file, encode_report(text))
+    print_study(study, open_console(stderr=str(json_file) == "-"), detail=detail)
+    if failure is not None:
+        raise failure
+    exit_on_reader_bug(study.problems)
+
+
+def examine(paths: Sequence[Path], tokens: str = "o200k") -> Study:
+    """Every run at or below `paths`, calibrated. Raises FormatError where one of them holds none."""
+    sizer = Sizer(counter(tokens))
+    runs: list[Calibration] = []
+    silent: list[tuple[str, str]] = []
+    problems: list[Problem] = []
+    for path in paths:
+        for found in read(path):
+            if isinstance(found, Problem):
+                problems.append(found)
+            elif (run := calibrated(found, sizer)) is not None:
+                runs.append(run)
+            else:
+                silent.append((found.file, found.id))
+    return Study(counter=tokens, runs=tuple(runs), silent=tuple(silent), problems=tuple(problems))

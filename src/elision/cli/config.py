@@ -1,0 +1,81 @@
+"""`elision config`: every setting in force, and where it is from."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from typing import Annotated, Final
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.console import open_console
+from elision.config import Entry, Settings, settings
+from elision.config.in_force import NOWHERE
+
+#: Columns from which on there is room for what each setting means.
+WIDE: Final = 160
+#: Shape of what --json prints.
+SCHEMA: Final = "elision.config/1"
+_LEGEND: Final = (
+    "NAME is AGENT_CONTEXT_NAME in the environment, name in elision.toml or [tool.elision], "
+    "and gateway_name is name in the table [gateway] there"
+)
+
+
+def config(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON (elision.config/1) instead of the table.")
+    ] = False,
+) -> None:
+    """Show every setting in force and where it is from: environment, TOML file, preset or default."""
+    found = settings()
+    if as_json:
+        typer.echo(json.dumps(_json(found), indent=2, ensure_ascii=False))
+        return
+    console = open_console()
+    console.print(table(found, wide=console.width >= WIDE))
+    for entry in found.entries:
+        if entry.note:
+            console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
+    console.print(Text(_LEGEND, style="dim"))
+
+
+def table(found: Settings, *, wide: bool) -> Table:
+    """Each setting, its value and its place; wide: its meaning too."""
+    shown = Table(box=SIMPLE_HEAD)
+    shown.padding, shown.show_edge, shown.pad_edge = (0, 2, 0, 0), False, False
+    shown.add_column("setting", no_wrap=True)
+    shown.add_column("value", overflow="fold")
+    shown.add_column("from", overflow="fold")
+    if wide:
+        shown.add_column("meaning", style="dim")
+    for _, group in groupby(found.entries, key=lambda entry: entry.key.group):
+        shown.add_section()
+        for entry in group:
+            shown.add_row(*_row(entry), *([Text(entry.key.meaning)] if wide else []))
+    return shown
+
+
+def _row(entry: Entry) -> tuple[Text, Text, Text]:
+    """Name, value, place; what somebody set stands out, what the strategy has not is a dash."""
+    style = "dim" if entry.place in (NOWHERE, "") else "bold"
+    return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
+
+
+def _json(found: Settings) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "settings": [
+            {
+                "name": entry.key.name,
+                "variable": entry.key.variable,
+                "value": entry.value or None,
+                "from": entry.place or None,
+                "note": entry.note,
+            }
+            for entry in found.entries
+        ],
+    }

@@ -1,0 +1,51 @@
+"""What several commands ask for, and how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elision.errors import PriceError
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import Prices, parse
+
+Paths = Annotated[
+    list[Path], typer.Argument(help="Recorded runs: files (also .gz, .tar.gz) or folders.", show_default=False)
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="Price the runs as this model; `elision prices` lists them.")
+]
+Price = Annotated[
+    str | None,
+    typer.Option("--price", help="USD per million tokens: input=3,cache_write=3.75,cache_read=0.3,output=15."),
+]
+PriceSet = Annotated[
+    str | None,
+    typer.Option("--prices", help="A named set: anthropic (the default), fable, openai, qwen3-coder, uncached."),
+]
+Tokens = Annotated[
+    str, typer.Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).")
+]
+Dialect = Annotated[
+    str, typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses or anthropic.")
+]
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `elision config` says."),
+]
+
+
+def prices_of(model: str | None, price: str | None, price_set: str | None) -> Prices:
+    """The price list that the three options ask for, `anthropic` if none does. Raises PriceError."""
+    if model is not None and not model.strip():
+        raise PriceError("--model '': names no model; `elision prices` lists them")
+    given = [name for name, value in (("--model", model), ("--price", price), ("--prices", price_set)) if value]
+    if len(given) > 1:
+        raise PriceError(f"{' and '.join(given)} contradict each other; give one")
+    if model:
+        return for_model(model)
+    return parse(price) if price else named(price_set or "anthropic")

@@ -1,0 +1,138 @@
+"""Files that a command writes: checked before the work begins, and replaced when the new one is whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from elision.errors import OutputError
+
+#: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
+OURS: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "json": (b'"format": "elision.', b'"format": "lacuna.'),
+    "html": (b"<!doctype html>",),
+    "png": (b"\x89PNG",),
+    "out": (b'"format":"elision.', b'"format":"lacuna.'),
+}
+
+
+def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
+    """Raise OutputError for a file that cannot or must not be written. files: kind -> path; "-" is standard output.
+
+    Nothing is created or changed.
+    """
+    sources = {path.resolve() for path in inputs}
+    taken: set[Path] = set()
+    for kind, path in files.items():
+        if path is None or str(path) == "-":
+            continue
+        where = path.resolve()
+        if where in sources or where in taken:
+            raise OutputError(f"--{kind} {path}: that file is used already in this command; name another one")
+        taken.add(where)
+        _check_writable(kind, path)
+
+
+def replace_file(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> None:
+    """Write `chunks` to a temporary file in the folder of `path`, and rename it to `path` when it is whole.
+
+    After any failure, Ctrl-C included, `path` is unchanged and the temporary file is gone. A symbolic link is followed;
+    a file that is replaced keeps its permissions. What is no ordinary file, such as a pipe, is written to directly.
+    private: readable by its owner alone. Raises OutputError where the system refuses to write; errors of `chunks` pass.
+    """
+    if _is_special(path):
+        with _naming(path), path.open("wb") as device:
+            device.writelines(chunks)
+        return
+    target = path.resolve()
+    temporary = target.with_name(f".elision-{secrets.token_hex(8)}")
+    with _naming(path):
+        file = _create(temporary, 0o600 if private else _mode_of(target))
+    try:
+        for chunk in chunks:
+            with _naming(path):
+                file.write(chunk)
+        with _naming(path):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            os.replace(temporary, target)
+    except BaseException:
+        # Closing flushes: on a full disk that fails once more, and the first error is the one to show.
+        with suppress(OSError):
+            file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def encode_report(text: str) -> bytes:
+    """Return `text` as UTF-8. Lone surrogates, as names of files may hold, become JSON's escapes of them."""
+    return text.encode(errors="backslashreplace")
+
+
+def write_report(path: Path, content: bytes) -> OutputError | None:
+    """Write a report, to standard output if `path` is "-". Return a refusal, to be raised when the work is shown."""
+    if str(path) == "-":
+        sys.stdout.buffer.write(content)
+        return None
+    try:
+        replace_file(path, [content])
+    except OutputError as error:
+        return error
+    return None
+
+
+def _check_writable(kind: str, path: Path) -> None:
+    if path.is_dir() or not path.name:
+        raise OutputError(f"--{kind} {path}: that is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"--{kind} {path}: there is no folder {path.parent}")
+    with _naming(path, f"--{kind} "):
+        if path.is_file() and not _is_ours(kind, path):
+            raise OutputError(f"--{kind} {path}: is there already and is none of our reports; name another file")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if not _is_special(path):
+            # The new file comes into this folder before it takes the old one's place.
+            tempfile.TemporaryFile(dir=path.resolve().parent).close()
+
+
+def _is_ours(kind: str, path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(200)
+    return not start.strip() or any(mark in start for mark in OURS[kind])
+
+
+def _is_special(path: Path) -> bool:
+    """Whether `path` is there and no ordinary file: a pipe, a device."""
+    return path.exists() and not path.is_file()
+
+
+def _create(path: Path, mode: int | None) -> BinaryIO:
+    """Return a new file with the permissions `mode`; None: those that the process gives to new files."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
+    if mode is not None:
+        os.fchmod(descriptor, mode)
+    return os.fdopen(descriptor, "wb")
+
+
+def _mode_of(path: Path) -> int | None:
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+
+
+@contextmanager
+def _naming(path: Path, option: str = "") -> Iterator[None]:
+    """Raise the system's refusals as an OutputError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{option}{path}: cannot be written ({error.strerror or error})") from error

@@ -1,0 +1,98 @@
+"""`elision playback`: recorded runs behind a provider's API, for trying agents and gateways without a key."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.console import open_console
+from elision.cli.options import Paths
+from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.cli.view_text import printable
+from elision.errors import FormatError
+from elision.formats.registry import read
+from elision.testing.exchange import Received
+from elision.trajectory.trajectory import Problem, Trajectory
+
+#: Where it listens unless told otherwise: next to the gateway's port.
+PORT = 8378
+
+
+def playback(
+    paths: Paths,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0 for a free one.", min=0, max=65_535)] = PORT,
+    key: Annotated[str | None, typer.Option("--key", help="The API key that it wants; any if left out.")] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", help="Tokens of every model's context window.", min=1)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Say what would be played, and end.")] = False,
+) -> None:
+    """Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming included.
+
+    A request is answered with the recorded turn that belongs behind its history, and refused where the provider would
+    refuse it. A client names the run as its model, or is told from its task. Ctrl-C ends it.
+    """
+    runs, problems = _runs(paths)
+    if listed:
+        open_console().print(_table(runs))
+        exit_on_reader_bug(problems)
+        return
+    # An extra serves them, and the other commands must do without it.
+    from elision.testing.playback import Playback
+    from elision.testing.provider import Terms
+
+    errors = open_console(stderr=True)
+    with Playback(runs, Terms(key=key, window=window), host=host, port=port) as server:
+        if not quiet:
+            server.provider.watch = lambda received: _told(errors, received)
+        typer.echo(f"OpenAI clients:    {server.url}/v1\nAnthropic clients: {server.url}")
+        errors.print(_table(runs))
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            count, refused = len(server.requests), len(server.violations)
+            errors.print(f"{count} requests, {refused} violations of the providers' rules", highlight=False)
+    exit_on_reader_bug(problems)
+
+
+def _runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
+    found = [each for path in paths for each in read(path)]
+    problems = [each for each in found if isinstance(each, Problem)]
+    for problem in problems[:5]:
+        print(f"elision: {printable(str(problem))}", file=sys.stderr)
+    runs = [each for each in found if isinstance(each, Trajectory)]
+    if not runs:
+        raise FormatError("no run in it could be read: " + "; ".join(map(str, problems[:3])))
+    return runs, problems
+
+
+def _table(runs: list[Trajectory]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, overflow="ellipsis", min_width=len("run:"))
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(overflow="fold")
+    table.add_row(Text("model", style="bold"), Text("turns", style="bold"), Text("recorded as", style="bold"))
+    for run in runs:
+        recorded = ", ".join(filter(None, (run.model or "an unknown model", run.format)))
+        table.add_row(Text(printable(f"run:{run.id}")), str(len(run.turns)), Text(printable(recorded)))
+    return table
+
+
+def _told(console: Console, received: Received) -> None:
+    """One request in one line."""
+    line = Text(f"{received.status} ", style="red" if received.status >= 400 else "green")
+    what = f"run:{received.run} turn {received.turn}" if received.run else "nothing"
+    line.append(printable(f"{received.api} -> {what}"))
+    if received.usage is not None:
+        line.append(f"  {received.usage.prompt:,} tokens, {received.usage.cache_read:,} from cache", style="dim")
+    for problem in received.problems:
+        line.append(f"\n    {printable(problem)}")
+    console.print(line, highlight=False, soft_wrap=True)

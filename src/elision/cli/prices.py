@@ -1,0 +1,225 @@
+"""`elision prices`: what models cost and how their providers cache, with where each figure is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from itertools import groupby
+from typing import Annotated, Final
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.console import open_console
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import DATED, PROVIDERS, Row, row_of, rows
+from elision.trajectory.prices import CacheRules, Prices, Rates
+
+#: Columns from which on the table has room for the window and other names.
+WIDE: Final = 110
+
+_TRUST: Final = {
+    "H": "vendor's page or SDK, read in November 2026",
+    "M": "vendor's page in a dated copy, or two price tables that agree",
+    "L": "one third-party source",
+}
+_KINDS: Final = {
+    "prefix": "any prefix shared with a recent request",
+    "breakpoints": "prefixes up to a place that a recent request marked",
+    "none": "no cache",
+}
+
+
+def prices(
+    model: Annotated[
+        str | None, typer.Argument(help="A model, as a recording or router names it, or a set.", show_default=False)
+    ] = None,
+) -> None:
+    """List what models cost; with MODEL, all that is known of one."""
+    console = open_console()
+    parts = _everything(console.width) if model is None else _one(model)
+    for number, part in enumerate(parts):
+        if number:
+            console.print()
+        console.print(part)
+
+
+# -- the whole table --------------------------------------------------------------------------------------------------
+
+
+def _everything(width: int) -> Iterator[RenderableType]:
+    wide = width >= WIDE
+    yield Group(Text(f"USD per million tokens, as of {DATED}", style="bold"), _models(wide=wide))
+    yield Group(Text("Named sets", style="bold"), _sets(wide=wide))
+    key = "; ".join(f"{trust}: {meaning}" for trust, meaning in _TRUST.items())
+    yield Text(
+        "above: prompt tokens from which on a whole call costs that many times as much; min: shortest cached prompt. "
+        f"{key}. `elision prices MODEL` tells the rest. Models that are not listed are looked up in genai-prices.",
+        style="dim",
+    )
+
+
+def _table(first: str, *, wide: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    table.add_column(first, no_wrap=True)
+    for head in ("input", "read", "write", "output", "above", "min", "lives"):
+        table.add_column(head, justify="right", no_wrap=True)
+    if wide:
+        table.add_column("window", justify="right", no_wrap=True)
+    return table
+
+
+def _models(*, wide: bool) -> Table:
+    table = _table("model", wide=wide)
+    table.add_column("", no_wrap=True)
+    if wide:
+        table.add_column("also")
+    for provider, group in groupby(rows(), key=lambda row: row.provider):
+        table.add_section()
+        table.add_row(Text(provider, style="bold"))
+        for row in group:
+            table.add_row(_named(row), *_cells(row.prices, wide=wide), row.trust, *([_also(row)] if wide else []))
+    return table
+
+
+def _named(row: Row) -> Text:
+    name = Text(row.names[0])
+    return name.append(f"\n from {row.since}", style="dim") if row.since else name
+
+
+def _also(row: Row) -> Text:
+    return Text(", ".join(row.names[1:]), style="dim")
+
+
+def _sets(*, wide: bool) -> Table:
+    table = _table("set", wide=wide)
+    for name, entry in SETS.items():
+        table.add_row(Text(name), *_cells(entry, wide=wide))
+    return table
+
+
+def _cells(entry: Prices, *, wide: bool) -> list[str]:
+    rates, cache = entry.tiers[0][1], entry.cache
+    cells = [*_rates(rates), _above(entry), *_cache(cache)]
+    return [*cells, _count(entry.window)] if wide else cells
+
+
+def _rates(rates: Rates) -> list[str]:
+    return [_usd(rates.input), _usd(rates.cache_read), _usd(rates.cache_write), _usd(rates.output)]
+
+
+def _cache(cache: CacheRules) -> list[str]:
+    return ["–", "–"] if cache.kind == "none" else [f"{cache.minimum:,}", _span(cache.ttl)]
+
+
+def _above(entry: Prices) -> str:
+    """The first dearer tier: where it begins, and how many times the input price it asks."""
+    if len(entry.tiers) == 1:
+        return ""
+    (_, below), (start, above) = entry.tiers[:2]
+    return f"{_count(start)} ×{above.input / below.input:.3g}"
+
+
+def _usd(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def _count(tokens: int | None) -> str:
+    if tokens is None:
+        return "–"
+    if tokens >= 1_000_000:
+        return f"{tokens / 1e6:.3g}M"
+    return f"{tokens / 1e3:.4g}k" if tokens >= 1_000 else str(tokens)
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
+# -- one model --------------------------------------------------------------------------------------------------------
+
+
+def _one(name: str) -> Iterator[RenderableType]:
+    """All that is known of a model or set today. Raises PriceError, which lists close names."""
+    today = date.today()
+    entry = SETS[name] if name in SETS else for_model(name, on=today)
+    row = _row(entry, today)
+    yield Text(entry.name, style="bold")
+    yield _tiers(entry)
+    yield _facts(entry, row)
+
+
+def _row(entry: Prices, on: date) -> Row | None:
+    """The row of our table that `entry` was made from; None for sets and where genai-prices answered."""
+    row = None if entry.name in SETS else row_of(entry.name, on)
+    return row if row is not None and entry.source.startswith(row.prices.source) else None
+
+
+def _tiers(entry: Prices) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    table.add_column("prompt tokens", no_wrap=True)
+    for head in ("input", "cache read", "cache write", "output"):
+        table.add_column(head, justify="right", no_wrap=True)
+    starts = [start for start, _ in entry.tiers]
+    for (start, rates), end in zip(entry.tiers, [*starts[1:], None], strict=True):
+        table.add_row(_range(start, end), *_rates(rates))
+    return table
+
+
+def _range(start: int, end: int | None) -> str:
+    if end is None:
+        return f"above {start:,}" if start else "any"
+    return f"{start + 1:,} to {end:,}" if start else f"up to {end:,}"
+
+
+def _facts(entry: Prices, row: Row | None) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, value in _known(entry, row):
+        if value:
+            grid.add_row(label, Text(value))
+    return grid
+
+
+def _known(entry: Prices, row: Row | None) -> Iterator[tuple[str, str]]:
+    yield "prices", "USD per million tokens; a call is billed at its tier as a whole"
+    yield "cache", _rules(entry.cache)
+    yield "window", f"{entry.window:,} tokens" if entry.window else "not known"
+    if row is not None:
+        yield "provider", row.provider
+        yield "also", ", ".join(name for name in row.names if name != entry.name)
+        yield "periods", _periods(row)
+        yield "note", row.note
+        yield "assumed", PROVIDERS[row.provider].doubt
+        yield "trust", f"{row.trust}: {_TRUST[row.trust]}"
+    yield "source", entry.source.replace("; ", "\n")
+    yield "as of", entry.dated
+
+
+def _rules(cache: CacheRules) -> str:
+    if cache.kind == "none":
+        return _KINDS["none"]
+    step = f", in steps of {cache.step:,}" if cache.step > 1 else ""
+    return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {_span(cache.ttl)} after its last use"
+
+
+def _periods(row: Row) -> str:
+    """When this price and the model's other ones began; "" where there is but one."""
+    known: Sequence[Row] = [each for each in rows() if each.names[0] == row.names[0]]
+    if len(known) < 2:
+        return ""
+    return "; ".join(
+        f"{'from ' + each.since if each.since else 'first'}: input {_usd(each.input)}, cache read "
+        f"{_usd(each.prices.tiers[0][1].cache_read)}"
+        for each in known
+    )

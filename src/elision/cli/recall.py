@@ -1,0 +1,142 @@
+"""`elision recall`: what was hidden in a session, read again; and where words stand in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from elision.cli.console import open_console
+from elision.cli.options import StoreUrl
+from elision.cli.session_names import ancestors, chosen, shown
+from elision.cli.view_text import visible
+from elision.config import settings
+from elision.errors import SettingError, UnknownHandle
+from elision.manager.recall import Part, named, parsed, taken, text_under
+from elision.stores.store import Hit, SessionInfo, Store
+from elision.stores.urls import open_existing
+from elision.trajectory.content import Opaque
+from elision.trajectory.plan import Key, handle
+
+#: Hits of a search.
+HITS: Final = 50
+#: A person reads all of it: nothing is left out as it is for an agent.
+_ALL: Final = sys.maxsize
+
+
+def recall(
+    session: Annotated[str, typer.Argument(help="Its name, or how the name begins.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="HANDLE", help="As a placeholder names it: t12.1.", show_default=False)
+    ] = "",
+    lines: Annotated[str, typer.Option("--lines", help="These lines: 40-80, 40- or 7.", show_default=False)] = "",
+    pattern: Annotated[
+        str,
+        typer.Option("--pattern", help="Lines that match a regular expression, and those around.", show_default=False),
+    ] = "",
+    head: Annotated[int | None, typer.Option("--head", help="The first so many lines.", min=1)] = None,
+    search: Annotated[
+        str, typer.Option("--search", help="Instead of a handle: where these words stand.", show_default=False)
+    ] = "",
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Byte for byte, control characters too; not to a terminal.")
+    ] = False,
+    store: StoreUrl = None,
+) -> None:
+    """Print a result of a session word for word, hidden or not; or where words stand in the session.
+
+    Control characters are shown as signs, since a terminal acts on them.
+    """
+    part = Part(lines=lines, pattern=pattern, head=head)
+    _check(name, part, search, raw=raw)
+    opened = open_existing(store or settings().store)
+    try:
+        sessions = opened.sessions()
+        info = chosen(sessions, session)
+        if search:
+            _list(opened.search(info.key, search, HITS), info, search)
+            return
+        text, others = _found(opened, sessions, info, name)
+    finally:
+        opened.close()
+    _print(text, others, part, raw=raw)
+
+
+def _check(name: str, part: Part, search: str, *, raw: bool) -> None:
+    """Raises SettingError for options that contradict each other."""
+    given = [
+        option
+        for option, value in (("--lines", part.lines), ("--pattern", part.pattern), ("--head", part.head))
+        if value
+    ]
+    if search and (name or given or raw):
+        raise SettingError("--search looks through the whole session: leave out the handle and what goes with it")
+    if not search and not name:
+        raise SettingError("give a handle, such as t12.1 (`elision show SESSION` names them), or --search WORDS")
+    if len(given) > 1:
+        raise SettingError(f"{' and '.join(given)} contradict each other; give one")
+    if raw and sys.stdout.isatty():
+        raise SettingError("--raw writes control characters as they are; send it to a file or a pipe")
+
+
+# -- one result -------------------------------------------------------------------------------------------------------
+
+
+def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str) -> tuple[str, list[str]]:
+    """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
+    owner, key = parsed(name)
+    family = [info, *ancestors(sessions, info)]
+    if owner:
+        family = [each for each in family if each.key == owner]
+        if not family:
+            raise UnknownHandle(f"session {shown(info.key)!r} did not come from {shown(owner)!r}")
+    for each in family:
+        for turn in store.turns(each.key, key[0], key[0]):
+            if (text := text_under(turn, key)) is not None:
+                seen = turn.observations[key[1] - 1 : key[1]] if key[1] else turn.observations
+                return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
+    raise UnknownHandle(_missing(store, info, key))
+
+
+def _missing(store: Store, info: SessionInfo, key: Key) -> str:
+    """What there is instead."""
+    where = f"session {shown(info.key)!r} keeps nothing under {named(key)}"
+    if not 1 <= key[0] <= info.turns:
+        return f"{where}: its turns are 1 to {info.turns}" if info.turns else f"{where}: it has no turns yet"
+    (turn,) = store.turns(info.key, key[0], key[0])
+    count = len(turn.observations)
+    there = f"{handle((key[0], 1))} to {handle((key[0], count))}" if count > 1 else handle((key[0], 1))
+    return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
+
+
+def _print(text: str, others: list[str], part: Part, *, raw: bool) -> None:
+    if raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(taken(text, part, _ALL).encode("utf-8", "surrogatepass"))
+        return
+    typer.echo(visible(taken(text, part, _ALL)).removesuffix("\n"))
+    if others:
+        typer.echo(f"elision: beside the text there is {', '.join(map(shown, others))}, which is not shown", err=True)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def _list(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
+    """A line for each place, the newest turn first. Raises UnknownHandle if there is none."""
+    if not hits:
+        raise UnknownHandle(f"session {shown(info.key)!r}: {shown(words)!r} stands nowhere in it; all words must occur")
+    console = open_console()
+    names = [hit.handle for hit in hits]
+    tools = [shown(hit.tool) if hit.tool else "said" for hit in hits]
+    for hit, name, tool in zip(hits, names, tools, strict=True):
+        line = Text.assemble(
+            (f"{name:<{max(map(len, names))}}", "bold"), "  ", (f"{tool:<{max(map(len, tools))}}", "cyan")
+        )
+        line.append(f"  {shown(hit.excerpt)}")
+        # Whole where another program reads it.
+        cut = console.is_terminal
+        console.print(line, no_wrap=True, overflow="ellipsis" if cut else "ignore", crop=cut)

@@ -1,0 +1,178 @@
+"""`elision replay`: recorded runs under every strategy, priced as they would be billed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from elision.cli.console import open_console
+from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, prices_of
+from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.errors import FormatError, OutputError, SpecError
+from elision.lab.dialect import known
+from elision.lab.progress import Progress as StudyProgress
+from elision.lab.report import html, png, terminal
+from elision.lab.report.vega import renderer
+from elision.lab.results import Study
+from elision.lab.study import Loaded, Settings, candidates, load, study, with_windows
+
+#: Recorded models named one by one.
+SHOWN = 4
+#: So many calls take so long that a log says how far they are before the first run is finished.
+MANY = 1_000
+
+
+def replay(
+    paths: Paths,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option("--strategy", "-s", help="A strategy as text, e.g. 'masking(window=20)'; may be repeated."),
+    ] = None,
+    model: Model = None,
+    price: Price = None,
+    price_set: PriceSet = None,
+    tokens: Tokens = "o200k",
+    dialect: Dialect = "openai",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything as JSON; - for standard output.")
+    ] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
+    png_file: Annotated[Path | None, typer.Option("--png", help="Write the first picture.")] = None,
+    recorded_window: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recorded-window",
+            help="READER=N: runs of that format were recorded while the agent saw its newest N observations only; "
+            "a control of the evidence measure.",
+        ),
+    ] = None,
+    no_hindsight: Annotated[
+        bool, typer.Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
+) -> None:
+    """Replay recorded runs under every strategy and price them as they would be billed."""
+    settings = Settings(
+        prices=prices_of(model, price, price_set),
+        candidates=candidates(strategy or [], hindsight=not no_hindsight),
+        tokens=tokens,
+        dialect=known(dialect),
+        hindsight=not no_hindsight,
+    )
+    if html_file or png_file:
+        renderer()  # before the work: what comes behind it must not be lost for want of an extra
+    files = {"json": json_file, "html": html_file, "png": png_file}
+    check_outputs(files, paths)
+    windows = dict(map(_window, recorded_window or []))
+    errors = open_console(stderr=True)
+    with errors.status("reading"):
+        loaded = with_windows(load(paths), windows)
+    found = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
+    asked = {kind: path for kind, path in files.items() if path is not None}
+    # The files first: a reader that closes our output must not cost them.
+    failure = _write_files(found, asked, errors) if found.rows else None
+    terminal.show(found, errors if "-" in map(str, asked.values()) else open_console())
+    if found.rows:
+        _tell_recorded(loaded, settings, errors)
+    elif asked:
+        errors.print("Nothing is written, since no run is finished.")
+    if failure is not None:
+        raise failure
+    if not found.finished:
+        raise typer.Exit(130)
+    exit_on_reader_bug(found.problems)
+    if not found.rows:
+        raise FormatError("no run was replayed: " + "; ".join(map(str, found.problems[:3])))
+
+
+def _tell_recorded(loaded: Loaded, settings: Settings, log: Console) -> None:
+    """What the recordings themselves say of model and bill, since the table is priced as the user asked."""
+    bills: dict[str, list[float | None]] = defaultdict(list)
+    for run in loaded.runs:
+        stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
+        bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
+    told = [
+        f"{model} ({len(usd)} run{'s' * (len(usd) != 1)}{_billed(usd)})"
+        for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
+    ]
+    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    text = f"Recorded as {', '.join(told[:SHOWN])}{more}; priced here as {settings.prices.name}."
+    log.print(f"{text} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
+
+
+def _billed(usd: list[float | None]) -> str:
+    known = [value for value in usd if value]
+    return f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
+
+
+def _window(text: str) -> tuple[str, int]:
+    reader, _, number = text.partition("=")
+    if not reader or not number.isdigit() or int(number) < 1:
+        raise SpecError(f"--recorded-window {text}: give READER=N, such as swe-agent=5")
+    return reader, int(number)
+
+
+def _run(settings: Settings, loaded: Loaded, jobs: int, errors: Console) -> Study:
+    if not errors.is_terminal:
+        return study(loaded, settings, jobs=jobs, progress=_ProgressLog().report)
+    columns = (TextColumn("replaying"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    counted = TextColumn("{task.fields[finished]} of {task.fields[every]} replays")
+    with Progress(*columns, counted, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=1.0, finished=0, every=0)
+
+        def show(progress: StudyProgress) -> None:
+            bar.update(task, completed=progress.share, finished=progress.finished, every=progress.every)
+
+        return study(loaded, settings, jobs=jobs, progress=show)
+
+
+class _ProgressLog:
+    """Progress as lines: for the first finished run and about every tenth of the replays; where there are many calls,
+    for each tenth of the work in which no run ends as well."""
+
+    def __init__(self) -> None:
+        self._finished = self._tenth = 0
+
+    def report(self, progress: StudyProgress) -> None:
+        step = max(1, progress.every // 10)
+        before, self._finished = self._finished, progress.finished
+        tenth, self._tenth = self._tenth, int(progress.share * 10)
+        if progress.finished == before:
+            if self._tenth > tenth and progress.calls >= MANY:
+                self._print(f"{self._tenth}0 % of the work is done")
+        elif progress.finished <= step or progress.finished // step > before // step:
+            self._print(f"replayed {progress.finished} of {progress.every}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _write_files(found: Study, files: Mapping[str, Path], log: Console) -> OutputError | None:
+    """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
+    failure = None
+    for kind, path in files.items():
+        refusal = write_report(path, _content(found, kind))
+        if refusal is None and str(path) != "-":
+            log.print(f"wrote {path}", markup=False, highlight=False)
+        failure = failure or refusal
+    return failure
+
+
+def _content(found: Study, kind: str) -> bytes:
+    if kind == "png":
+        return png.draw_picture(found)
+    if kind == "html":
+        text = html.page(found)
+    else:
+        text = json.dumps(found.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return encode_report(text)

@@ -1,0 +1,76 @@
+"""`elision rules`: what the rules of a strategy would match, before anything is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.console import open_console
+from elision.cli.options import Paths, Tokens
+from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.lab.study import load
+from elision.strategies.rules import TAG_RULES, Rule
+from elision.strategies.spec import describe, parse
+from elision.strategies.strategy import Strategy
+from elision.trajectory.plan import handle
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.trajectory import Trajectory
+
+#: Handles named per rule.
+SHOWN = 4
+
+
+def rules(
+    paths: Paths,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy", "-s", help="A strategy with rules, e.g. 'masking(rules=rule(tool=\"read*\", keep=true))'."
+        ),
+    ],
+    tokens: Tokens = "o200k",
+) -> None:
+    """List what each rule of a strategy matches in recorded runs; hides nothing."""
+    found = parse(strategy)
+    sizer = Sizer(counter(tokens))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("rule", "observations", "tokens", "for example"):
+        table.add_column(name, justify="right" if name in ("observations", "tokens") else "left")
+    loaded = load(paths)
+    runs = loaded.runs
+    for rule in (*found.rules, *TAG_RULES):
+        count, size, examples = matched(rule, runs, sizer)
+        table.add_row(Text(_spelled(found, rule)), str(count), f"{size:,}", Text(", ".join(examples)))
+    every = sum(len(turn.observations) for run in runs for turn in run.turns)
+    console = open_console()
+    console.print(table)
+    plural = "" if len(runs) == 1 else "s"
+    console.print(f"{every:,} observations in {len(runs)} run{plural}; keep wins over all, then the first after.")
+    exit_on_reader_bug(loaded.problems)
+
+
+def matched(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, int, list[str]]:
+    """How many observations `rule` matches, their tokens, and the handles of the first few."""
+    count = size = 0
+    examples: list[str] = []
+    for run in runs:
+        for turn in run.turns:
+            for place, observation in enumerate(turn.observations, start=1):
+                if rule.matches(turn, observation):
+                    count += 1
+                    size += sizer.observation(observation)
+                    if len(examples) < SHOWN:
+                        examples.append(f"{handle((turn.index, place))} {observation.tool}".strip())
+    return count, size, examples
+
+
+def _spelled(strategy: Strategy, rule: Rule) -> str:
+    """`rule` as text, as the strategy's own text would spell it."""
+    text = describe(replace(strategy, rules=(rule,)))
+    start = text.index("rule(")
+    return text[start : text.index(")", start) + 1]

@@ -1,0 +1,154 @@
+"""`elision run`: a whole agent works on a task in a folder, its context kept small and its session kept."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from elision.agent import AnthropicModel, Model, OpenAIModel, Report, Run, Shell, run_agent
+from elision.agent.resume import Before, said_before
+from elision.agent.said import SYSTEM
+from elision.cli.console import open_console
+from elision.cli.run_screen import Screen
+from elision.cli.view_text import printable
+from elision.config import Typed, settings
+from elision.config.in_force import Settings
+from elision.errors import ElisionError, SettingError
+from elision.manager import ContextManager
+from elision.stores.store import Store
+from elision.stores.urls import open_store
+
+#: Turns of one run where nobody says otherwise.
+MAX_TURNS = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Api:
+    """A kind of server. home: where it is. key: the environment variable that holds its key."""
+
+    model: type[OpenAIModel] | type[AnthropicModel]
+    home: str
+    key: str
+
+
+_APIS: Final[Mapping[str, _Api]] = {
+    "openai": _Api(model=OpenAIModel, home="https://api.openai.com/v1", key="OPENAI_API_KEY"),
+    "anthropic": _Api(model=AnthropicModel, home="https://api.anthropic.com", key="ANTHROPIC_API_KEY"),
+}
+
+
+def run(
+    task: Annotated[
+        str, typer.Argument(help="What to do; with --session it may be left out, to go on.", show_default=False)
+    ] = "",
+    model: Annotated[str | None, typer.Option("--model", help="The model; default: as `elision config` says.")] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Of any OpenAI-compatible or Anthropic server.")
+    ] = None,
+    api: Annotated[
+        str, typer.Option("--api", help="openai, anthropic, or auto: anthropic for models called claude….")
+    ] = "auto",
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", "-s", help="What may be hidden; default: as `elision config` says.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Where the session is kept; default: as `elision config` says.")
+    ] = None,
+    session: Annotated[str | None, typer.Option("--session", help="Its name; one that exists goes on.")] = None,
+    folder: Annotated[Path, typer.Option("--dir", help="The folder to work in.")] = Path(),
+    max_turns: Annotated[int, typer.Option("--max-turns", help="Turns of this run.", min=1)] = MAX_TURNS,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", help="USD of the whole session, summaries included.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--command-seconds", help="That one command may take.", min=0.1)] = 120.0,
+) -> None:
+    """Let an agent work on a task with a shell, in a folder, until it hands in a result.
+
+    The key is read from OPENAI_API_KEY or ANTHROPIC_API_KEY alone, and commands never see it. Commands run as you: give
+    the agent a folder, a container or a machine that it may change. Ctrl-C stops it; with --session it goes on.
+    """
+    given = {"strategy": strategy, "store": store, "session": session, "model": model}
+    options: dict[str, Any] = {name: Typed(f"--{name}", value) for name, value in given.items()}
+    found = settings(**options, max_cost_usd=Typed("--max-cost", max_cost))
+    if not found.model:
+        raise SettingError("--model: name the model to ask, such as gpt-5 or claude-sonnet-5")
+    again = {"model": model, "base-url": base_url, "strategy": strategy, "store": store}
+    again |= {"api": "" if api == "auto" else api, "dir": "" if folder == Path() else str(folder)}
+    llm = _model(found.model, api, base_url)
+    environment = Shell(folder, seconds=seconds)
+    opened = open_store(found.store)
+    try:
+        ended = _worked(llm, environment, task, found, opened, max_turns, again)
+    finally:
+        opened.close()
+    if ended is None:
+        raise typer.Exit(130)
+    if ended.result:
+        typer.echo(printable(ended.result.rstrip("\n")))
+    if ended.ending == "failed":
+        raise ElisionError(printable(ended.why))
+
+
+def _worked(
+    llm: Model,
+    environment: Shell,
+    task: str,
+    found: Settings,
+    store: Store,
+    max_turns: int,
+    again: Mapping[str, str | None],
+) -> Run | None:
+    """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
+    session = found.session or f"run-{uuid.uuid4().hex[:8]}"
+    before = _before(store, session, llm, task)
+    screen, report = Screen(open_console(stderr=True)), Report(model=llm.name)
+    screen.begins(llm, environment.folder, session, before is not None)
+    with ContextManager.from_settings(found, store=store, session=session) as context:
+        try:
+            ended = run_agent(
+                llm,
+                environment,
+                task,
+                context,
+                max_turns,
+                system=(before.system if before else "") or SYSTEM,
+                history=before.messages if before else (),
+                report=report,
+                watch=screen.turn,
+            )
+        except KeyboardInterrupt:
+            ended = None
+    screen.ends(ended, report, session, again)
+    return ended
+
+
+def _before(store: Store, session: str, llm: Model, task: str) -> Before | None:
+    before = said_before(store, session, llm.shape)
+    if before is None and not task:
+        raise SettingError(f"no session {printable(session)!r} to go on with; say what is to be done")
+    return before
+
+
+def _model(name: str, api: str, base_url: str | None) -> Model:
+    """The model behind its server. Raises SettingError."""
+    kind = ("anthropic" if name.rsplit("/", 1)[-1].startswith("claude") else "openai") if api == "auto" else api
+    if kind not in _APIS:
+        raise SettingError(f"--api {api}: give auto, {' or '.join(_APIS)}")
+    chosen = _APIS[kind]
+    url = base_url or chosen.home
+    key = os.environ.get(chosen.key, "")
+    if not key and not _is_near(url):
+        raise SettingError(f"{chosen.key} is not set, and {url} wants a key; no other place is looked at for one")
+    return chosen.model(name, key=key, base_url=url)
+
+
+def _is_near(url: str) -> bool:
+    """Whether a server is on this machine; such servers seldom want a key."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")

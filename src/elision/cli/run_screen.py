@@ -1,0 +1,163 @@
+"""A run of the agent in the terminal: a line a turn, and at the end what it was."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from elision.agent import Model, Report, Run, Step
+from elision.agent.report import Phase
+from elision.cli.savings import caching_text, hiding_text
+from elision.cli.view_text import printable
+from elision.lab.report import figures
+from elision.telemetry.diagnostics import Diagnostics
+
+#: Phase -> its colour.
+_COLOURS: dict[Phase, str] = {"explore": "cyan", "edit": "yellow", "test": "magenta", "talk": "green"}
+#: Stretches of phases that are shown one by one.
+_STRETCHES = 12
+
+
+class Screen:
+    """Writes to `console`; what the model said is text, whatever it holds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def begins(self, llm: Model, folder: Path, session: str, goes_on: bool) -> None:
+        """Who works where."""
+        how = "goes on" if goes_on else "begins"
+        where = printable(str(folder.resolve()))
+        self._print(Text(f"{printable(llm.name)} in {where}, session {printable(session)} {how}", style="dim"))
+        self._print(Text("turn  context     cost  phase    what", style="dim"))
+
+    def turn(self, step: Step) -> None:
+        """A turn is over."""
+        told = step.diagnostics
+        cost = figures.usd(told.costs.ours)
+        line = Text(f"{told.turns + 1:4}  {figures.tokens(told.after):>7}  {cost:>7}  ")
+        line.append(f"{step.phase:<7}", style=_COLOURS[step.phase])
+        line.append("  ")
+        line.append(_what(step))
+        if step.failed:
+            line.append("  ✗", style="red")
+        self._print(line)
+        for note in _hidden(told):
+            self._print(Text(f"{'':24}{note}", style="dim"))
+
+    def ends(self, run: Run | None, report: Report, session: str, again: Mapping[str, str | None]) -> None:
+        """What the run was. run: None if it was interrupted. again: options by which it was called."""
+        why = "interrupted" if run is None else f"{run.ending}: {printable(run.why)}"
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold")
+        table.add_column()
+        table.add_row("ended", why)
+        for name, value in _rows(report):
+            table.add_row(name, value)
+        self._console.print()
+        self._console.print(table)
+        self._console.print()
+        self._console.print(Text(_afterwards(session, again), style="dim"), soft_wrap=True)
+
+    def _print(self, line: Text) -> None:
+        self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+
+
+def _what(step: Step) -> str:
+    said = step.calls[0] if step.calls else " ".join(step.text.split())
+    more = f"  (+{len(step.calls) - 1})" if len(step.calls) > 1 else ""
+    return printable(said).replace("\n", " ")[:400] + more
+
+
+def _hidden(told: Diagnostics) -> Iterator[str]:
+    """What this pass hid, in a line each."""
+    if told.masked:
+        saved = sum(each.tokens - each.left for each in told.masked)
+        first, last = told.masked[0].handle, told.masked[-1].handle
+        which = first if first == last else f"{first} … {last}"
+        yield f"hidden: {_counted(len(told.masked), 'result')} ({which}), {figures.tokens(saved)} tokens"
+    if (made := told.summarized) is not None:
+        size = f"{figures.tokens(made.tokens)} tokens become {figures.tokens(made.left)}"
+        yield f"summarized: turns {made.first} to {made.last}, {size} ({made.route}, {figures.usd(made.usd)})"
+    for fault in told.faults:
+        yield f"passed over: {fault.kind}: {printable(fault.what)}"
+
+
+def _rows(report: Report) -> Iterator[tuple[str, str]]:
+    steps, newest = report.steps, report.newest
+    if not steps or newest is None:
+        yield "turns", "none"
+        return
+    counted = report.phases
+    named = ", ".join(f"{name} {counted[name]}" for name in _COLOURS if counted[name])
+    yield "turns", f"{len(steps)} in {sum(step.seconds for step in steps):,.0f} s: {named}"
+    yield "phases", _phases(report)
+    yield "context", f"at most {figures.tokens(report.peak)} tokens, {_counted(newest.epoch, 'epoch')}"
+    yield "hidden", _all_hidden(report)
+    yield "sent", _sent(report)
+    yield "cost", _cost(newest, report)
+
+
+def _phases(report: Report) -> str:
+    shown = [f"{each.phase} {_span(each.first, each.last)}" for each in report.stretches]
+    left = len(shown) - _STRETCHES
+    return ", ".join(shown[:_STRETCHES]) + (f" and {left} more" if left > 0 else "")
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _all_hidden(report: Report) -> str:
+    if not report.masked and not report.summaries:
+        return "nothing"
+    every = report.turns_per_summary
+    often = _counted(len(report.summaries), "summary", "summaries")
+    often += "" if every is None else f" (one in {every:.0f} turns)"
+    return f"{_counted(report.masked, 'result')}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
+
+
+def _sent(report: Report) -> str:
+    usage = report.usage
+    read = usage.cache_read / usage.prompt if usage.prompt else 0.0
+    prompt, output = figures.tokens(usage.prompt), figures.tokens(usage.output)
+    return f"{prompt} tokens, {figures.percent(read)} of them read from cache; {output} answered"
+
+
+def _counted(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _cost(newest: Diagnostics, report: Report) -> str:
+    costs = newest.costs
+    told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
+    told += f": {hiding_text(costs)}"
+    told += f"; {caching}" if (caching := caching_text(costs)) else ""
+    if costs.summarizer:
+        told += f", summaries {figures.usd(costs.summarizer)} of it"
+    if costs.billed is None:
+        return told
+    # Of the session's earlier runs it is not known here who reported.
+    calls, reported = len(report.steps), sum(step.usage is not None for step in report.steps)
+    note = f" (in this run {reported} of {_counted(calls, 'call')})" if reported < calls else ""
+    return f"{told}; as reported {figures.usd(costs.billed)}{note}"
+
+
+def _afterwards(session: str, again: Mapping[str, str | None]) -> str:
+    """Commands that can be typed as they stand; a store whose address may hold a password is not written out."""
+    given = {name: value for name, value in again.items() if value}
+    if "@" in given.get("store", ""):
+        given["store"] = "STORE"
+    where = {"store": given["store"]} if "store" in given else {}
+    on, export = _command("run", "--session", session, **given), _command("store", "export", session, **where)
+    return f"To go on:      {on}\nFor hindsight: {export} --out run.jsonl, then elision replay run.jsonl"
+
+
+def _command(*words: str, **options: str) -> str:
+    named = (part for name, value in options.items() for part in (f"--{name}", value))
+    return printable(shlex.join(["elision", *words, *named]))

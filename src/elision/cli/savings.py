@@ -1,0 +1,21 @@
+"""What hiding saved, and what the cache did, in words: one wording wherever the command line says "saved"."""
+
+from __future__ import annotations
+
+from elision.lab.report import figures
+from elision.telemetry.diagnostics import Costs
+
+
+def hiding_text(costs: Costs) -> str:
+    """`hiding saved $0.12 (−18 %)`: net, as a share of the bill of sending everything with the same cache."""
+    change = figures.change(costs.hiding_ratio)
+    if costs.hiding < 0:
+        return f"hiding cost {figures.usd(-costs.hiding)} more ({change})"
+    return f"hiding saved {figures.usd(costs.hiding)} ({change})"
+
+
+def caching_text(costs: Costs) -> str:
+    """What cache breakpoints of ours saved where the client sets none; "" where they did not."""
+    if costs.caching <= 0:
+        return ""
+    return f"cache breakpoints, which the client does not set, saved {figures.usd(costs.caching)}"

@@ -1,0 +1,149 @@
+"""`elision serve`: the gateway between agents and their provider."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.config import table
+from elision.cli.console import open_console
+from elision.cli.options import StoreUrl
+from elision.cli.view_text import printable
+from elision.config import Typed
+
+if TYPE_CHECKING:
+    from elision.gateway.settings import GatewaySettings
+
+_Usd = Annotated[float | None, typer.Option("--max-cost-usd", help="USD that a session may cost.")]
+
+
+def serve(
+    upstream_openai: Annotated[
+        str | None, typer.Option("--upstream-openai", help="Where OpenAI's requests go on to, or none.")
+    ] = None,
+    upstream_anthropic: Annotated[
+        str | None, typer.Option("--upstream-anthropic", help="Where Anthropic's requests go on to, or none.")
+    ] = None,
+    store: StoreUrl = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", "-s", help="What may be hidden, e.g. 'masking(window=20)'.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="For requests that name none that is known; for its prices.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Where to listen; default: 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="0 for a free one; default: 8377.", min=0, max=65_535)
+    ] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes that share the port.", min=1)] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", help="Opens dashboard and metrics; better given as AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN."),
+    ] = None,
+    shadow: Annotated[bool | None, typer.Option("--shadow", help="Decide, price and report; change nothing.")] = None,
+    off: Annotated[bool | None, typer.Option("--off", help="Pass everything as it comes; keep nothing.")] = None,
+    recall: Annotated[
+        bool | None, typer.Option("--recall/--no-recall", help="Whether models may ask again for what is hidden.")
+    ] = None,
+    max_cost_usd: _Usd = None,
+    max_turns: Annotated[int | None, typer.Option("--max-turns", help="Turns that a session may have.", min=1)] = None,
+    key_max_cost_usd: Annotated[
+        float | None, typer.Option("--key-max-cost-usd", help="USD that all sessions of an API key may cost.")
+    ] = None,
+    key_max_turns: Annotated[
+        int | None, typer.Option("--key-max-turns", help="Turns that all sessions of an API key may have.", min=1)
+    ] = None,
+    at_limit: Annotated[
+        str | None, typer.Option("--at-limit", help="Beyond such a limit: hint (a header) or refuse (429).")
+    ] = None,
+    log: Annotated[str | None, typer.Option("--log", help="A line for each request: json, text or none.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what is in force, try providers and store, and end.")
+    ] = False,
+) -> None:
+    """Serve as the gateway between agents and their provider: change the base URL, nothing else.
+
+    What is left out is as `elision config` says; every other setting stands there too. Ctrl-C ends it when the answers
+    under way are complete. With --check it ends with 1 where something is not as it must be.
+    """
+    given = {
+        "gateway_upstream_openai": Typed("--upstream-openai", upstream_openai),
+        "gateway_upstream_anthropic": Typed("--upstream-anthropic", upstream_anthropic),
+        "store": Typed("--store", store),
+        "strategy": Typed("--strategy", strategy),
+        "model": Typed("--model", model),
+        "gateway_host": Typed("--host", host),
+        "gateway_port": Typed("--port", port),
+        "gateway_workers": Typed("--workers", workers),
+        "gateway_admin_token": Typed("--token", token),
+        "gateway_shadow": Typed("--shadow", shadow),
+        "gateway_off": Typed("--off", off),
+        "recall": Typed("--no-recall" if recall is False else "--recall", recall),
+        "gateway_session_max_cost_usd": Typed("--max-cost-usd", max_cost_usd),
+        "gateway_session_max_turns": Typed("--max-turns", max_turns),
+        "gateway_key_max_cost_usd": Typed("--key-max-cost-usd", key_max_cost_usd),
+        "gateway_key_max_turns": Typed("--key-max-turns", key_max_turns),
+        "gateway_at_limit": Typed("--at-limit", at_limit),
+        "gateway_log": Typed("--log", log),
+    }
+    code = _check(given) if check else _serve(given)
+    if code:
+        raise typer.Exit(code)
+
+
+def _serve(given: dict[str, Any]) -> int:
+    # An extra serves, and the other commands must do without it.
+    from elision.gateway.request_log import log_to_stderr
+    from elision.gateway.server import address_of, bound
+    from elision.gateway.server import serve as serve_here
+    from elision.gateway.settings import gateway_settings
+    from elision.gateway.workers import supervise
+
+    settings = gateway_settings(**given)
+    listening = bound(settings.host, settings.port)
+    log_to_stderr(settings.log)
+    url = address_of(listening)
+
+    def up() -> None:
+        locked = ", with the token" if settings.admin_token else ""
+        typer.echo(
+            f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\nDashboard:         {url}/{locked}{_mode(settings)}"
+        )
+
+    with listening:
+        if settings.workers > 1:
+            return supervise(settings, listening, up)
+        serve_here(settings, listening, up)
+    return 0
+
+
+def _mode(settings: GatewaySettings) -> str:
+    """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
+    if settings.off:
+        return "\nOff:               everything passes as it comes; nothing is kept"
+    if settings.shadow:
+        return "\nShadow mode:       requests go out as they came; the dashboard says what would be saved"
+    return ""
+
+
+def _check(given: dict[str, Any]) -> int:
+    from elision.gateway.check import tried
+    from elision.gateway.settings import gateway_settings
+
+    settings = gateway_settings(**given)
+    console = open_console()
+    console.print(table(settings.library, wide=False))
+    results = asyncio.run(tried(settings))
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)
+    for name in ("tried", "", "at", "which"):
+        shown.add_column(name, overflow="fold", no_wrap=name == "")
+    for each in results:
+        mark = Text("ok", style="green") if each.ok else Text("failed", style="bold red")
+        shown.add_row(each.what, mark, Text(printable(each.place)), Text(printable(each.said)))
+    console.print(shown)
+    return 0 if all(each.ok for each in results) else 1

@@ -1,0 +1,97 @@
+"""Sessions by name, and as the trees that forks, rewritten histories and sub-agents make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from elision.cli.view_text import printable
+from elision.errors import UnknownHandle
+from elision.stores.store import SessionInfo
+
+#: Names that an error lists.
+_NAMED: Final = 5
+
+
+def chosen(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
+    """The session called `name`, or the only one whose name begins so. sessions: the one changed last first.
+
+    Raises UnknownHandle, which names the nearest.
+    """
+    exact = [info for info in sessions if info.key == name]
+    begun = [info for info in sessions if info.key.startswith(name)] if name else []
+    # A session and its own branches begin alike: the name of the session is meant.
+    roots = [info for info in begun if not info.parent] or begun
+    if exact or len(roots) == 1:
+        return (exact or roots)[0]
+    if roots:
+        raise UnknownHandle(f"{shown(name)!r} begins the names of {len(roots)} sessions: {_listed(roots)}")
+    if not sessions:
+        raise UnknownHandle(f"no session {shown(name)!r}: the store keeps none yet")
+    raise UnknownHandle(f"no session {shown(name)!r}; {_nearest(sessions, name)}")
+
+
+def trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:
+    """Every session with the lines of the tree that stand in front of its name: families whose newest change is last
+    come first, children behind their parents. sessions: the one changed last first."""
+    keys = {info.key for info in sessions}
+    children: dict[str, list[SessionInfo]] = {}
+    for info in sessions:
+        children.setdefault(info.parent if info.parent in keys and info.parent != info.key else "", []).append(info)
+    roots = {info.key: info for info in children.get("", [])}
+    parent = {info.key: info.parent for info in sessions}
+    for key in dict.fromkeys(_root(info.key, parent, roots) for info in sessions):
+        if key in roots:
+            yield "", roots[key]
+            yield from _below(key, children, "")
+        else:
+            # Parents that go round in a circle: nothing stands above anything.
+            yield "", next(info for info in sessions if info.key == key)
+
+
+def _root(key: str, parent: dict[str, str], roots: dict[str, SessionInfo]) -> str:
+    """The root that `key` stands below; itself if there is none."""
+    seen, above = {key}, key
+    while above not in roots:
+        above = parent[above]
+        if above in seen:
+            return key
+        seen.add(above)
+    return above
+
+
+def _below(key: str, children: dict[str, list[SessionInfo]], front: str) -> Iterator[tuple[str, SessionInfo]]:
+    below = sorted(children.get(key, ()), key=lambda info: (info.begun, info.key))
+    for info in below:
+        last = info is below[-1]
+        yield f"{front}{'└─ ' if last else '├─ '}", info
+        yield from _below(info.key, children, front + ("   " if last else "│  "))
+
+
+def ancestors(sessions: Sequence[SessionInfo], info: SessionInfo) -> list[SessionInfo]:
+    """The sessions that `info` came from, nearest first, as far as they are still kept."""
+    known = {each.key: each for each in sessions}
+    found: list[SessionInfo] = []
+    while (parent := known.get(info.parent)) is not None and parent not in found:
+        found.append(parent)
+        info = parent
+    return found
+
+
+def shown(name: str) -> str:
+    """A name in one line, without anything that a terminal acts on."""
+    return " ".join(printable(name).split()) or "?"
+
+
+def _listed(sessions: Sequence[SessionInfo]) -> str:
+    more = f" and {len(sessions) - _NAMED} more" if len(sessions) > _NAMED else ""
+    return ", ".join(shown(info.key) for info in sessions[:_NAMED]) + more
+
+
+def _nearest(sessions: Sequence[SessionInfo], name: str) -> str:
+    known = {info.key: info for info in sessions}
+    near = [known[key] for key in get_close_matches(name, known, n=_NAMED, cutoff=0.5)]
+    if not near:
+        near = [info for info in sessions if name.casefold() in info.key.casefold()]
+    return f"the nearest: {_listed(near)}" if near else f"the newest: {_listed(sessions)}"

@@ -1,0 +1,98 @@
+"""`elision sessions`: every session of a store, what became of it and what hiding saved."""
+
+from __future__ import annotations
+
+import json as json_module
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from elision.cli import sessions_table as table
+from elision.cli.console import open_console
+from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
+from elision.cli.session_names import trees
+from elision.config import settings
+from elision.errors import StoreError
+from elision.manager.session_json import account_json
+from elision.manager.session_log import log_of, watchful
+from elision.stores.store import SessionInfo, Store
+from elision.stores.urls import open_existing
+from elision.strategies.guards import Guards
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, counter
+
+#: Sessions shown where not all are asked for.
+SHOWN: Final = 20
+
+
+def sessions(
+    store: StoreUrl = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every session, not the newest twenty.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Names, sizes and times alone; no log is read.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
+    model: Model = None,
+    price: Price = None,
+    prices: PriceSet = None,
+    tokens: Tokens = "o200k",
+) -> None:
+    """List the sessions of a store, the one changed last first, and what hiding saved in each.
+
+    Forks, histories that the client rewrote and sub-agents stand below the session they came from; what a fork shares
+    with it counts in both.
+    """
+    rates = prices_of(model, price, prices) if model or price or prices else None
+    found = settings()
+    opened = open_existing(store or found.store)
+    try:
+        listed = opened.sessions()
+        ordered = list(trees(listed))
+        shown = ordered if everything or json else list(islice(ordered, SHOWN))
+        read = _Reader(opened, Sizer(counter(tokens)), watchful(found.guards), rates, fast=fast)
+        rows = (read.row(front, info) for front, info in shown)
+        if json:
+            _write(rows)
+        else:
+            console = open_console()
+            console.print(table.sessions(list(rows), len(listed), time.time(), console.width, fast=fast))
+    finally:
+        opened.close()
+
+
+class _Reader:
+    """Makes rows, each from its session's log unless that takes too long. rates: instead of each model's own."""
+
+    def __init__(self, store: Store, sizer: Sizer, guards: Guards, rates: Prices | None, *, fast: bool) -> None:
+        self._store, self._sizer, self._guards, self._rates, self._fast = store, sizer, guards, rates, fast
+
+    def row(self, front: str, info: SessionInfo) -> table.Row:
+        """A session that cannot be read is a row that says so."""
+        if self._fast:
+            return table.Row(front=front, info=info)
+        try:
+            log = log_of(self._store, info, self._sizer, self._guards, self._rates)
+            return table.Row(front=front, info=info, account=log.account())
+        except StoreError as error:
+            return table.Row(front=front, info=info, fault=str(error))
+
+
+def _write(rows: Iterator[table.Row]) -> None:
+    for row in rows:
+        info = row.info
+        told: dict[str, Any] = {
+            "format": "elision.session/1",
+            "session": info.key,
+            "family": info.family,
+            "parent": info.parent,
+            "relation": info.relation,
+            "begun": info.begun,
+            "changed": info.changed,
+            "turns": info.turns,
+            "records": info.records,
+            "bytes": info.raw_bytes,
+        }
+        told |= account_json(row.account) if row.account else {}
+        told |= {"fault": row.fault} if row.fault else {}
+        typer.echo(json_module.dumps(told))

@@ -1,0 +1,206 @@
+"""What `elision sessions` shows: a line a session, as many columns as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.amounts import size_out, span_out
+from elision.cli.session_names import shown
+from elision.lab.report import figures
+from elision.lab.report.fitting import GAP, fitting
+from elision.manager.session_log import Account
+from elision.stores.store import SessionInfo
+
+#: Cells that a name is given at least, and at most where there are other columns to show.
+_NAME: Final = (16, 48)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A session. front: the tree in front of its name. account: None where its log was not read, or cannot be."""
+
+    front: str
+    info: SessionInfo
+    account: Account | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """keep: the higher, the longer it stays where room is short. needed: whether any row has something to say."""
+
+    title: str
+    keep: int
+    cell: Callable[[Row], str]
+    mood: Callable[[Row], str] = lambda row: ""
+    left: bool = False
+    needed: Callable[[Row], bool] = lambda row: True
+
+
+def sessions(rows: Sequence[Row], number: int, now: float, width: int, *, fast: bool) -> RenderableType:
+    """The table. number: sessions that there are."""
+    if not rows:
+        return Text("the store keeps no sessions yet")
+    columns = [each for each in _columns(now, fast=fast) if any(map(each.needed, rows))]
+    texts = [[each.title, *map(each.cell, rows)] for each in columns]
+    widest = max(cell_len(_name(row)) for row in rows)
+    name = min(max(widest, len("session")), _NAME[1], max(_NAME[0], width // 3))
+    kept = [columns[place] for place in fitting(texts, [each.keep for each in columns], width - name)]
+    room = width - sum(GAP + max(map(cell_len, texts[columns.index(each)])) for each in kept)
+    result = _table(min(widest, room) if widest > name else name, kept)
+    for row in rows:
+        result.add_row(_named(row, min(widest, room)), *(Text(each.cell(row), style=each.mood(row)) for each in kept))
+    return Group(result, *_faults(rows), *_below(rows, number, len(columns) - len(kept), fast=fast))
+
+
+def _table(name: int, columns: Sequence[_Column]) -> Table:
+    result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
+    result.add_column("session", no_wrap=True, min_width=name)
+    for column in columns:
+        result.add_column(Text(column.title), justify="left" if column.left else "right", no_wrap=True)
+    return result
+
+
+def _named(row: Row, room: int) -> Text:
+    """The name, cut at its end where it must be; what it came by stands quietly behind it."""
+    name = _name(row)
+    if cell_len(name) > room:
+        return Text(f"{set_cell_size(name, room - 1)}…")
+    text = Text.assemble((row.front, "dim"), (shown(row.info.key), "" if row.front else "bold"))
+    text.append(_relation(row), style="dim")
+    return text
+
+
+def _name(row: Row) -> str:
+    return f"{row.front}{shown(row.info.key)}{_relation(row)}"
+
+
+def _relation(row: Row) -> str:
+    return f" ({row.info.relation or 'child'})" if row.front else ""
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _columns(now: float, *, fast: bool) -> list[_Column]:
+    changed = _Column(title="changed", keep=9, cell=lambda row: f"{span_out(now - row.info.changed)} ago")
+    turns = _Column(title="turns", keep=10, cell=lambda row: figures.count(row.info.turns))
+    size = _Column(title="size", keep=7, cell=lambda row: size_out(row.info.raw_bytes))
+    if fast:
+        records = _Column(title="records", keep=6, cell=lambda row: figures.count(row.info.records))
+        return [turns, records, size, changed]
+    return [turns, *_COUNTED, changed, *_SAID]
+
+
+def _of(cell: Callable[[Account], str]) -> Callable[[Row], str]:
+    return lambda row: cell(row.account) if row.account is not None and row.account.end is not None else figures.NOTHING
+
+
+def _count(number: Callable[[Account], int]) -> Callable[[Row], str]:
+    return _of(lambda account: figures.count(number(account)))
+
+
+def _hiding(row: Row) -> float:
+    return row.account.end.costs.hiding if row.account and row.account.end else 0.0
+
+
+def _caching(row: Row) -> float:
+    return row.account.end.costs.caching if row.account and row.account.end else 0.0
+
+
+def _less(account: Account) -> str:
+    return figures.change(account.sent / account.raw) if account.raw else figures.NOTHING
+
+
+def money(usd: float) -> str:
+    """USD that may be negative."""
+    return f"{figures.MINUS}{figures.usd(-usd)}" if usd < 0 else figures.usd(usd)
+
+
+def _guard(row: Row) -> str:
+    """What a guard says, in a word or two."""
+    end = row.account.end if row.account else None
+    if end is None:
+        return ""
+    if end.stop is not None:
+        return {"max_turns": "turn limit", "max_cost_usd": "cost limit"}.get(end.stop.guard, end.stop.guard)
+    return f"no progress: {end.hint.turns} turns" if end.hint is not None else ""
+
+
+def _mode(row: Row) -> str:
+    return "shadow" if row.account and row.account.shadow else ""
+
+
+def _summaries(account: Account) -> str:
+    written = account.end.summaries if account.end else 0
+    return f"{written} +{account.failures} failed" if account.failures else figures.count(written)
+
+
+_COUNTED: Final = (
+    _Column(title="calls", keep=2, cell=_count(lambda account: len(account.passes))),
+    _Column(title="sent", keep=8, cell=_of(lambda account: figures.tokens(account.sent))),
+    _Column(title="of raw", keep=5, cell=_of(lambda account: figures.tokens(account.raw))),
+    _Column(title="tokens", keep=6, cell=_of(_less)),
+    _Column(title="cost", keep=4, cell=_of(lambda account: money(account.end.costs.ours) if account.end else "")),
+    _Column(
+        title="saved",
+        keep=11,
+        cell=_of(lambda account: money(account.end.costs.hiding) if account.end else ""),
+        mood=lambda row: "green" if _hiding(row) > 0 else "red" if _hiding(row) < 0 else "",
+    ),
+    _Column(
+        title="by cache",
+        keep=5,
+        cell=_of(lambda account: money(account.end.costs.caching) if account.end else ""),
+        needed=lambda row: _caching(row) > 0,
+    ),
+    _Column(title="epochs", keep=4, cell=_count(lambda account: account.end.epoch if account.end else 1)),
+    _Column(title="summaries", keep=3, cell=_of(_summaries)),
+)
+_SAID: Final = (
+    _Column(
+        title="mode", keep=13, cell=_mode, mood=lambda row: "yellow", left=True, needed=lambda row: bool(_mode(row))
+    ),
+    _Column(
+        title="guards", keep=12, cell=_guard, mood=lambda row: "yellow", left=True, needed=lambda row: bool(_guard(row))
+    ),
+    _Column(title="model", keep=1, cell=_of(lambda account: shown(account.model) if account.model else "–"), left=True),
+    _Column(title="strategy", keep=0, cell=_of(lambda account: shown(account.strategy)[:40]), left=True),
+)
+
+
+# -- below the table --------------------------------------------------------------------------------------------------
+
+
+def _faults(rows: Sequence[Row]) -> Iterator[Text]:
+    for row in rows:
+        if row.fault:
+            yield Text(f"{shown(row.info.key)} cannot be read: {shown(row.fault)}", style="red")
+
+
+def _below(rows: Sequence[Row], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
+    notes = []
+    if number > len(rows):
+        notes.append(f"{figures.plural(number - len(rows), 'more session')}; --all lists them")
+    if any(row.account and not row.account.priced for row in rows):
+        notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
+    if any(row.account for row in rows):
+        notes.append("saved: by hiding, net")
+    if any(_caching(row) > 0 for row in rows):
+        notes.append("by cache: saved by cache breakpoints of ours, where the client sets none")
+    if any(map(_mode, rows)):
+        notes.append("shadow: requests went out as they came, and the figures are what would have been")
+    if left_out:
+        notes.append(f"{figures.plural(left_out, 'more column')} in a wider terminal, or with --json")
+    if fast:
+        notes.append("size: of its log before compression, with what it shares")
+    if notes:
+        yield Text(". ".join(note[0].upper() + note[1:] for note in notes) + ".", style="dim")

@@ -1,0 +1,69 @@
+"""`elision show`: one session: what was hidden when and why, what it saved, and any call as it was sent."""
+
+from __future__ import annotations
+
+import json as json_module
+from typing import Annotated
+
+import typer
+
+from elision.cli.console import open_console
+from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
+from elision.cli.session_names import chosen
+from elision.cli.show_call import show_call
+from elision.cli.show_screen import SessionScreen
+from elision.config import settings
+from elision.lab.dialect import sizer
+from elision.manager.session_json import account_json, pass_json
+from elision.manager.session_log import Log, log_of, watchful
+from elision.stores.urls import open_existing
+
+
+def show(
+    session: Annotated[str, typer.Argument(help="Its name, or how the name begins.", show_default=False)],
+    call: Annotated[
+        str | None, typer.Option("--call", help="One call as it was sent: 1, 2, ... or last.", show_default=False)
+    ] = None,
+    store: StoreUrl = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every result by name; with --call long texts whole.")] = False,
+    dialect: Annotated[
+        str, typer.Option("--dialect", help="With --call: whose messages; default: the session's own.")
+    ] = "",
+    model: Model = None,
+    price: Price = None,
+    prices: PriceSet = None,
+    tokens: Tokens = "o200k",
+) -> None:
+    """Show what was hidden in a session, when and why, and what it saved; with --call, a request as it was sent."""
+    rates = prices_of(model, price, prices) if model or price or prices else None
+    found = settings()
+    opened = open_existing(store or found.store)
+    try:
+        sessions = opened.sessions()
+        info = chosen(sessions, session)
+        log = log_of(opened, info, sizer(dialect or "openai", tokens), watchful(found.guards), rates)
+    finally:
+        opened.close()
+    if call is not None:
+        show_call(log, call, dialect, open_console(), json=json, full=full)
+    elif json:
+        typer.echo(json_module.dumps(_whole(log), indent=1))
+    else:
+        branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
+        SessionScreen(open_console(), full=full).show(log.account(), branches)
+
+
+def _whole(log: Log) -> dict[str, object]:
+    account = log.account()
+    return {
+        "format": "elision.session/1",
+        "session": log.info.key,
+        "parent": log.info.parent,
+        "relation": log.info.relation,
+        "begun": log.info.begun,
+        "changed": log.info.changed,
+        "turns": log.info.turns,
+        **account_json(account),
+        "passes": [pass_json(each) for each in account.passes],
+    }

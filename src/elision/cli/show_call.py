@@ -1,0 +1,118 @@
+"""One call of a stored session: its request as it was sent, what its pass did, and what it cost."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Iterator, Sequence
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from elision.cli.session_names import shown
+from elision.cli.show_screen import cost_line
+from elision.cli.view_screen import Screen
+from elision.errors import SpecError
+from elision.lab.dialect import renderer
+from elision.lab.report import figures
+from elision.lab.views import ViewAt
+from elision.manager.branch import Branch
+from elision.manager.session_json import pass_json
+from elision.manager.session_log import Log, Pass
+from elision.trajectory.events import Called
+from elision.trajectory.plan import handle
+from elision.trajectory.trajectory import Trajectory
+
+
+def show_call(log: Log, call: str, dialect: str, console: Console, *, json: bool, full: bool) -> None:
+    """Print call number `call`, or the last; of a call that was made more than once the newest request.
+
+    Raises SpecError for a call that was not made.
+    """
+    number, times = _number(log, call)
+    made, going, before = _reached(log, number, times)
+    spoken = dialect or (log.opened.dialect if log.opened else "")
+    name = spoken if spoken not in ("", "auto") else "openai"
+    view = _view(going, name)
+    if json:
+        typer.echo(json_module.dumps({**pass_json(made), "system": view.system, "messages": view.messages}))
+        return
+    calls = max(event.call for event in log.events if isinstance(event, Called))
+    screen = Screen(console, _trajectory(log, going), log.strategy, log.sizer, full=full)
+    screen.show(view, title=f"call {number} of {calls}", more=tuple(_more(made, times, before)))
+
+
+def _number(log: Log, call: str) -> tuple[int, int]:
+    """The call that is meant, and how often it was made."""
+    made = [event.call for event in log.events if isinstance(event, Called)]
+    if not made:
+        raise SpecError(f"session {shown(log.info.key)!r}: no call was made yet")
+    number = made[-1] if call == "last" else int(call) if call.isdecimal() else 0
+    if number not in made:
+        raise SpecError(f"no call {shown(call)!r}: give a number from {min(made)} to {max(made)}, or last")
+    return number, made.count(number)
+
+
+def _reached(log: Log, number: int, times: int) -> tuple[Pass, Branch, list[Pass]]:
+    """The call's newest pass, the session as it was then, and the passes before it."""
+    before: list[Pass] = []
+    for made, going in log.passes():
+        if made is not None and made.told.call == number:
+            times -= 1
+            if not times:
+                return made, going, before
+        if made is not None:
+            before.append(made)
+    raise AssertionError(f"call {number} is in the log")
+
+
+def _view(going: Branch, dialect: str) -> ViewAt:
+    newest, rendered = going.session.newest, renderer(dialect)
+    assert newest is not None
+    return ViewAt(
+        call=newest.view.call,
+        epoch=newest.view.epoch,
+        view=newest.view,
+        messages=rendered.messages(newest.view),
+        plain=rendered.plain(newest.view),
+        system=rendered.system(newest.view),
+        decided=newest.decided,
+        bill=newest.bill,
+        raw=newest.raw,
+    )
+
+
+def _trajectory(log: Log, going: Branch) -> Trajectory:
+    """What the session knew at this call."""
+    state = going.session.state
+    return Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
+
+
+def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str, Text]]:
+    """What a stored call has to say beyond what any view has."""
+    told = made.told
+    so_far = cost_line(told, before)
+    yield "cost", Text.assemble((figures.usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
+    if made.usage is not None:
+        yield "reported", Text(_reported(made))
+    if made.recalled:
+        handles = ", ".join(handle(each.key) for each in made.recalled)
+        yield "recalled", Text(f"{handles} behind this call")
+    for failed in made.failed:
+        yield "failed", Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}", style="red")
+    if made.head:
+        yield "head", Text("system prompt, tools or task had changed", style="cyan")
+    if times > 1:
+        yield "requests", Text(f"made {times} times; this is the newest")
+    for name, said in (("stop", told.stop), ("hint", told.hint)):
+        if said is not None:
+            yield name, Text(str(said), style="yellow")
+
+
+def _reported(made: Pass) -> str:
+    usage = made.usage
+    assert usage is not None
+    share = figures.percent(usage.cache_read / usage.prompt) if usage.prompt else figures.NOTHING
+    difference = usage.prompt - made.told.after
+    counted = f", {abs(difference):,} {'more' if difference > 0 else 'fewer'} than counted" if difference else ""
+    return f"{usage.prompt:,} tokens{counted} · {share} read from cache · {usage.output:,} answered"

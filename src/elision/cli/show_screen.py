@@ -1,0 +1,310 @@
+"""One session in the terminal: its totals, its context over the calls, and every pass that did something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from elision.cli.amounts import span_out
+from elision.cli.savings import caching_text, hiding_text
+from elision.cli.session_names import shown
+from elision.cli.sessions_table import money
+from elision.cli.show_chart import chart
+from elision.cli.view_screen import QUIET
+from elision.engine import HELD
+from elision.lab.report import figures
+from elision.manager.session_log import Account, Pass
+from elision.stores.store import SessionInfo
+from elision.telemetry.diagnostics import Diagnostics, Hidden
+from elision.trajectory.events import Recalled
+from elision.trajectory.plan import handle
+
+#: Observations that are named for one pass unless all are asked for: the largest.
+NAMED: Final = 4
+#: Passes that are listed where there are more: the first ones, and the newest.
+FIRST, LAST = 8, 16
+#: Hours from which on time is told in days.
+_DAYS: Final = 48
+#: Cells of a chart at most.
+_WIDEST: Final = 160
+
+
+class SessionScreen:
+    """Prints sessions to `console`. full: name everything that was hidden."""
+
+    def __init__(self, console: Console, *, full: bool) -> None:
+        self.console, self.full = console, full
+
+    def show(self, account: Account, branches: Sequence[SessionInfo]) -> None:
+        """The session. branches: forks, rewritten histories and sub-agents that came from it."""
+        self._print(Rule(Text(shown(account.info.key), style="bold"), style=QUIET))
+        self._print(Text(_what(account), style=QUIET))
+        if account.end is None:
+            self._print(Text(f"no call yet, {figures.plural(account.info.turns, 'turn')} kept"))
+            return
+        self._chart(account)
+        self._rows(_totals(account, account.end))
+        self._rows(_branches(branches))
+        self._timeline(account)
+
+    def _print(self, what: RenderableType) -> None:
+        # Sessions hold anyone's text: nothing in it is markup.
+        self.console.print(what, markup=False, emoji=False, highlight=False)
+
+    def _rows(self, rows: Iterator[tuple[str, Text]]) -> None:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style=QUIET, no_wrap=True, width=8)
+        grid.add_column()
+        for name, fact in rows:
+            grid.add_row(name, fact)
+        if grid.row_count:
+            self._print(grid)
+
+    def _chart(self, account: Account) -> None:
+        sent = [each.sent for each in account.passes]
+        raw = [max(each.raw, each.sent) for each in account.passes]
+        self._print(Text())
+        for row in chart(sent, raw, min(self.console.width, _WIDEST)):
+            self._print(row)
+        hidden = ", ░ hidden or summarized" if raw != sent else ""
+        self._print(Text(f"       context in tokens, call 1 to {len(sent)}: █ sent{hidden}", style=QUIET))
+        self._print(Text())
+
+    # -- time line ------------------------------------------------------------------------------------------------
+
+    def _timeline(self, account: Account) -> None:
+        """Every pass that did something, and what the calls from there to the next one saved."""
+        told = [each for each in account.passes if tells(each)]
+        self._print(Text())
+        if not told:
+            self._print(Text(_nothing(account)))
+            return
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for _ in range(4):
+            table.add_column(justify="right", no_wrap=True)
+        table.add_column(ratio=1)
+        table.add_row(*(Text(title, style="bold") for title in ("call", "at", "context", "saved", "what and why")))
+        rows = list(zip(told, _savings(account, told), strict=True))
+        between = [] if self.full else rows[FIRST:-LAST]
+        for made, saved in rows[: FIRST if between else None]:
+            table.add_row(*self._cells(made, account, saved), Text("\n").join(self._lines(made)))
+        if between:
+            table.add_row("⋮", "", "", money(sum(saved for _, saved in between)), _between(len(between)), style=QUIET)
+            for made, saved in rows[-LAST:]:
+                table.add_row(*self._cells(made, account, saved), Text("\n").join(self._lines(made)))
+        self._print(table)
+        self._print(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
+
+    def _cells(self, made: Pass, account: Account, saved: float) -> Iterator[Text]:
+        told = made.told
+        yield Text(figures.count(told.call), style="bold")
+        yield Text(_moment(made.at, account.passes[0].at), style=QUIET)
+        after = figures.tokens(made.sent)
+        yield Text(f"{figures.tokens(made.before)} → {after}" if told.after != told.before else after)
+        yield Text(money(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
+
+    def _lines(self, made: Pass) -> Iterator[Text]:
+        told = made.told
+        yield from _events(made)
+        if told.summarized is not None:
+            yield _summarized(told)
+        if told.masked:
+            yield self._hidden("masked", told.masked, "yellow")
+        if told.clipped:
+            yield self._hidden("cut to fit", told.clipped, "red")
+        if told.acted or told.reason.startswith(HELD):
+            yield Text(f"why: {shown(told.reason)}", style=QUIET)
+        yield from _recalls(made)
+        yield from _exchanges(made)
+
+    def _hidden(self, word: str, hidden: Sequence[Hidden], colour: str) -> Text:
+        """How much, and the largest of it by handle."""
+        tokens, left = sum(each.tokens for each in hidden), sum(each.left for each in hidden)
+        line = Text.assemble((f"{word} {figures.plural(len(hidden), 'result')}", colour))
+        line.append(f", {figures.tokens(tokens)} → {figures.tokens(left)}: ")
+        largest = hidden if self.full else sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
+        line.append(", ".join(f"{each.handle} {shown(each.tool)} {figures.tokens(each.tokens)}" for each in largest))
+        if more := len(hidden) - len(largest):
+            line.append(f" and {more} more", style=QUIET)
+        return line
+
+
+_READ: Final = (
+    "saved: by hiding, net USD from this call to the next one listed, against sending everything. Read what was "
+    "hidden: elision recall SESSION HANDLE; a call as it was sent: elision show SESSION --call N."
+)
+
+
+def _between(number: int) -> Text:
+    return Text(f"{figures.plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}")
+
+
+def tells(made: Pass) -> bool:
+    """Whether there is anything to say of a pass."""
+    told = made.told
+    beside = made.failed or made.recalled or made.exchanged or made.head or made.learned or made.offers
+    return bool(told.acted or beside or told.reason.startswith(HELD))
+
+
+def _savings(account: Account, told: Sequence[Pass]) -> Iterator[float]:
+    """Net USD that hiding saved from each of `told` up to the next."""
+    passes, end = account.passes, account.end
+    before = [0.0, *(each.told.costs.hiding for each in passes)]
+    at = [place for place, each in enumerate(passes) if any(each is one for one in told)]
+    last = end.costs.hiding if end is not None else before[-1]
+    yield from (
+        later - earlier
+        for earlier, later in zip([before[p] for p in at], [*(before[p] for p in at[1:]), last], strict=True)
+    )
+
+
+def _nothing(account: Account) -> str:
+    reason = shown(account.passes[-1].told.reason)
+    return f"Nothing was hidden in {figures.plural(len(account.passes), 'call')}; at the last one: {reason}."
+
+
+def _moment(at: float | None, first: float | None) -> str:
+    """Since the session's first call: +2:30, +1:04:10, +3 d."""
+    if at is None or first is None:
+        return figures.NOTHING
+    minutes, seconds = divmod(max(0, round(at - first)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= _DAYS:
+        return f"+{hours // 24} d"
+    return f"+{hours}:{minutes:02}:{seconds:02}" if hours else f"+{minutes}:{seconds:02}"
+
+
+# -- what happened ----------------------------------------------------------------------------------------------------
+
+
+def _events(made: Pass) -> Iterator[Text]:
+    if made.head:
+        yield Text("system prompt, tools or task changed: everything is sent anew", style="cyan")
+    if made.offers:
+        yield Text("the recall tools entered: everything is sent anew", style="cyan")
+    for failed in made.failed:
+        cost = f", {figures.usd(failed.usd)}" if failed.usd else ""
+        again = f"; not again before call {failed.retry_at}" if failed.retry_at > made.told.call else ""
+        yield Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}{cost}{again}", style="red")
+    if made.learned:
+        yield Text(f"refused: the model's window is {figures.tokens(made.learned)} tokens", style="red")
+
+
+def _summarized(told: Diagnostics) -> Text:
+    made = told.summarized
+    assert made is not None
+    line = Text.assemble((f"summarized turns {made.first}-{made.last}", "magenta"))
+    line.append(f", {figures.tokens(made.tokens)} → {figures.tokens(made.left)}, ")
+    line.append("without a model" if made.route == "model-free" else f"{figures.usd(made.usd)} ({made.route})")
+    return line
+
+
+def _recalls(made: Pass) -> Iterator[Text]:
+    if made.recalled:
+        read = ", ".join(f"{handle(each.key)} ({figures.tokens(each.tokens)}, {_by(each)})" for each in made.recalled)
+        yield Text.assemble(("read again: ", "cyan"), read)
+
+
+def _exchanges(made: Pass) -> Iterator[Text]:
+    for each in made.exchanged:
+        messages, results = len(each.messages), len(each.results)
+        joined = f", {figures.plural(results, 'result')} in front of its next" if results else ""
+        told = f"{figures.plural(messages, 'message')} in place of the one that the client saw{joined}"
+        yield Text.assemble(("answered here: ", "cyan"), told)
+
+
+def _by(recalled: Recalled) -> str:
+    return "by the agent" if recalled.by == "tool" else f"by the {shown(recalled.by)}"
+
+
+# -- totals -----------------------------------------------------------------------------------------------------------
+
+
+def _what(account: Account) -> str:
+    info, now = account.info, time.time()
+    came = f"{info.relation or 'child'} of {shown(info.parent)}" if info.parent else ""
+    model = shown(account.model) if account.model else "no model named"
+    priced = "" if account.priced and account.prices.name == account.model else f"priced as {account.prices.name}"
+    changed = f"changed {span_out(now - info.changed)} ago"
+    return " · ".join(filter(None, (shown(account.strategy) if account.strategy else "", model, priced, came, changed)))
+
+
+def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
+    if account.shadow:
+        yield "shadow", Text("requests went out as they came; all of this is what would have been", style="yellow")
+    yield "sent", _sent(account, end)
+    yield "cost", cost_line(end, account.passes)
+    yield "hidden", _hidden_now(end)
+    yield "rewrites", _rewrites(account, end)
+    if end.recalls:
+        cost = f", {figures.usd(end.costs.recalls)}" if end.costs.recalls else ""
+        yield "recalls", Text(f"{end.recalls}{cost}")
+    if end.stop is not None:
+        yield "stop", Text(str(end.stop), style="yellow")
+    if end.hint is not None:
+        yield "hint", Text(str(end.hint), style="yellow")
+
+
+def _sent(account: Account, end: Diagnostics) -> Text:
+    calls, turns = figures.plural(len(account.passes), "call"), figures.plural(end.turns, "turn")
+    line = Text.assemble((f"{figures.tokens(account.sent)} tokens", "bold"), f" in {calls} over {turns}")
+    if account.raw > account.sent:
+        change = figures.change(account.sent / account.raw)
+        line.append(f" · {figures.tokens(account.raw)} had everything been sent ({change})")
+    peak = max(each.sent for each in account.passes)
+    line.append(f" · at most {figures.tokens(peak)} at once")
+    return line
+
+
+def cost_line(end: Diagnostics, passes: Sequence[Pass]) -> Text:
+    """The bill so far, against the other one. passes: those that providers may have reported on."""
+    costs = end.costs
+    line = Text.assemble((figures.usd(costs.ours), "bold"), f" instead of {figures.usd(costs.raw)}: ")
+    line.append(hiding_text(costs), style="green" if costs.hiding > 0 else "red" if costs.hiding < 0 else "")
+    if caching := caching_text(costs):
+        line.append(f" · {caching}")
+    parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
+    of_it = [f"{name} {figures.usd(usd)}" for name, usd in parts if usd]
+    line.append(f" · of it {', '.join(of_it)}" if of_it else "")
+    if costs.billed is not None:
+        reported = sum(each.usage is not None for each in passes)
+        # Beside the whole bill the sum of a few calls would look like a discount.
+        of = f" ({reported:,} of {figures.plural(len(passes), 'call')})" if reported < len(passes) else ""
+        line.append(f" · as reported {figures.usd(costs.billed)}{of}")
+    return line
+
+
+def _hidden_now(end: Diagnostics) -> Text:
+    savings = end.savings
+    seen = savings.masked + savings.visible + savings.covered
+    line = Text.assemble(
+        (f"{savings.masked} of {figures.plural(seen, 'result')} masked", "yellow" if savings.masked else "")
+    )
+    if savings.covered:
+        line.append(f", {savings.covered} in the summary", style="magenta")
+    line.append(f", {savings.visible} as they came")
+    if end.raw > end.after:
+        line.append(f" · {figures.tokens(end.after)} in place of {figures.tokens(end.raw)} at the last call")
+    return line
+
+
+def _rewrites(account: Account, end: Diagnostics) -> Text:
+    causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
+    line = Text(f"{causes or 'none'} · {figures.plural(end.epoch, 'epoch')}")
+    if account.failures:
+        line.append(f" · {figures.plural(account.failures, 'summary', 'summaries')} not taken", style="red")
+    return line
+
+
+def _branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Text]]:
+    now = time.time()
+    for place, info in enumerate(branches):
+        told = f"{shown(info.key)} · {info.relation or 'child'} · {figures.plural(info.turns, 'turn')}"
+        yield "" if place else "branches", Text(f"{told} · changed {span_out(now - info.changed)} ago")

@@ -1,0 +1,212 @@
+"""`elision store`: what stores take up, and keeping, checking and moving what is in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from elision.cli import store_tables as tables
+from elision.cli.amounts import size_in, size_out, span_in
+from elision.cli.console import open_console
+from elision.cli.options import StoreUrl
+from elision.cli.store_files import log_of, run_of, write_lines
+from elision.config import settings
+from elision.errors import CorruptError, SettingError, StoreError
+from elision.stores.copying import Copied, copy_all
+from elision.stores.linear_hash.repair import repair
+from elision.stores.log_file import LogFile
+from elision.stores.store import SessionInfo, Store
+from elision.stores.urls import open_existing, open_store, path_in
+from elision.trajectory.redact import Redaction
+
+store = typer.Typer(
+    help="Stored sessions: what they take up, retention, checks, moving, export and import.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+#: Refusals that are named.
+_NAMED: Final = 3
+
+
+@store.command("du")
+def du(
+    url: StoreUrl = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every session, not the largest twenty.")] = False,
+) -> None:
+    """Show what a store takes up, and which sessions most of it is."""
+    opened = _opened(url)
+    try:
+        footprint, sessions = opened.footprint(), opened.sessions()
+    finally:
+        opened.close()
+    largest = sorted(sessions, key=lambda info: (-info.raw_bytes, info.key))
+    shown = largest if everything else largest[: tables.SHOWN]
+    open_console().print(tables.usage(footprint, shown, time.time()))
+
+
+@store.command("gc")
+def gc(
+    url: StoreUrl = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", help="Delete sessions not changed for so long: 30d, 12h, 2w.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option("--max-bytes", help="Then delete the oldest until so much is left: 2GB, 500MB.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")] = False,
+) -> None:
+    """Delete old sessions, then give back the space that nothing uses.
+
+    Without a limit nothing is deleted. Forks keep what they share with a session that goes.
+    """
+    now = time.time()
+    oldest = None if older_than is None else now - span_in(older_than, "--older-than")
+    limit = None if max_bytes is None else size_in(max_bytes, "--max-bytes")
+    opened, console = _opened(url), open_console()
+    try:
+        if dry_run:
+            footprint, sessions = opened.footprint(), opened.sessions()
+            console.print(tables.doomed(footprint, sessions, oldest=oldest, limit=limit, now=now))
+            return
+        before = opened.footprint().stored_bytes
+        purged = opened.purge(older_than=oldest, max_bytes=limit)
+        opened.compact()
+        after = opened.footprint().stored_bytes
+    finally:
+        opened.close()
+    console.print(f"{tables.count(len(purged.sessions), 'session')} deleted, {size_out(max(0, before - after))} freed")
+
+
+@store.command("fsck")
+def fsck(
+    url: StoreUrl = None,
+    mend: Annotated[
+        bool,
+        typer.Option("--repair", help="Rebuild a linear-hash store from what can be read; damaged files are kept."),
+    ] = False,
+) -> None:
+    """Read everything in a store and list what is wrong; nothing is changed without --repair."""
+    address = url or settings().store
+    if mend:
+        _repaired(address)
+        return
+    opened = _opened(address)
+    try:
+        # First: where the store's own books are damaged, this tells, and counting them would only fail.
+        found = opened.check()
+        footprint = None if found else opened.footprint()
+    finally:
+        opened.close()
+    console = open_console()
+    if footprint is not None:
+        console.print(f"in order: {tables.contents(footprint)}")
+        return
+    console.print(tables.findings(found))
+    lost = sum(finding.lost for finding in found)
+    raise CorruptError(
+        f"{tables.count(len(found), 'finding')}, {lost} with losses; `elision store migrate` saves what can be read"
+    )
+
+
+def _repaired(address: str) -> None:
+    scheme, _, rest = address.partition(":")
+    if scheme != "linear-hash":
+        raise SettingError("--repair is for linear-hash stores; `elision store migrate` saves what another holds")
+    done = repair(Path(path_in(rest, address)))
+    console = open_console()
+    if done.lost:
+        console.print(tables.findings(list(done.lost)))
+    kept = ", ".join(path.name for path in done.kept)
+    told = f"{tables.count(done.sessions, 'session')} with {tables.count(done.records, 'record')} kept"
+    console.print(f"{told}, {len(done.lost)} lost; the damaged files are kept as {kept}")
+
+
+@store.command("migrate")
+def migrate(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Address of the store to copy from.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Address of the store to copy to; made if needed.")],
+) -> None:
+    """Copy all sessions of one store into another, and hold both against each other.
+
+    Nothing is overwritten, and nothing is deleted. Run it again after an interruption: it goes on where it stopped.
+    """
+    if source == target:
+        raise SettingError(f"{source}: both addresses are the same; name another store to copy to")
+    one = open_existing(source)
+    try:
+        two = open_store(target)
+        try:
+            _report(copy_all(one, two))
+        finally:
+            two.close()
+    finally:
+        one.close()
+
+
+@store.command("export")
+def export(
+    out: Annotated[Path, typer.Option("--out", help="The file to write; - for standard output.")],
+    session: Annotated[str | None, typer.Argument(help="Its name.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All sessions.")] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="Everything that is kept, for `elision store import`; not for replay.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Leave secrets in; otherwise they are replaced.")] = False,
+    url: StoreUrl = None,
+) -> None:
+    """Write stored sessions to a file: as runs that `elision replay` reads, or as logs that `import` reads."""
+    if (session is None) != everything:
+        raise SettingError("elision store export: name one session, or give --all")
+    redaction = None if raw else settings().redaction
+    opened = _opened(url)
+    try:
+        chosen = [opened.info(session)] if session is not None else list(reversed(opened.sessions()))
+        if not chosen:
+            raise StoreError("there is no session in the store; nothing is written")
+        write_lines(out, _lines(opened, chosen, log=log, redaction=redaction))
+    finally:
+        opened.close()
+    if str(out) != "-":
+        open_console(stderr=True).print(
+            f"wrote {tables.count(len(chosen), 'session')} to {out}"
+            + ("" if raw else "; secrets were replaced, --raw keeps them"),
+            markup=False,
+            highlight=False,
+        )
+
+
+@store.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `elision store export --log` wrote.")],
+    url: StoreUrl = None,
+) -> None:
+    """Read logs into a store, and hold both against each other; nothing is overwritten."""
+    logs = LogFile(file)
+    opened = open_store(url or settings().store)
+    try:
+        _report(copy_all(logs, opened))
+    finally:
+        opened.close()
+
+
+def _opened(url: str | None) -> Store:
+    return open_existing(url or settings().store)
+
+
+def _lines(opened: Store, sessions: Sequence[SessionInfo], *, log: bool, redaction: Redaction | None) -> Iterable[str]:
+    for session in sessions:
+        yield from log_of(opened, session, redaction) if log else run_of(opened, session, redaction)
+
+
+def _report(copies: Iterable[Copied | StoreError]) -> None:
+    """Show what was copied. Raises StoreError if anything was not."""
+    done = list(copies)
+    open_console().print(tables.copies(done))
+    refused = [str(each) for each in done if isinstance(each, StoreError)]
+    if refused:
+        raise StoreError(f"{tables.count(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")

@@ -1,0 +1,171 @@
+"""`elision view`: exactly what the model would be sent at a call of a recorded run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elision.cli.console import open_console
+from elision.cli.options import Model, Price, PriceSet, Tokens, prices_of
+from elision.cli.outputs import replace_file
+from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.cli.view_screen import Screen
+from elision.cli.view_text import printable
+from elision.errors import ElisionError, FormatError, SpecError
+from elision.formats.registry import read
+from elision.lab.dialect import renderer, sizer
+from elision.lab.heads import with_recorded_head
+from elision.lab.views import ViewAt, as_json, views
+from elision.strategies.spec import parse
+from elision.trajectory.trajectory import Problem, Trajectory
+
+#: How every line begins that this command writes: files that begin otherwise are not overwritten.
+MARK = '{"call": '
+#: Problems of a file that are told one by one.
+SHOWN_PROBLEMS = 5
+
+
+def view(
+    file: Annotated[Path, typer.Argument(help="A recorded run.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Argument(help="With --json: the file to write; standard output if left out.")
+    ] = None,
+    call: Annotated[str, typer.Option("--call", help="Which call: 1, 2, ... or last.")] = "last",
+    strategy: Annotated[str, typer.Option("--strategy", help="For example masking(window=10).")] = "hybrid",
+    json: Annotated[bool, typer.Option("--json", help="The messages as JSON instead of a page to read.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Only what is not as it was at the call before.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Every call, as JSON Lines.")] = False,
+    delta: Annotated[
+        bool, typer.Option("--delta", help="Every call, as JSON Lines, of each only what is new.")
+    ] = False,
+    dialect: Annotated[
+        str, typer.Option("--dialect", help="Whose messages: openai, openai-responses or anthropic.")
+    ] = "openai",
+    trajectory: Annotated[
+        str | None, typer.Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show long texts whole.")] = False,
+    model: Model = None,
+    price: Price = None,
+    prices: PriceSet = None,
+    tokens: Tokens = "o200k",
+) -> None:
+    """Show exactly what the model would be sent at a call of a recorded run, and what is masked or summarized in it.
+
+    `elision view FILE --all --json OUT` writes one object per call: {"call", "epoch", "messages"}.
+    """
+    wanted, rates, rendered = parse(strategy), prices_of(model, price, prices), renderer(dialect)
+    counting = sizer(dialect, tokens)
+    chosen, problems = _chosen(file, trajectory)
+    run = with_recorded_head(chosen, counting)
+    every = views(run, wanted, rates, counting, rendered)
+    if all or delta:
+        if call != "last":
+            raise SpecError(f"{'--delta' if delta else '--all'} writes every call; leave out --call {call}")
+        _write(out, (_delta(shown) if delta else _whole(shown) for shown in every))
+    elif json:
+        shown = _at(every, call, len(run.turns))
+        _write(out, [_difference(shown) if diff else _whole(shown)])
+    elif out is not None:
+        raise SpecError(f"{printable(str(out))}: a file is written with --json only")
+    else:
+        screen = Screen(open_console(), run, strategy, counting, full=full)
+        (screen.difference if diff else screen.show)(_at(every, call, len(run.turns)))
+    exit_on_reader_bug(problems)
+
+
+# -- what is asked for --------------------------------------------------------------------------------------------
+
+
+def _chosen(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
+    """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
+    found = list(read(file))
+    problems = [each for each in found if isinstance(each, Problem)]
+    _tell(problems)
+    runs = [each for each in found if isinstance(each, Trajectory)]
+    if id is None and runs:
+        return max(runs, key=lambda run: len(run.turns)), problems
+    chosen = [run for run in runs if run.id == id]
+    if len(chosen) == 1:
+        return chosen[0], problems
+    raise FormatError(_no_choice(file, id, runs, chosen))
+
+
+def _tell(problems: list[Problem]) -> None:
+    for problem in problems[:SHOWN_PROBLEMS]:
+        print(f"elision: {printable(str(problem))}", file=sys.stderr)
+    if len(problems) > SHOWN_PROBLEMS:
+        print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", file=sys.stderr)
+
+
+def _no_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: list[Trajectory]) -> str:
+    if not runs:
+        return f"{file}: no run in it could be read"
+    if chosen:
+        return f"{file}: {id!r} is in several files: {', '.join(run.file for run in chosen)}; name one of them"
+    return f"{file}: no trajectory {id!r}; there are: {printable(', '.join(run.id for run in runs))}"
+
+
+def _at(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
+    """The view of `call`, the last if it is "last"."""
+    number = calls if call == "last" else int(call) if call.isdecimal() else 0
+    if not 1 <= number <= calls:
+        raise SpecError(f"no call {call!r}: the run has {calls}; give a number from 1 to {calls}, or last")
+    return next(islice(every, number - 1, None))
+
+
+# -- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _whole(shown: ViewAt) -> dict[str, Any]:
+    system = {"system": shown.system} if shown.system else {}
+    return {"call": shown.call, "epoch": shown.epoch, **system, "messages": shown.messages}
+
+
+def _delta(shown: ViewAt) -> dict[str, Any]:
+    """`keep` messages of the call before, then `messages`; the system prompt where it is another one."""
+    known = shown.before.system if shown.before else []
+    system = {"system": shown.system} if shown.system != known else {}
+    new = shown.messages[shown.keep :]
+    return {"call": shown.call, "epoch": shown.epoch, **system, "keep": shown.keep, "messages": new}
+
+
+def _difference(shown: ViewAt) -> dict[str, Any]:
+    rewrite = shown.rewrite
+    first = None
+    if rewrite is not None:
+        first = {
+            "message": rewrite.message,
+            "character": rewrite.character,
+            "byte": rewrite.byte,
+            "tokens_kept": rewrite.tokens,
+        }
+    return {**_delta(shown), "first_rewritten": first}
+
+
+def _write(out: Path | None, objects: Any) -> None:
+    """One object a line, to `out` or to standard output."""
+    if out is None or str(out) == "-":
+        for each in objects:
+            typer.echo(as_json(each))
+        return
+    _refuse_foreign(out)
+    replace_file(out, (f"{as_json(each)}\n".encode() for each in objects))
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A recording is never overwritten, however FILE and OUT were mixed up."""
+    try:
+        if not out.is_file():
+            return
+        with out.open(encoding="utf-8", errors="replace") as stream:
+            begins = stream.read(len(MARK))
+    except OSError as error:
+        raise ElisionError(f"{out}: cannot be written ({error.strerror})") from error
+    if begins not in ("", MARK):
+        raise ElisionError(f"{out}: is there already and is no view; the recording comes first, then the file to write")

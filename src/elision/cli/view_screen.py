@@ -1,0 +1,345 @@
+"""A view in the terminal: every message with its size, and in colour what is not the recorded text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.rule import Rule
+from rich.segment import Segment as Piece
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text as Line
+
+from elision.cli.view_text import Folded, folded, printable
+from elision.dialects.render import in_words
+from elision.lab.views import ViewAt
+from elision.trajectory.content import Content, Text
+from elision.trajectory.plan import handle
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.view import Segment
+
+QUIET = "bright_black"
+#: What a message is called in the terminal -> its colour.
+COLOURS: Mapping[str, str] = {
+    "hidden": QUIET,
+    "tools": QUIET,
+    "recall": QUIET,
+    "system": "blue",
+    "developer": "blue",
+    "user": "cyan",
+    "assistant": "green",
+    "observation": "white",
+    "placeholder": "yellow",
+    "clipped": "red",
+    "summary": "magenta",
+}
+#: Rows shown of a long text: from its beginning, and from its end.
+Rows: TypeAlias = tuple[int, int]
+USUAL: Rows = (7, 3)
+REASONING: Rows = (4, 1)
+ARGUMENTS: Rows = (4, 1)
+SUMMARY: Rows = (30, 4)
+GONE: Rows = (2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """`body` with `mark` in front of every row."""
+
+    body: RenderableType
+    mark: str
+    colour: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width - len(self.mark) - 1
+        style = Style.parse(self.colour)
+        for row in console.render_lines(self.body, options.update(width=width), pad=False):
+            yield Piece(f"{self.mark} ", style)
+            yield from row
+            yield Piece.line()
+
+
+class Screen:
+    """Prints views of `trajectory`.
+
+    label: the strategy as the user wrote it. full: show every text whole.
+    """
+
+    def __init__(self, console: Console, trajectory: Trajectory, label: str, sizer: Sizer, *, full: bool) -> None:
+        self.console, self.trajectory, self.label, self.sizer, self.full = console, trajectory, label, sizer, full
+
+    def show(self, shown: ViewAt, *, title: str = "", more: Iterable[tuple[str, Line]] = ()) -> None:
+        """The whole view. more: lines for the foot of the page."""
+        self._title(title or f"call {shown.call} of {len(self.trajectory.turns)}")
+        self._entries(shown.view.segments, shown)
+        self._totals(shown, more)
+
+    def difference(self, shown: ViewAt) -> None:
+        """What is not as it was at the call before."""
+        if shown.before is None:
+            self._title(f"call 1 of {len(self.trajectory.turns)}: everything is new")
+            self._entries(shown.view.segments, shown, mark="+")
+        else:
+            self._title(f"call {shown.call} of {len(self.trajectory.turns)}, against call {shown.before.call}")
+            self._changes(shown, shown.before)
+        self._totals(shown)
+
+    def _print(self, what: RenderableType) -> None:
+        # No markup, emoji codes or highlighting: trajectories only ever come as `Text`, and are not to be read.
+        self.console.print(what, markup=False, emoji=False, highlight=False)
+
+    def _title(self, what: str) -> None:
+        run = self.trajectory
+        self._print(Rule(Line(what, style="bold"), style=QUIET))
+        self._print(Line(printable(self.label), style="bold"))
+        self._print(Line(printable(" · ".join(filter(None, (run.file, run.id, run.format, run.model)))), style=QUIET))
+
+    def _totals(self, shown: ViewAt, more: Iterable[tuple[str, Line]] = ()) -> None:
+        self._print(Rule(style=QUIET))
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style=QUIET, no_wrap=True)
+        grid.add_column()
+        for name, fact in (*facts(shown), *more):
+            grid.add_row(name, fact)
+        self._print(grid)
+
+    def _entries(self, segments: Iterable[Segment], shown: ViewAt, mark: str = "▌") -> None:
+        for turn, group in groupby(segments, key=lambda segment: segment.turn):
+            self._turn(turn)
+            for segment in group:
+                self._print(self._entry(segment, shown, mark))
+
+    def _turn(self, turn: int) -> None:
+        if turn:
+            self._print(Line(""))
+            self._print(Rule(Line(f"turn {turn}", style=QUIET), style=QUIET, align="left", characters="·"))
+
+    # -- one segment ----------------------------------------------------------------------------------------------
+
+    def _entry(self, segment: Segment, shown: ViewAt, mark: str) -> RenderableType:
+        name, colour = named(segment)
+        title = Line(name, style=f"bold {colour}")
+        title.append(self._note(segment, shown), style=f"not bold italic {colour}")
+        grid = Table.grid(expand=True, padding=(0, 1))
+        grid.add_column(ratio=1)
+        grid.add_column(justify="right", no_wrap=True, style=QUIET)
+        grid.add_row(title, tokens(segment.tokens))
+        return Barred(Group(grid, *self._body(segment, colour)), mark, colour)
+
+    def _note(self, segment: Segment, shown: ViewAt) -> str:
+        source = segment.source
+        if segment.kind == "summary":
+            return f"  of turns 1-{covered(shown)}{', written now' if shown.decided.summary else ''}"
+        if not isinstance(source, Observation):
+            return ""
+        if segment.kind in ("placeholder", "clipped"):
+            word = "masked" if segment.kind == "placeholder" else "cut to fit"
+            now = " now" if (segment.turn, segment.index) in changed(shown) else ""
+            return f"  {word}{now}, was {tokens(self.sizer.observation(source))}"
+        return "  an error" if source.error else ""
+
+    def _body(self, segment: Segment, colour: str) -> Iterator[Line]:
+        source = segment.source
+        if segment.kind == "tools":
+            yield self._text(", ".join(tool_names(self.trajectory)), QUIET)
+        elif segment.kind == "hidden":
+            yield Line(f"[unrecorded head, {tokens(segment.tokens)}]", style=f"italic {QUIET}")
+        elif segment.text:
+            yield self._text(segment.text, colour, SUMMARY if segment.kind == "summary" else USUAL)
+        elif isinstance(source, Turn):
+            yield from self._spoken(source)
+        elif isinstance(source, Message | Observation):
+            yield self._text(words(source.content))
+
+    def _spoken(self, turn: Turn) -> Iterator[Line]:
+        if turn.reasoning:
+            yield self._text(turn.reasoning, f"italic {QUIET}", REASONING)
+        calls = [action for action in turn.actions if not action.implicit]
+        if turn.content or not (calls or turn.reasoning):
+            yield self._text(words(turn.content))
+        yield from map(self._call, calls)
+
+    def _call(self, action: Action) -> Line:
+        arguments = self._text(action.arguments, rows=ARGUMENTS)
+        return Line.assemble(("→ ", "green"), (printable(action.name), "bold"), " ", arguments)
+
+    def _text(self, text: str, style: str = "", rows: Rows = USUAL) -> Line:
+        clean = printable(text).strip("\n")
+        if not clean.strip():
+            return Line("(empty)", style=f"italic {QUIET}")
+        return line_of(
+            Folded(clean) if self.full else folded(clean, *rows, width=max(20, self.console.width - 2)), style
+        )
+
+    # -- differences ----------------------------------------------------------------------------------------------
+
+    def _changes(self, shown: ViewAt, before: ViewAt) -> None:
+        kept = shown.view.common(before.view)
+        now, then = shown.view.segments, before.view.segments
+        self._print(_rewritten(shown))
+        self._quiet(f"⋮ {_messages(now[:kept])} kept")
+        self._gone(shown, then[kept:])
+        old = {_identity(segment) for segment in then}
+        replaced = {(segment.turn, segment.index): segment for segment in then[kept:] if segment.index}
+        for same, group in groupby(now[kept:], key=lambda segment: _identity(segment) in old):
+            segments = list(group)
+            if same:
+                self._quiet(f"⋮ {_messages(segments)} as before, sent anew")
+                continue
+            for turn, each in groupby(segments, key=lambda segment: segment.turn):
+                self._turn(turn)
+                for segment in each:
+                    self._replaced(segment, replaced.get((segment.turn, segment.index)))
+                    self._print(self._entry(segment, shown, "+"))
+
+    def _replaced(self, segment: Segment, old: Segment | None) -> None:
+        if old is None or segment.kind not in ("placeholder", "clipped"):
+            return
+        title = Line(f"{named(old)[0]}  {tokens(old.tokens)}", style="bold red")
+        text = old.text or (words(old.source.content) if isinstance(old.source, Observation) else "")
+        self._print(Barred(Group(title, self._text(text, "red", GONE)), "−", "red"))
+
+    def _gone(self, shown: ViewAt, then: Sequence[Segment]) -> None:
+        """What a summary written now takes the place of."""
+        if shown.decided.summary is None:
+            return
+        stays = {_identity(segment) for segment in shown.view.segments}
+        lost = [each for each in then if _identity(each) not in stays and each.turn <= covered(shown)]
+        self._print(Line(f"− {_messages(lost)} give way to a summary", style="red"))
+
+    def _quiet(self, text: str) -> None:
+        self._print(Line(text, style=QUIET))
+
+
+def _identity(segment: Segment) -> int:
+    """Equal where the same is sent: what the user said behind a covered turn moves, and stays what it is."""
+    return id(segment.source) if segment.kind == "interjection" else id(segment)
+
+
+def line_of(cut: Folded, style: str = "") -> Line:
+    """A folded text, with a count in place of what is left out."""
+    line = Line(cut.head, style=style)
+    if cut.rows:
+        line.append(f"\n⋯ {cut.rows:,} more rows, {cut.letters:,} characters ⋯\n", style=f"italic {QUIET}")
+        line.append(cut.tail)
+    return line
+
+
+def tokens(count: int) -> str:
+    return f"{count:,} token{'' if count == 1 else 's'}"
+
+
+def _messages(segments: Sequence[Segment]) -> str:
+    count = sum(segment.kind not in ("hidden", "tools", "recall") for segment in segments)
+    parts = f"{count:,} message{'' if count == 1 else 's'}"
+    return f"{parts}, {tokens(sum(segment.tokens for segment in segments))}"
+
+
+def named(segment: Segment) -> tuple[str, str]:
+    """What a segment is called, and its colour."""
+    source = segment.source
+    if isinstance(source, Message):
+        return source.role, COLOURS[source.role]
+    if isinstance(source, Observation):
+        tool = printable(source.tool) or "result"
+        return f"{handle((segment.turn, segment.index))} {tool}", COLOURS[segment.kind]
+    return {"hidden": "head"}.get(segment.kind, segment.kind), COLOURS[segment.kind]
+
+
+def words(parts: Content) -> str:
+    """Content as text; parts that are none by name or, where they can be read, as JSON."""
+    return "\n".join(part.text if isinstance(part, Text) else in_words(part) or f"[{part.kind}]" for part in parts)
+
+
+def tool_names(trajectory: Trajectory) -> list[str]:
+    """The names in tool definitions of any dialect."""
+    found = (tool.get("name") or _mapping(tool.get("function")).get("name") for tool in trajectory.head.tools)
+    return [printable(name) if isinstance(name, str) else "?" for name in found]
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def covered(shown: ViewAt) -> int:
+    """The newest turn that the view's summary covers; 0 without one."""
+    if not any(segment.kind == "summary" for segment in shown.view.segments):
+        return 0
+    turns = (segment.turn for segment in shown.view.segments if segment.kind == "assistant")
+    return min(turns, default=shown.call) - 1
+
+
+def changed(shown: ViewAt) -> set[tuple[int, int]]:
+    """Observations that this pass hid or cut."""
+    return {mask.key for mask in shown.decided.masks} | {clip.key for clip in shown.decided.clips}
+
+
+# -- totals -----------------------------------------------------------------------------------------------------------
+
+
+def facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
+    """The lines under a view: name and text."""
+    yield "sent", _sent(shown)
+    yield "cache", _cache(shown)
+    yield "hidden", _hidden(shown)
+    yield "this pass", _pass(shown)
+
+
+def _sent(shown: ViewAt) -> Line:
+    total = Line.assemble((tokens(shown.view.tokens), "bold"), f" · epoch {shown.epoch}")
+    if shown.raw.sent > shown.view.tokens:
+        share = 1 - shown.view.tokens / shown.raw.sent
+        total.append(f" · {share:.0%} less than sending everything ({shown.raw.sent:,})")
+    return total
+
+
+def _cache(shown: ViewAt) -> Line:
+    bill = shown.bill
+    share = bill.cache_read / bill.sent if bill.sent else 0.0
+    fresh = bill.sent - bill.cache_read
+    return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
+
+
+def _hidden(shown: ViewAt) -> Line:
+    """What became of the observations made so far."""
+    seen = [segment for segment in shown.view.segments if isinstance(segment.source, Observation)]
+    masked = sum(segment.kind == "placeholder" for segment in seen)
+    behind = covered(shown)
+    line = Line.assemble((f"{masked} of {len(seen)} observations masked", "yellow" if masked else ""))
+    if behind:
+        line.append(" · ").append(f"turns 1-{behind} in the summary", style="magenta")
+    return line
+
+
+def _pass(shown: ViewAt) -> Line:
+    decided = shown.decided
+    line = Line(printable(decided.reason))
+    if decided.masks:
+        count = len(decided.masks)
+        line.append(f" · {count} observation{'' if count == 1 else 's'} masked now", style="yellow")
+    if decided.summary:
+        line.append(f" · summary written now, from {tokens(decided.summary.input_tokens)}", style="magenta")
+    if decided.clips:
+        line.append(f" · {len(decided.clips)} cut to fit", style="red")
+    return line
+
+
+def _rewritten(shown: ViewAt) -> Line:
+    """The first line of a difference."""
+    rewrite = shown.rewrite
+    if rewrite is None or shown.before is None:
+        return Line("Nothing was rewritten: what was sent before stands, byte for byte.", style="green")
+    place = shown.view.segments[rewrite.place : rewrite.place + 1]
+    what = named(place[0])[0] if place else "its end"
+    return Line.assemble(
+        (f"First rewritten byte {rewrite.byte:,}", "bold red"),
+        f": message {rewrite.message} ({what}), character {rewrite.character:,} · ",
+        (f"{tokens(rewrite.tokens)} kept", "bold"),
+        f" · epoch {shown.before.epoch} → {shown.epoch}",
+    )

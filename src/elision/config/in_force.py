@@ -1,0 +1,195 @@
+"""The settings in force: what is given, put together with presets and defaults, checked, each with its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
+from elision.config.keys import KEYS, Key
+from elision.config.refine import Refined, refine
+from elision.config.sources import Given, given
+from elision.config.values import NONE, concealed
+from elision.errors import SettingError
+from elision.strategies.guards import Guards
+from elision.strategies.spec import PRESET_GUARDS, describe
+from elision.strategies.strategy import Strategy
+from elision.telemetry.logs import PassLog
+from elision.trajectory.redact import DEFAULT, NOTHING, Redaction
+
+#: The place of what nobody set.
+NOWHERE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One setting as it is in force.
+
+    value: as a text, without secrets; "" where the strategy has no such option. place: variable, file:line, argument,
+    preset or "default". note: why what was given has no effect.
+    """
+
+    key: Key
+    value: str
+    place: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that `ContextManager.from_env()` goes by; `docs/settings.md` has the meanings.
+
+    strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
+    summarizer: "digest" or provider:model. log: "none", "text" or "json". entries: each setting and its place.
+    gateway: the gateway's own settings, by the names that they have in their table.
+    """
+
+    strategy: Strategy
+    guards: Guards
+    summarizer: str
+    summarizer_base_url: str | None
+    summary_seconds: float
+    background: bool
+    store: str = field(repr=False)
+    session: str | None
+    model: str | None
+    prices: str | None
+    dialect: str
+    observations: str
+    thinking: str
+    cache_control: str
+    recall: bool
+    tokens: str
+    redaction: Redaction
+    log: str
+    gateway: Mapping[str, Any] = field(repr=False)
+    entries: tuple[Entry, ...] = field(repr=False)
+
+    def options(self) -> dict[str, Any]:
+        """The options of a `ContextManager`, by name. Where its summarizer is served, and what is redacted in what that
+        is sent, are not among them: they are the summarizer's."""
+        found = {name: getattr(self, name) for name in _OPTIONS}
+        found |= {"model": self.model or "", "session": self.session or ""}
+        if self.log != NONE:
+            found["on_event"] = (PassLog("json" if self.log == "json" else "text", redaction=self.redaction),)
+        return found
+
+
+#: Settings that a context manager takes under the same name.
+_OPTIONS = (
+    "strategy",
+    "guards",
+    "summarizer",
+    "summary_seconds",
+    "background",
+    "store",
+    "session",
+    "model",
+    "prices",
+    "dialect",
+    "observations",
+    "thinking",
+    "cache_control",
+    "recall",
+    "tokens",
+)
+
+
+def settings(environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object) -> Settings:
+    """The settings in force, from `arguments`, `environ` (the process's own) and the file in `folder` (the working
+    one), in that order. Raises SettingError, which names place and mend."""
+    found = given(os.environ if environ is None else environ, folder or Path.cwd(), arguments)
+    found = {name: replace(found[of], key=ALL_KEYS[name]) for name, of in FOLLOWS.items() if of in found} | found
+    strategy = refine(found)
+    guards, places = _guards(found, strategy.preset)
+    plain = {name: _value(found, name) for name in ALL_KEYS} | _asked_at(found) | asdict(guards)
+    redaction = _redaction(found, plain)
+    return Settings(
+        strategy=strategy.strategy,
+        guards=guards,
+        redaction=redaction,
+        gateway={short(name): plain[name] for name in GATEWAY_KEYS},
+        entries=tuple(_entry(key, strategy, plain, places | _places(found)) for key in ALL_KEYS.values()),
+        **{name: plain[name] for name in _PLAIN},
+    )
+
+
+#: The gateway's own limits of a session are its guards unless somebody says otherwise: who limits a session by
+#: max_cost_usd does not expect that the gateway passes over it. A preset's guards are for an agent of one's own.
+FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_session_max_turns": "max_turns"}
+
+#: Settings that are what they are, whatever the others say.
+_PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "summarizer_base_url", "log")
+
+
+def _value(found: Mapping[str, Given], name: str) -> Any:
+    return found[name].value if name in found else ALL_KEYS[name].default
+
+
+def _guards(found: Mapping[str, Given], preset: str) -> tuple[Guards, dict[str, str]]:
+    """The guards in force, and those of them that come with the preset, by name with their place."""
+    own = PRESET_GUARDS.get(preset, Guards())
+    names = [each.name for each in fields(Guards)]
+    places = {name: f"preset {preset}" for name in names if getattr(own, name) is not None}
+    return replace(own, **{name: found[name].value for name in names if name in found}), places
+
+
+def _asked_at(found: Mapping[str, Given]) -> dict[str, str | None]:
+    """Where the summarizer's model is served. The digest asks none: then an address is an error, unless it is from a
+    lower source than the choice of the digest."""
+    address = found.get("summarizer_base_url")
+    if address is None or _value(found, "summarizer") != KEYS["summarizer"].default or address.value is None:
+        return {"summarizer_base_url": address.value if address else None}
+    if "summarizer" in found and found["summarizer"].rank > address.rank:
+        return {"summarizer_base_url": None}
+    raise SettingError(f"{address.place}: the digest asks no model; give a summarizer too, such as openai:MODEL")
+
+
+def _redaction(found: Mapping[str, Given], plain: Mapping[str, Any]) -> Redaction:
+    """Raises SettingError for a kind that does not exist, and for an expression that does not compile."""
+    if not plain["redact"]:
+        return NOTHING
+    try:
+        return Redaction(without=frozenset(plain["redact_without"]), extra=plain["redact_patterns"])
+    except SettingError as error:
+        places = [found[name].place for name in ("redact_without", "redact_patterns") if name in found]
+        raise SettingError(f"{', '.join(places)}: {error}") from None
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mapping[str, str]) -> Entry:
+    name = key.name
+    if name == "strategy":
+        return Entry(key=key, value=describe(strategy.strategy), place=strategy.place)
+    if key.options:
+        value, note = _text(*strategy.values[name]), strategy.notes.get(name, "")
+        return Entry(key=key, value=value, place=strategy.places[name], note=note)
+    shown = plain[name] if key.counts or plain[name] is None else str(plain[name])
+    value = "***" if key.secret and shown is not None else _text(shown)
+    return Entry(key=key, value=value, place=places.get(name, NOWHERE))
+
+
+def _places(found: Mapping[str, Given]) -> dict[str, str]:
+    return {name: each.place for name, each in found.items()}
+
+
+def _text(*value: Any) -> str:
+    """A value as it could be given; "" for no value at all. Passwords and secrets are left out."""
+    if not value:
+        return ""
+    match value[0]:
+        case None:
+            return NONE
+        case bool():
+            return str(value[0]).lower()
+        case str():
+            return DEFAULT.text(concealed(value[0]))
+        case tuple():
+            return ", ".join(item if isinstance(item, str) else item[0] for item in value[0]) or NONE
+        case number:
+            return f"{number:_}" if isinstance(number, int) else f"{number:g}"

@@ -1,0 +1,242 @@
+"""Every setting there is, as a table: its name, what it may be, what it is if nobody says, what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from elision.config import values
+from elision.config.values import Reader, optional, whole
+from elision.dialects.bound_thinking import AUTO, WAYS
+
+#: In front of a setting's name in capitals: the variable of the environment.
+PREFIX: Final = "AGENT_CONTEXT_"
+
+Group: TypeAlias = Literal["strategy", "budget", "guards", "summaries", "session", "gateway"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One setting.
+
+    default: in force where nobody says otherwise; what refines the strategy has the strategy's own default.
+    options: of the strategy, which of them the setting stands for: the first one that the strategy has.
+    secret:  its value is shown nowhere. counts: whether a whole number is a count, which is shown in groups of digits.
+    """
+
+    name: str
+    group: Group
+    read: Reader
+    meaning: str
+    default: Any = None
+    options: tuple[str, ...] = ()
+    secret: bool = False
+    counts: bool = True
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+def _knob(name: str, group: Group, read: Reader, meaning: str, *options: str) -> Key:
+    return Key(name=name, group=group, read=read, meaning=meaning, options=options)
+
+
+_turns = whole(1, "turns")
+_tokens = whole(1, "tokens")
+
+_STRATEGY: Final = (
+    Key(
+        name="strategy",
+        group="strategy",
+        read=values.text,
+        default="masking",
+        meaning="what may be hidden: a strategy, with or without options, or a preset",
+    ),
+    _knob("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window"),
+    _knob("summary_turns", "strategy", _turns, "turns at which a summary is due (N)", "every", "summarize_at"),
+    _knob("summary_tail", "strategy", _turns, "newest turns that are kept out of a summary (M)", "tail"),
+    _knob(
+        "summary_tokens",
+        "strategy",
+        optional(_tokens),
+        "tokens of the view, behind the summary and outside the tail, at which one is due too",
+        "summarize_tokens",
+    ),
+    _knob(
+        "summary_max_tokens",
+        "strategy",
+        whole(50, "tokens"),
+        "tokens that a summary may have",
+        "summary_max_tokens",
+    ),
+)
+
+_BUDGET: Final = (
+    _knob(
+        "token_budget",
+        "budget",
+        optional(_tokens),
+        "largest view, in tokens; none: the model's window or, if lower, its next price cliff",
+        "budget.tokens",
+    ),
+    _knob("max_context_pct", "budget", values.share, "share of the budget that may be used", "budget.max_context_pct"),
+    _knob("reserved", "budget", whole(0, "tokens"), "tokens kept for the answer", "budget.reserved"),
+    _knob(
+        "soft",
+        "budget",
+        optional(values.share),
+        "share of what is usable above which everything that may be masked is",
+        "budget.soft",
+    ),
+    _knob("low", "budget", values.share, "share of what is usable that pressure goes down to", "budget.low"),
+    _knob("min_window", "budget", _turns, "turns that pressure leaves unmasked", "budget.min_window"),
+)
+
+_GUARDS: Final = (
+    Key(name="max_turns", group="guards", read=optional(_turns), meaning="turns after which the run must stop"),
+    Key(
+        name="max_cost_usd",
+        group="guards",
+        read=optional(values.usd),
+        meaning="USD at which the run must stop, summarizer included",
+    ),
+    Key(
+        name="plateau_window",
+        group="guards",
+        read=optional(whole(2, "turns")),
+        meaning="turns without progress at which it is hinted that the run stands still",
+    ),
+)
+
+_SUMMARIES: Final = (
+    Key(
+        name="summarizer",
+        group="summaries",
+        read=values.summarizer,
+        default="digest",
+        meaning="who writes summaries: digest (no model), anthropic:, openai:, openai-responses: or litellm:MODEL",
+    ),
+    Key(
+        name="summarizer_base_url",
+        group="summaries",
+        read=optional(values.address),
+        meaning="where the summarizer's model is served; none: the provider's own address",
+    ),
+    Key(
+        name="summary_seconds",
+        group="summaries",
+        read=values.seconds,
+        default=120.0,
+        meaning="seconds that a summary may take",
+    ),
+    Key(
+        name="background",
+        group="summaries",
+        read=values.flag,
+        default=False,
+        meaning="whether a summary is prepared while the agent goes on",
+    ),
+)
+
+_SESSION: Final = (
+    Key(
+        name="store",
+        group="session",
+        read=values.store,
+        default="sqlite:///elision.db",
+        meaning="where sessions are kept; a password in it is never shown",
+    ),
+    Key(
+        name="session",
+        group="session",
+        read=optional(values.text),
+        meaning="the session's key; none: a new one for each run",
+    ),
+    Key(
+        name="model",
+        group="session",
+        read=optional(values.text),
+        meaning="the agent's model, for prices, window and what its provider allows",
+    ),
+    Key(
+        name="prices",
+        group="session",
+        read=optional(values.prices),
+        meaning="a named set of prices, or another model's; none: the model's own",
+    ),
+    Key(
+        name="dialect",
+        group="session",
+        read=values.choice(("auto", "openai", "openai-responses", "anthropic")),
+        default="auto",
+        meaning="whose messages the agent sends",
+    ),
+    Key(
+        name="observations",
+        group="session",
+        read=values.choice(("auto", "tools", "user")),
+        default="auto",
+        meaning="what observations are: tool results, or user messages that answer an action in plain text",
+    ),
+    Key(
+        name="thinking",
+        group="session",
+        read=values.choice((AUTO, *WAYS)),
+        default=AUTO,
+        meaning="how a history is edited at models whose thinking is bound to what stood before it",
+    ),
+    Key(
+        name="cache_control",
+        group="session",
+        read=values.choice(("auto", "client")),
+        default="auto",
+        meaning="who places cache breakpoints where the provider wants them: auto (we do) or client",
+    ),
+    Key(
+        name="recall",
+        group="session",
+        read=values.flag,
+        default=True,
+        meaning="whether what is hidden can be asked for again, so that placeholders name handles",
+    ),
+    Key(
+        name="tokens",
+        group="session",
+        read=values.choice(("o200k", "cl100k", "estimate")),
+        default="o200k",
+        meaning="how tokens are counted: o200k or cl100k (exact), or estimate",
+    ),
+    Key(
+        name="redact",
+        group="session",
+        read=values.flag,
+        default=True,
+        meaning="whether secrets are taken out of summaries, logs and exports",
+    ),
+    Key(
+        name="redact_without",
+        group="session",
+        read=values.names,
+        default=(),
+        meaning="kinds of secrets that are left alone",
+    ),
+    Key(
+        name="redact_patterns",
+        group="session",
+        read=values.patterns,
+        default=(),
+        meaning="secrets of one's own: names and regular expressions",
+    ),
+    Key(
+        name="log",
+        group="session",
+        read=values.choice(("none", "text", "json")),
+        default="none",
+        meaning="one line for each pass on the logger elision.context: none, text (key=value) or json",
+    ),
+)
+
+KEYS: Final[dict[str, Key]] = {key.name: key for key in (*_STRATEGY, *_BUDGET, *_GUARDS, *_SUMMARIES, *_SESSION)}
+#: Names the file; part of the environment alone.
+CONFIG: Final = "config"

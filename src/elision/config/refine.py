@@ -1,0 +1,193 @@
+"""The strategy in force: the one that is named, refined by the settings that stand for single options of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elision.config.keys import KEYS, Key
+from elision.config.sources import Given, Rank
+from elision.errors import SettingError, SpecError
+from elision.strategies.budget import Budget
+from elision.strategies.pipeline import Pipeline
+from elision.strategies.spec import PRESETS, parse, preset_of, stated
+from elision.strategies.strategy import Strategy
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.redact import DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """strategy: in force. place: where it is named. preset: which it is, "" for none.
+
+    values: for each setting that stands for an option, (its value,), or () where the strategy has none. places: where
+    those are from. notes: why what was given has no effect.
+    """
+
+    strategy: Strategy
+    place: str
+    preset: str
+    values: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """The strategy as it was named. states: options that it says itself; None: all of them."""
+
+    strategy: Strategy
+    place: str
+    rank: Rank
+    preset: str = ""
+    states: frozenset[str] | None = frozenset()
+
+    def says(self, option: str) -> bool:
+        return self.states is None or option in self.states
+
+
+def refine(found: Mapping[str, Given]) -> Refined:
+    """The strategy in force. Raises SettingError for a setting that has no effect on it, or contradicts it."""
+    named = _named(found)
+    changes: dict[str, tuple[Any, str]] = {}
+    notes: dict[str, str] = {}
+    for key in _knobs():
+        if key.name not in found:
+            continue
+        option, why = _applies(named, found[key.name])
+        if option:
+            changes[option] = (found[key.name].value, found[key.name].place)
+        else:
+            notes[key.name] = why
+    strategy = _changed(named.strategy, changes)
+    _has_room(strategy, named, changes)
+    return Refined(
+        strategy=strategy,
+        place=named.place,
+        preset=named.preset,
+        values={key.name: _value(strategy, key) for key in _knobs()},
+        places={key.name: _place(named, key, changes) for key in _knobs()},
+        notes=notes,
+    )
+
+
+def _knobs() -> Iterator[Key]:
+    return (key for key in KEYS.values() if key.options)
+
+
+def _named(found: Mapping[str, Given]) -> _Named:
+    given = found.get("strategy")
+    if given is None:
+        return _Named(strategy=parse(KEYS["strategy"].default), place="default", rank=Rank.DEFAULT)
+    if isinstance(given.value, Strategy):
+        return _Named(strategy=given.value, place=given.place, rank=given.rank, states=None)
+    if not isinstance(given.value, str):
+        raise SettingError(f"{given.place}: give a strategy or its text, not {type(given.value).__name__}")
+    try:
+        return _Named(
+            strategy=parse(given.value),
+            place=given.place,
+            rank=given.rank,
+            preset=preset_of(given.value),
+            states=stated(given.value),
+        )
+    except SpecError as error:
+        raise SettingError(f"{given.place}: {DEFAULT.text(str(error))}") from None
+
+
+# -- which option a setting means -------------------------------------------------------------------------------------
+
+
+def _applies(named: _Named, given: Given) -> tuple[str, str]:
+    """The option that `given` sets, or "" and why it sets none: a lower source has no say about the strategy's own."""
+    option = next((option for option in given.key.options if _has(named.strategy, option)), "")
+    if not option:
+        why = f"{named.strategy.name} has no such option"
+        if given.rank >= named.rank:
+            with_it = ", ".join(given.key.options)
+            raise SettingError(
+                f"{given.place}: no effect, since {named.strategy.name} ({named.place}) has no option {with_it}; "
+                "take it away, or choose another strategy"
+            )
+        return "", why
+    if not named.says(option) or given.rank > named.rank:
+        return option, ""
+    (own,) = _value(named.strategy, given.key)
+    if given.rank == named.rank and own != given.value:
+        raise SettingError(f"{given.place} says {given.value}, but {named.place} says {option}={own}; keep one of them")
+    return "", f"{named.place} says {option} itself"
+
+
+def _has(strategy: Strategy, option: str) -> bool:
+    """Whether `option` has an effect on `strategy`; nothing has any on one that hides nothing."""
+    if not strategy.hides:
+        return False
+    if option.startswith("budget."):
+        return True
+    return any(option in part.__dataclass_fields__ for part in _parts(strategy, option))
+
+
+def _parts(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
+    """The strategies that `option` may stand in: a pipeline's parts, for what they do not share."""
+    shared = option in Strategy.__dataclass_fields__
+    return strategy.parts if isinstance(strategy, Pipeline) and not shared else (strategy,)
+
+
+# -- changing it ------------------------------------------------------------------------------------------------------
+
+
+def _changed(strategy: Strategy, changes: Mapping[str, tuple[Any, str]]) -> Strategy:
+    """`strategy` with all changes at once, so that no two of them contradict each other on the way."""
+    if not changes:
+        return strategy
+    own = {option: value for option, (value, _) in changes.items() if not option.startswith("budget.")}
+    budget = {option.partition(".")[2]: value for option, (value, _) in changes.items() if option not in own}
+    try:
+        changed = _with_options(strategy, own)
+        return replace(changed, budget=replace(changed.budget or Budget(), **budget)) if budget else changed
+    except SpecError as error:
+        raise SettingError(f"{', '.join(place for _, place in changes.values())}: {error}") from None
+
+
+def _with_options(strategy: Strategy, options: Mapping[str, Any]) -> Strategy:
+    if isinstance(strategy, Pipeline):
+        inner = {name: value for name, value in options.items() if name not in Strategy.__dataclass_fields__}
+        shared = {name: value for name, value in options.items() if name not in inner}
+        return replace(strategy, parts=tuple(_with_options(part, inner) for part in strategy.parts), **shared)
+    return replace(
+        strategy, **{name: value for name, value in options.items() if name in strategy.__dataclass_fields__}
+    )
+
+
+def _has_room(strategy: Strategy, named: _Named, changes: Mapping[str, tuple[Any, str]]) -> None:
+    """Raise SettingError for a budget that its reserve eats: that is known before any model is."""
+    if strategy.budget is None or strategy.budget.tokens is None:
+        return
+    try:
+        strategy.budget.usable(SETS["anthropic"])
+    except SpecError as error:
+        places = [place for option, (_, place) in changes.items() if option.startswith("budget.")]
+        raise SettingError(f"{', '.join(places) or named.place}: {error}") from None
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
+    """(the value in force,) or ()."""
+    option = next((option for option in key.options if _has(strategy, option)), "")
+    if option.startswith("budget."):
+        return (getattr(strategy.budget or Budget(), option.partition(".")[2]),)
+    holders = [part for part in _parts(strategy, option) if option in part.__dataclass_fields__] if option else []
+    return (getattr(holders[0], option),) if holders else ()
+
+
+def _place(named: _Named, key: Key, changes: Mapping[str, tuple[Any, str]]) -> str:
+    option = next((option for option in key.options if _has(named.strategy, option)), "")
+    if option in changes:
+        return changes[option][1]
+    if option and named.says(option):
+        return named.place
+    preset = stated(PRESETS[named.preset]) if named.preset else frozenset()
+    return f"preset {named.preset}" if option in preset else "default" if option else ""

@@ -1,0 +1,239 @@
+"""Where settings stand: arguments, environment, one TOML file. Names are checked here; each value keeps its place."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final
+
+from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
+from elision.config.gateway_keys import TABLE as GATEWAY
+from elision.config.keys import CONFIG, KEYS, PREFIX, Key
+from elision.config.values import concealed
+from elision.errors import SettingError
+from elision.trajectory.redact import DEFAULT
+
+FILE: Final = "elision.toml"
+PROJECT: Final = "pyproject.toml"
+#: What the place of an option on a command line begins with.
+OPTION: Final = "--"
+#: The table of `pyproject.toml`.
+TABLE: Final = ("tool", "elision")
+_CREDENTIAL: Final = re.compile(r"api|key|secret|password|credential|auth", re.IGNORECASE)
+
+
+class Rank(IntEnum):
+    """Who has the last word: the higher one."""
+
+    DEFAULT = 0
+    PRESET = 1
+    FILE = 2
+    ENVIRONMENT = 3
+    ARGUMENT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A setting that somebody gave. place: variable, file:line or argument, for people."""
+
+    key: Key
+    value: Any
+    place: str
+    rank: Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value from a command line. option: as it is typed there, such as --upstream-openai."""
+
+    option: str
+    value: object
+
+
+def given(environ: Mapping[str, str], folder: Path, arguments: Mapping[str, object]) -> dict[str, Given]:
+    """What is given, by name: of several sources the one with the last word. Raises SettingError."""
+    found: dict[str, Given] = {}
+    for each in (*_file(environ, folder), *_environment(environ), *_arguments(arguments)):
+        found[each.key.name] = each
+    return found
+
+
+def _arguments(arguments: Mapping[str, object]) -> Iterator[Given]:
+    for name, value in arguments.items():
+        place, plain = (value.option, value.value) if isinstance(value, Typed) else (f"argument {name}", value)
+        if plain is not None:
+            yield _given(name, plain, place, Rank.ARGUMENT, str.lower)
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[Given]:
+    for variable in sorted(environ):
+        name = variable.removeprefix(PREFIX)
+        # An empty variable is how a compose file says that it has nothing to say.
+        if name == variable or name == CONFIG.upper() or not environ[variable].strip():
+            continue
+        if name != name.upper():
+            raise SettingError(f"{variable}: variables are written in capitals: {PREFIX}{name.upper()}")
+        yield _given(name.lower(), environ[variable], variable, Rank.ENVIRONMENT, lambda key: PREFIX + key.upper())
+
+
+def _given(name: str, value: object, place: str, rank: Rank, spelled: Any) -> Given:
+    """The setting `name`, its value read. spelled: how names are written there. Raises SettingError."""
+    if name not in ALL_KEYS:
+        raise SettingError(f"{place}: {_unknown(name, spelled)}")
+    key = ALL_KEYS[name]
+    if name == "strategy" and not isinstance(value, str) and rank is Rank.ARGUMENT:
+        return Given(key=key, value=value, place=place, rank=rank)
+    try:
+        return Given(key=key, value=key.read(value), place=place, rank=rank)
+    except ValueError as error:
+        shown = "what is given" if key.secret else _shown(value)
+        # Whoever typed an option does not know the setting behind it.
+        wrong = "will not do" if place.startswith(OPTION) else f"is no {name}"
+        raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
+
+
+def _shown(value: object) -> str:
+    return repr(DEFAULT.text(concealed(str(value)))[:60]) if isinstance(value, str) else repr(value)[:60]
+
+
+def _unknown(name: str, spelled: Any) -> str:
+    family = GATEWAY_KEYS if name.lower().startswith(f"{GATEWAY}_") else KEYS
+    near = get_close_matches(short(name.lower()), map(short, family), n=1, cutoff=0.6)
+    if near:
+        return f"no such setting; did you mean {spelled(next(key for key in family if short(key) == near[0]))}?"
+    if _CREDENTIAL.search(name):
+        return "no such setting; credentials are no settings: they are read by the provider's own client"
+    return f"no such setting; there are: {', '.join(spelled(key) for key in family)}"
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def _file(environ: Mapping[str, str], folder: Path) -> Iterator[Given]:
+    path, named = _path(environ, folder)
+    if path is None:
+        return
+    text = _text(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path}: {error}") from None
+    inside = TABLE if path.name == PROJECT else ()
+    for name, value in _table(document, path, named=named).items():
+        if name == GATEWAY:
+            yield from _gateway(value, text, _short(path, folder), inside)
+            continue
+        place = _place(_short(path, folder), _line(text, name, inside))
+        if name in GATEWAY_KEYS:
+            raise SettingError(
+                f"{place}: {name} is written as {short(name)} in the table [{'.'.join((*inside, GATEWAY))}]"
+            )
+        yield _given(name, value, place, Rank.FILE, str.lower)
+
+
+def _gateway(table: Any, text: str, file: str, inside: tuple[str, ...]) -> Iterator[Given]:
+    """The settings of the gateway's own table. Raises SettingError."""
+    inner = (*inside, GATEWAY)
+    if not isinstance(table, Mapping):
+        raise SettingError(f"{_place(file, _line(text, GATEWAY, inside))}: {GATEWAY} is a table: [{'.'.join(inner)}]")
+    for name, value in table.items():
+        place = _place(file, _line(text, name, inner))
+        if name in KEYS and f"{GATEWAY}_{name}" not in GATEWAY_KEYS:
+            raise SettingError(
+                f"{place}: {name} is no setting of the gateway's alone; write it outside [{'.'.join(inner)}]"
+            )
+        yield _given(f"{GATEWAY}_{name}", value, place, Rank.FILE, short)
+
+
+def _place(file: str, line: int) -> str:
+    return f"{file}:{line}" if line else file
+
+
+def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
+    """The file to read, and what named it; None if there is none."""
+    variable = PREFIX + CONFIG.upper()
+    if environ.get(variable, "").strip():
+        return folder / environ[variable].strip(), variable
+    own, project = folder / FILE, folder / PROJECT
+    shared = project.is_file() and _has_table(project)
+    if own.is_file() and shared:
+        raise SettingError(f"{own} and [tool.elision] in {project} both hold settings; keep one of them")
+    return (own, "") if own.is_file() else (project, "") if shared else (None, "")
+
+
+def _has_table(project: Path) -> bool:
+    # Not parsed unless it speaks of us: somebody's broken pyproject.toml is none of our business.
+    return bool(re.search(r"^\s*\[?.*\belision\b", _text(project), re.MULTILINE)) and bool(
+        _inner(_parsed(project), TABLE)
+    )
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path}: {error}") from None
+
+
+def _inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    table: Any = document
+    for name in names:
+        table = table.get(name) if isinstance(table, Mapping) else None
+    return table
+
+
+def _table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
+    table = _inner(document, TABLE) if path.name == PROJECT else document
+    if not isinstance(table, Mapping):
+        raise SettingError(f"{path}: no table [{'.'.join(TABLE)}] in it{f', which {named} asks for' if named else ''}")
+    return table
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise SettingError(f"{path}: not UTF-8, as TOML must be") from None
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _short(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _line(text: str, name: str, inside: tuple[str, ...]) -> int:
+    """The line on which `name` is set in the table `inside`; 0 if that cannot be told.
+
+    Looked for as written, and believed where what stands before it is TOML by itself and does not set it yet: so no
+    line of a longer text, and no other table, is taken for it.
+    """
+    lines = text.splitlines(keepends=True)
+    written = re.compile(rf"(?:^|[\s.{{,\[])[\"']?{re.escape(name)}[\"']?\s*(?:=|\.|\])")
+    for number, line in enumerate(lines):
+        if not written.search(line):
+            continue
+        try:
+            before, with_it = (tomllib.loads("".join(lines[:end])) for end in (number, _end(lines, number)))
+        except tomllib.TOMLDecodeError:
+            continue
+        inner = [_inner(part, inside) for part in (before, with_it)]
+        if name not in (inner[0] or {}) and name in (inner[1] or {}):
+            return number + 1
+    return 0
+
+
+def _end(lines: list[str], start: int) -> int:
+    """Behind the last line of the value that begins on line `start`, counted from 0."""
+    for end in range(start + 1, len(lines) + 1):
+        try:
+            tomllib.loads("".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            continue
+        return end
+    return len(lines)

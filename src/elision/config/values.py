@@ -1,0 +1,231 @@
+"""What a setting may be: from the text of a variable, or the value of a TOML file, to the value it means.
+
+Each reader raises ValueError with the mend: what to give instead.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from elision.errors import PriceError
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_sets import SETS
+
+Reader: TypeAlias = Callable[[object], Any]
+
+#: Switches a limit off, where a lower source or a preset sets one.
+NONE: Final = "none"
+_FLAGS: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_WHOLE: Final = re.compile(r"[+-]?\d{1,3}(?:[_,]?\d{3}){0,6}|[+-]?\d{1,18}")
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("give a text")
+    return value.strip()
+
+
+def flag(value: object) -> bool:
+    found = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
+    if found is None:
+        raise ValueError("give true or false")
+    return found
+
+
+def whole(least: int, what: str, most: int | None = None) -> Reader:
+    """Whole numbers from `least` on, up to `most` if there is one, `what` being their unit."""
+    bounds = f"{least} or more" if most is None else f"{least} to {most:_}"
+
+    def read(value: object) -> int:
+        number = value
+        if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+            number = int(re.sub("[_,]", "", value))
+        if isinstance(number, bool) or not isinstance(number, int) or number < least or (most and number > most):
+            raise ValueError(f"give {what}, a whole number, {bounds}")
+        return number
+
+    return read
+
+
+_SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE: Final = re.compile(r"(\d[\d_,]{0,18})\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+
+
+def size(value: object) -> int:
+    """Bytes, 1 or more; "64MiB" is 67,108,864."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found and found[2].lower() in _SIZES:
+        value = int(re.sub("[_,]", "", found[1])) * _SIZES[found[2].lower()]
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**60:
+        raise ValueError("give bytes, such as 64MiB, 500MB or a whole number, 1 or more")
+    return value
+
+
+def share(value: object) -> float:
+    """A share above 0 and up to 1; "85%" is 0.85."""
+    found = _number(value.strip().removesuffix("%")) if isinstance(value, str) else _number(value)
+    if isinstance(value, str) and value.strip().endswith("%"):
+        found /= 100
+    if not 0 < found <= 1:
+        raise ValueError("give a share above 0 and up to 1, such as 0.85, or 85%")
+    return found
+
+
+def usd(value: object) -> float:
+    """US dollars, above 0; "$2.50" is 2.5."""
+    found = _number(value.strip().removeprefix("$") if isinstance(value, str) else value)
+    if not found > 0:
+        raise ValueError("give US dollars, above 0")
+    return found
+
+
+def seconds(value: object) -> float:
+    """Seconds, above 0."""
+    found = _number(value)
+    if not found > 0:
+        raise ValueError("give seconds, above 0")
+    return found
+
+
+def _number(value: object) -> float:
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+    return found if math.isfinite(found) else math.nan
+
+
+def optional(read: Reader) -> Reader:
+    """What `read` reads, or "none"."""
+
+    def either(value: object) -> Any:
+        if value is None or (isinstance(value, str) and value.strip().lower() == NONE):
+            return None
+        try:
+            return read(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {NONE}") from None
+
+    return either
+
+
+def choice(words: Sequence[str]) -> Reader:
+    """One of `words`, any case."""
+
+    def read(value: object) -> str:
+        word = str(value).strip().lower()
+        if word not in words:
+            raise ValueError(f"give one of: {', '.join(words)}")
+        return word
+
+    return read
+
+
+def names(value: object) -> tuple[str, ...]:
+    """A list of texts, or one text with commas."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("give names, with commas between them")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def patterns(value: object) -> tuple[tuple[str, str], ...]:
+    """(name, regular expression) pairs: a table, or lines of the form name=expression."""
+    if isinstance(value, str):
+        lines = [line.partition("=") for line in value.splitlines() if line.strip()]
+        if not all(mark for _, mark, _ in lines):
+            raise ValueError("give lines of the form name=expression")
+        value = {name.strip(): expression.strip() for name, _, expression in lines}
+    if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
+        raise ValueError("give a table of names and regular expressions")
+    return tuple(value.items())
+
+
+#: Schemes of stores, and how their addresses are written.
+STORES: Final = {
+    "memory": "memory:",
+    "sqlite": "sqlite:///FILE",
+    "postgresql": "postgresql://HOST/DATABASE",
+    "linear-hash": "linear-hash:///FOLDER",
+}
+
+
+def store(value: object) -> str:
+    """The address of a store."""
+    scheme, colon, _ = str(value).partition(":")
+    if not isinstance(value, str) or not colon or scheme not in STORES:
+        raise ValueError(f"give one of: {', '.join(STORES.values())}")
+    return value.strip()
+
+
+def address(value: object) -> str:
+    """An HTTP address."""
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/]\S*", value.strip()):
+        raise ValueError("give an address that begins with http:// or https://")
+    return value.strip().rstrip("/")
+
+
+def upstream(value: object) -> str:
+    """A provider's address, as its own clients take it."""
+    found = address(value)
+    if "?" in found or "#" in found or "@" in found:
+        raise ValueError("give an address without a user, a query or a fragment")
+    return found
+
+
+#: Bytes that a token at least has: shorter ones can be guessed.
+TOKEN: Final = 16
+
+
+def token(value: object) -> str:
+    """A secret that fits a header and a cookie."""
+    if not isinstance(value, str) or not re.fullmatch(rf"[A-Za-z0-9._~+/=-]{{{TOKEN},512}}", value.strip()):
+        raise ValueError(f"give {TOKEN} or more letters, digits or any of . _ ~ + / = -")
+    return value.strip()
+
+
+def prices(value: object) -> str:
+    """A named set of prices, or a model whose prices are known."""
+    name = text(value)
+    try:
+        return name if name in SETS else for_model(name).name and name
+    except PriceError as error:
+        raise ValueError(f"give a set ({', '.join(SETS)}) or a model: {error}") from None
+
+
+#: Who can be asked for a summary.
+PROVIDERS: Final = ("anthropic", "openai", "openai-responses", "litellm")
+
+
+def summarizer(value: object) -> str:
+    """ "digest", which needs no model, or provider:model."""
+    spec = str(value).strip()
+    provider, _, model = spec.partition(":")
+    if not isinstance(value, str) or (spec != "digest" and not (provider in PROVIDERS and model.strip())):
+        raise ValueError(f"give digest, or one of {', '.join(f'{name}:MODEL' for name in PROVIDERS)}")
+    return spec
+
+
+_QUERY: Final = re.compile(r"(?i)\b(\w*(?:password|passwd|pwd|secret|token|key)=)[^&\s]*")
+
+
+def concealed(url: str) -> str:
+    """`url` with its password replaced by ***, wherever one may stand."""
+    scheme, mark, rest = url.partition("://")
+    if mark and "@" in rest:
+        user, _, host = rest.rpartition("@")
+        name, colon, _ = user.partition(":")
+        rest = f"{name}:***@{host}" if colon else rest
+    return _QUERY.sub(r"\1***", f"{scheme}{mark}{rest}")

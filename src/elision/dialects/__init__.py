@@ -1,0 +1,147 @@
+"""Provider JSON and Elision's values: what the dialects share.
+
+Nobody checked the types of provider JSON, so every field is read through one of the readers below: they return a plain
+value of the type they promise whatever stands there, and never raise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, content
+from elision.trajectory.turn import Action
+
+Json: TypeAlias = Mapping[str, Any]
+
+#: Parts whose size in tokens does not follow from the length of their JSON; booked at `IMAGE_TOKENS`.
+MEDIA = frozenset(
+    [
+        "image",
+        "image_url",
+        "input_image",
+        "output_image",
+        "computer_screenshot",
+        "input_audio",
+        "output_audio",
+        "audio",
+        "video",
+        "video_url",
+        "input_video",
+        "file",
+        "input_file",
+        "document",
+        "container_upload",
+    ]
+)
+#: Characters of JSON or text per token, for parts that are counted but not understood.
+CHARS_PER_TOKEN = 4
+#: Larger numbers (tokens, USD, seconds since the epoch) are nonsense, and may not fit a float.
+LARGEST = 1e15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One assistant message: what it says, its reasoning in clear text, its calls.
+
+    summary: set where the message carries a provider's summary that replaces everything before it.
+    """
+
+    content: Content = ()
+    reasoning: str = ""
+    actions: tuple[Action, ...] = ()
+    summary: str | None = None
+
+
+#: Tags of a result that no text can stand for, so that it is never hidden.
+KEPT: Final = frozenset(("keep_output",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One answer to a call. error: None where the provider's JSON does not say. tags: those of its observation."""
+
+    action_id: str
+    content: Content
+    tool: str = ""
+    error: bool | None = None
+    tags: frozenset[str] = frozenset()
+
+
+def text_in(value: object) -> str:
+    """`value` if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def mapping_in(value: object) -> Json:
+    """`value` if it is a JSON object, else {}."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings_in(value: object) -> list[Json]:
+    """The JSON objects of a list; [] if it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def count_in(value: object) -> int:
+    """`value` if it is a whole number of zero or more that can be one, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST else 0
+
+
+def number_in(value: object) -> float | None:
+    """`value` if it is a finite number of zero or more, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
+        return None
+    return float(value)
+
+
+def json_text(value: object) -> str:
+    """`value` as JSON text; a string is taken to be JSON text (or what stands in its place) already."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def arguments_in(value: object) -> str:
+    """A call's arguments as JSON text, however the provider carries them; none are {}."""
+    return json_text({} if value is None else value)
+
+
+def opaque(kind: str, part: Json) -> Opaque:
+    """`part`, kept and counted: media by `IMAGE_TOKENS`, anything else by the length of its JSON. An estimate."""
+    if kind in MEDIA and mapping_in(part.get("source")).get("type") != "text":
+        return Opaque(kind, IMAGE_TOKENS, part)
+    return Opaque(kind, len(json_text(part)) // CHARS_PER_TOKEN, part)
+
+
+def sealed(kind: str, part: Json, secret: str) -> Opaque:
+    """Reasoning that only the provider can read: base64 of about the text it stands for, so 3/4 of its length."""
+    return Opaque(kind, len(secret) * 3 // 4 // CHARS_PER_TOKEN, part)
+
+
+#: Type of a text part, in any dialect -> the field that holds its text.
+_TEXTS = {"text": "text", "refusal": "refusal", "input_text": "text", "output_text": "text"}
+
+
+def content_of(value: object) -> Content:
+    """A `content` field: a string, a list of parts, or anything a careless recorder put there."""
+    if isinstance(value, str):
+        return content(value)
+    if isinstance(value, list):
+        return tuple(part for item in value for part in _parts(item))
+    if isinstance(value, dict):
+        return tuple(_parts(value))
+    return () if value is None else content(json_text(value))
+
+
+def _parts(item: object) -> Iterator[Part]:
+    if not isinstance(item, dict):
+        yield from content_of(item)
+        return
+    kind = text_in(item.get("type"))
+    text = item.get(_TEXTS.get(kind, "text"))
+    if isinstance(text, str) and (kind in _TEXTS or not kind):
+        if text:
+            yield Text(text)
+    else:
+        yield opaque(kind or "unknown", item)

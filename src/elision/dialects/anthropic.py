@@ -1,0 +1,181 @@
+"""Anthropic Messages: content blocks, results and usage read into values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from elision.dialects import (
+    KEPT,
+    Json,
+    Result,
+    Said,
+    arguments_in,
+    content_of,
+    count_in,
+    json_text,
+    mapping_in,
+    mappings_in,
+    sealed,
+    text_in,
+)
+from elision.trajectory.content import Content, content, text_of
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Block types that no other dialect knows.
+BLOCKS = frozenset(
+    [
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "advisor_tool_result",
+        "compaction",
+        "container_upload",
+        "search_result",
+        "tool_addition",
+        "tool_removal",
+    ]
+)
+
+
+def shows(messages: Iterable[Json], outer: Json) -> bool:
+    """Whether a conversation bears a sign of this dialect: a block of its own, `system`, a tool's `input_schema`.
+
+    outer: the object that holds the messages.
+    """
+    return (
+        isinstance(outer.get("system"), str | list)
+        or any("input_schema" in tool for tool in mappings_in(outer.get("tools")))
+        or any(_is_own(block) for message in messages for block in mappings_in(message.get("content")))
+    )
+
+
+def _is_own(block: Json) -> bool:
+    return text_in(block.get("type")) in BLOCKS or isinstance(block.get("source"), dict)
+
+
+def blocks_of(value: object) -> list[Json]:
+    """A `content` field as blocks; a string is one text block."""
+    if isinstance(value, list):
+        return [item if isinstance(item, dict) else {"type": "text", "text": json_text(item)} for item in value]
+    if isinstance(value, dict):
+        return [value]
+    return [] if value is None else [{"type": "text", "text": json_text(value)}]
+
+
+def said(message: Json) -> Said:
+    """An assistant message. Thinking is reasoning; server tools and their results stay in the content, opaque."""
+    blocks = blocks_of(message.get("content"))
+    summaries = [_summary(block) for block in blocks if block.get("type") == "compaction"]
+    return Said(
+        content=tuple(part for block in blocks for part in _spoken(block)),
+        reasoning="\n".join(filter(None, map(_thought, blocks))),
+        actions=tuple(_action(block) for block in blocks if block.get("type") == "tool_use"),
+        summary=summaries[-1] if summaries else None,
+    )
+
+
+def _thought(block: Json) -> str:
+    return text_in(block.get("thinking")) if block.get("type") == "thinking" else ""
+
+
+def _summary(block: Json) -> str:
+    return text_of(content_of(block.get("content")))
+
+
+def _hidden(block: Json) -> Content:
+    """Thinking that was sent without its text (`display: omitted`) is there all the same, and is billed."""
+    return () if block.get("thinking") else (sealed("thinking", block, text_in(block.get("signature"))),)
+
+
+#: Block type -> what of it belongs to the content of an assistant message.
+_SPOKEN: dict[str, Callable[[Json], Content]] = {
+    "thinking": _hidden,
+    "redacted_thinking": lambda block: (sealed("redacted_thinking", block, text_in(block.get("data"))),),
+    "tool_use": lambda _: (),
+    "compaction": lambda block: content(_summary(block)),
+}
+
+
+def _spoken(block: Json) -> Content:
+    return _SPOKEN.get(text_in(block.get("type")), content_of)(block)
+
+
+def _action(block: Json) -> Action:
+    return Action(
+        id=text_in(block.get("id")), name=text_in(block.get("name")), arguments=arguments_in(block.get("input"))
+    )
+
+
+def results(message: Json) -> list[Result]:
+    """The tool results of a user message."""
+    return [_result(block) for block in blocks_of(message.get("content")) if block.get("type") == "tool_result"]
+
+
+def _result(block: Json) -> Result:
+    error = block.get("is_error")
+    # A tool that a result refers to may be called from then on, and may not where the reference is hidden.
+    loads = any(part.get("type") == "tool_reference" for part in mappings_in(block.get("content")))
+    return Result(
+        action_id=text_in(block.get("tool_use_id")),
+        content=content_of(block.get("content")),
+        error=error if isinstance(error, bool) else None,
+        tags=KEPT if loads else frozenset(),
+    )
+
+
+def remarks(message: Json) -> Content:
+    """What a user message says beside its tool results."""
+    blocks = blocks_of(message.get("content"))
+    return tuple(part for block in blocks if block.get("type") != "tool_result" for part in content_of(block))
+
+
+def usage(value: object) -> Usage | None:
+    """Return the whole bill of a `usage` object; None if there is none. `input_tokens` exclude cache reads and writes.
+
+    Where the provider asked models several times for one request, `iterations` lists each bill. The counts at the top
+    leave out server-side compaction and advisors, so the sum over the list is what is paid.
+    """
+    counts = mapping_in(value)
+    if "input_tokens" not in counts:
+        return None
+    own = _count_bill(counts)
+    iterations = mappings_in(counts.get("iterations"))
+    if not iterations:
+        return own
+    bills = [_count_bill(each) for each in iterations]
+    whole = sum(bills, Usage())
+    models = [(text_in(each.get("model")), bill) for each, bill in zip(iterations, bills, strict=True)]
+    return Usage(
+        # A list that is cut short must not make the bill smaller than the counts at the top.
+        input=max(own.input, whole.input),
+        cache_read=max(own.cache_read, whole.cache_read),
+        cache_write=max(own.cache_write, whole.cache_write),
+        output=max(own.output, whole.output),
+        cache_write_1h=max(own.cache_write_1h, whole.cache_write_1h),
+        first_prompt=bills[0].prompt if len(bills) > 1 else 0,
+        others=tuple((model, bill) for model, bill in models if model),
+    )
+
+
+def _count_bill(counts: Json) -> Usage:
+    """One bill; `cache_creation` says how long what was written lives."""
+    tiers = mapping_in(counts.get("cache_creation"))
+    hour, minutes = (count_in(tiers.get(f"ephemeral_{life}_input_tokens")) for life in ("1h", "5m"))
+    return Usage(
+        input=count_in(counts.get("input_tokens")),
+        cache_read=count_in(counts.get("cache_read_input_tokens")),
+        cache_write=max(count_in(counts.get("cache_creation_input_tokens")), hour + minutes),
+        output=count_in(counts.get("output_tokens")),
+        cache_write_1h=hour,
+    )

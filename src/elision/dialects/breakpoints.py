@@ -1,0 +1,126 @@
+"""Where cache breakpoints can still be put in an Anthropic request: four in all, the client's own counted.
+
+Only breakpoints make cache entries there, so one of ours belongs at the frontier of what is hidden, behind which
+everything is rewritten at the next decision, and one at the end. A breakpoint looks back 20 blocks for an entry: a turn
+that adds more (parallel calls) loses touch with the entry before it, so what is left of the four goes in between.
+
+OpenAI's models need none of this: a prefix is found there wherever an earlier request ended (docs/providers.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from elision.dialects import Json, mapping_in, text_in
+from elision.dialects.rules.anthropic import BREAKPOINTS, THINKING, Mark, breakpoints, takes_one
+from elision.dialects.rules.violation import listed
+
+#: Content blocks that a breakpoint looks back for an entry (Anthropic, prompt caching guide).
+LOOK_BACK: Final = 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """message, block: 0-based; a content that is one text is block 0 of its message.
+
+    ttl: "1h" where a breakpoint behind it lives an hour, since longer lives must come first; else "5m".
+    """
+
+    message: int
+    block: int
+    ttl: str = "5m"
+
+    @property
+    def control(self) -> dict[str, str]:
+        """The `cache_control` to be set there."""
+        return {"type": "ephemeral"} if self.ttl == "5m" else {"type": "ephemeral", "ttl": self.ttl}
+
+
+def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[Place]:
+    """Where breakpoints can be set in `request`, most important first, the ones in between last.
+
+    wanted: (message, block) behind which a prefix should be kept, most important first. A block that can bear no mark
+            (thinking, blank text) gives way to the nearest before it, be it in another message; one that is marked
+            already needs nothing.
+    """
+    messages = request.get("messages")
+    messages = messages if isinstance(messages, list) else []
+    marks = breakpoints(request)
+    free = BREAKPOINTS - len(marks) - takes_one(request)
+    ends = {mark.place for mark in marks if mark.own}
+    taken: list[tuple[int, int]] = []
+    for place in wanted:
+        bearer = next((at for at, bears in _back(messages, place) if bears), None)
+        if bearer is not None and bearer not in ends and len(taken) < free:
+            taken.append(bearer)
+            ends.add(bearer)
+    if takes_one(request):
+        ends |= {at for at, _ in islice(_back(messages, _END), 1)}
+    taken += _between(messages, sorted(ends), free - len(taken))
+    return [Place(*at, ttl=_life(request, marks, at)) for at in taken]
+
+
+def set_in(request: Mapping[str, Any]) -> list[Mark]:
+    """Return the breakpoints that a request bears."""
+    return breakpoints(request)
+
+
+def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
+    """`request` with breakpoints at `at`; every message that has none is the very same object."""
+    messages = list(request.get("messages") or ())
+    for place in at:
+        message = messages[place.message]
+        content = message["content"]
+        content = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        content[place.block] = {**content[place.block], "cache_control": place.control}
+        messages[place.message] = {**message, "content": content}
+    return {**request, "messages": messages}
+
+
+#: Behind every block.
+_END: Final = (sys.maxsize, sys.maxsize)
+
+
+def _back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
+    """(place, whether it may bear a mark) of every block from `place` on towards the beginning."""
+    for number in range(min(place[0], len(messages) - 1), -1, -1):
+        message = mapping_in(messages[number])
+        content = message.get("content")
+        parts = [(0, {"type": "text", "text": content})] if isinstance(content, str) else listed(content)
+        # A `system` message between turns is left as it is.
+        whose = message.get("role") in ("user", "assistant")
+        for at, part in reversed(parts):
+            if (number, at) <= place:
+                yield (number, at), whose and _bears(part)
+
+
+def _bears(part: Json) -> bool:
+    kind = text_in(part.get("type"))
+    return bool(kind) and kind not in THINKING and (kind != "text" or bool(text_in(part.get("text")).strip()))
+
+
+def _between(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
+    """Up to `free` blocks that shorten the last stretch between two breakpoints to what one looks back."""
+    found: list[tuple[int, int]] = []
+    if len(ends) < 2:
+        return found
+    steps = 0
+    for at, bears in _back(messages, ends[-1]):
+        if at <= ends[-2] or len(found) >= free:
+            break
+        if steps >= LOOK_BACK and bears:
+            found.append(at)
+            steps = 0
+        steps += 1
+    return found
+
+
+def _life(request: Mapping[str, Any], marks: Sequence[Mark], at: tuple[int, int]) -> str:
+    """How long a breakpoint at `at` must live: as long as any behind it."""
+    behind = any(mark.ttl == "1h" and mark.place >= at for mark in marks)
+    automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and takes_one(request)
+    return "1h" if behind or automatic else "5m"

@@ -1,0 +1,44 @@
+"""OpenAI Responses items, live: every item is one piece; items put out one behind the other are one turn.
+
+A hosted tool whose item holds call and result at once stays as it is: nothing of it could be hidden alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.dialects import Json, openai_responses, text_in
+from elision.dialects.live.flat import Flat, words_of
+from elision.dialects.live.pieces import Piece, Spot
+from elision.dialects.openai_responses import OUTPUTS
+
+#: Item types that are the client's though they are no message and no result.
+_CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_trigger"))
+#: Those that set what holds from there on.
+_SETTINGS = frozenset(("additional_tools", "configuration_update"))
+
+
+class OpenAIResponses(Flat):
+    """`input` of the Responses API, as a list of items."""
+
+    name = "openai-responses"
+    runs = True
+
+    def pieces(self, message: Json, place: int) -> list[Piece]:
+        kind = text_in(message.get("type")) or "message"
+        role, spot = text_in(message.get("role")), Spot(place)
+        if kind in OUTPUTS:
+            return [Piece(kind="result", spot=spot, result=openai_responses.result(message))]
+        is_setting = kind in _SETTINGS or (kind != "message" and role in ("system", "developer"))
+        if is_setting or kind in _CLIENTS:
+            return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content, pinned=is_setting)]
+        if kind != "message" or role == "assistant":
+            said = openai_responses.said(message)
+            return [Piece(kind="assistant", spot=spot, said=said, silent=kind == "reasoning")]
+        return words_of(message, spot)
+
+    def hidden(self, part: Json, text: str) -> dict[str, Any]:
+        if text_in(part.get("type")) in OUTPUTS:
+            return openai_responses.hidden(part, text)
+        # Of a text protocol, results are the user's messages.
+        return {**part, "content": text}

@@ -1,0 +1,52 @@
+"""Messages as clients hold them: JSON objects, or the objects of a provider's package; copied, never changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.dialects import Json
+from elision.dialects.live.foreign import describe_foreign
+from elision.errors import DialectError
+
+
+def seen(value: Any) -> Any:
+    """A copy of the structure of `value`, texts shared: what it looked like when it was read."""
+    if type(value) is str:
+        return value
+    if isinstance(value, dict):
+        return {key: seen(inner) for key, inner in value.items()}
+    if type(value) is list:
+        return [seen(inner) for inner in value]
+    if type(value) is tuple:
+        return tuple(seen(inner) for inner in value)
+    copied = getattr(value, "model_copy", None)
+    return copied(deep=True) if callable(copied) else value
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON alone: objects of a provider's package become what they send. A value that is JSON is copied."""
+    kind = type(value)
+    if kind is str or value is None or kind in (int, float, bool):
+        return value
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        # Providers send values that are newer than the package's types; pydantic would warn of each.
+        silent = {"warnings": False} if hasattr(value, "__pydantic_serializer__") else {}
+        return plain(dump(mode="json", exclude_none=True, **silent))
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def message(value: Any, place: int) -> Json:
+    """Message `place` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
+    found = plain(value)
+    if not isinstance(found, dict):
+        raise DialectError(
+            f"messages[{place}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
+        )
+    if foreign := describe_foreign(found):
+        raise DialectError(f"messages[{place}] is {foreign}")
+    return found

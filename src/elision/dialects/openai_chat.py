@@ -1,0 +1,110 @@
+"""OpenAI chat completions: messages, tool calls, results and usage read into values.
+
+The dialect of many servers besides OpenAI's, so the common words of others are understood too: `reasoning_content`
+(DeepSeek, vLLM), `reasoning` (OpenRouter), `function_call` and role `function` (OpenAI before November 2023).
+"""
+
+from __future__ import annotations
+
+from elision.dialects import (
+    Json,
+    Result,
+    Said,
+    arguments_in,
+    content_of,
+    count_in,
+    mapping_in,
+    mappings_in,
+    number_in,
+    text_in,
+)
+from elision.trajectory.content import content
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+
+def reasoning_of(message: Json) -> str:
+    """Reasoning in clear text, under whichever name the server gives it."""
+    for name in ("reasoning_content", "reasoning"):
+        value = message.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return "\n".join(
+        filter(
+            None,
+            (
+                text_in(part.get("text")) or text_in(part.get("summary"))
+                for part in mappings_in(message.get("reasoning_details"))
+            ),
+        )
+    )
+
+
+def actions_of(message: Json) -> tuple[Action, ...]:
+    """The calls of an assistant message; a legacy `function_call` has its function's name for an id."""
+    calls = [_action(call) for call in mappings_in(message.get("tool_calls"))]
+    if legacy := mapping_in(message.get("function_call")):
+        name = text_in(legacy.get("name"))
+        calls.append(Action(id=name, name=name, arguments=arguments_in(legacy.get("arguments"))))
+    return tuple(calls)
+
+
+def _action(call: Json) -> Action:
+    # A custom tool (free-form input) stands under "custom"; some recorders leave the envelope out.
+    inner = mapping_in(call.get("function")) or mapping_in(call.get("custom")) or call
+    arguments = inner.get("input") if "arguments" not in inner else inner.get("arguments")
+    return Action(id=text_in(call.get("id")), name=text_in(inner.get("name")), arguments=arguments_in(arguments))
+
+
+def said(message: Json) -> Said:
+    """An assistant message."""
+    refusal = content(text_in(message.get("refusal")))
+    return Said(
+        content=content_of(message.get("content")) + refusal,
+        reasoning=reasoning_of(message),
+        actions=actions_of(message),
+    )
+
+
+def result(message: Json) -> Result:
+    """A message of role `tool` or (legacy) `function`."""
+    name = text_in(message.get("name"))
+    error = message.get("is_error", message.get("error"))
+    return Result(
+        action_id=text_in(message.get("tool_call_id")) or name,
+        content=content_of(message.get("content")),
+        tool=name,
+        error=error if isinstance(error, bool) else None,
+    )
+
+
+def usage(value: object, *, usd: float | None = None) -> Usage | None:
+    """A `usage` object; None if there is none. `prompt_tokens` include cache reads and writes.
+
+    Cache reads also stand under DeepSeek's `prompt_cache_hit_tokens`, and LiteLLM adds Anthropic's names. Completion
+    tokens include reasoning, audio and predicted tokens, also rejected ones; where `total_tokens` says that reasoning
+    comes on top of them (xAI), it is added.
+    """
+    counts = mapping_in(value)
+    if "prompt_tokens" not in counts:
+        return None
+    details = mapping_in(counts.get("prompt_tokens_details"))
+    read = (details.get("cached_tokens"), counts.get("prompt_cache_hit_tokens"), counts.get("cache_read_input_tokens"))
+    written = (details.get("cache_write_tokens"), counts.get("cache_creation_input_tokens"))
+    tiers = mapping_in(details.get("cache_creation_token_details")) or mapping_in(counts.get("cache_creation"))
+    return Usage.inclusive(
+        prompt=count_in(counts.get("prompt_tokens")),
+        output=_output(counts),
+        cache_read=max(map(count_in, read)),
+        cache_write=max(map(count_in, written)),
+        usd=number_in(counts.get("cost")) if usd is None else usd,
+        cache_write_1h=count_in(tiers.get("ephemeral_1h_input_tokens")),
+    )
+
+
+def _output(counts: Json) -> int:
+    """Completion tokens, with the reasoning where the total has it beside them."""
+    completion = count_in(counts.get("completion_tokens"))
+    reasoning = count_in(mapping_in(counts.get("completion_tokens_details")).get("reasoning_tokens"))
+    beside = count_in(counts.get("total_tokens")) == count_in(counts.get("prompt_tokens")) + completion + reasoning
+    return completion + reasoning if beside else completion

@@ -1,0 +1,227 @@
+"""OpenAI Responses: items read into values. Types as of openai 3.52 (November 2026).
+
+A hosted tool whose item holds arguments *and* readable output (`mcp_call`, `file_search_call`, `code_interpreter_call`)
+is a call with its result; one whose output cannot be read (`web_search_call`, `image_generation_call`) stays opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from elision.dialects import (
+    KEPT,
+    Json,
+    Result,
+    Said,
+    arguments_in,
+    content_of,
+    count_in,
+    json_text,
+    mapping_in,
+    mappings_in,
+    opaque,
+    sealed,
+    text_in,
+)
+from elision.trajectory.content import Content, Part, Text, content
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Call type -> (tool name where the item names none, the field that holds the arguments).
+CALLS: Mapping[str, tuple[str, str]] = {
+    "function_call": ("", "arguments"),
+    "custom_tool_call": ("", "input"),
+    "mcp_call": ("", "arguments"),
+    "tool_search_call": ("tool_search", "arguments"),
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
+    "apply_patch_call": ("apply_patch", "operation"),
+    "computer_call": ("computer", "action"),
+    "code_interpreter_call": ("code_interpreter", "code"),
+    "file_search_call": ("file_search", "queries"),
+    "program": ("program", "code"),
+}
+#: Output items, each answering a call by `call_id`.
+OUTPUTS = frozenset(
+    [
+        "function_call_output",
+        "custom_tool_call_output",
+        "tool_search_output",
+        "local_shell_call_output",
+        "shell_call_output",
+        "apply_patch_call_output",
+        "computer_call_output",
+        "program_output",
+    ]
+)
+#: Outputs that no text can stand for: a screenshot must be one, and tools that were loaded may be called from then on.
+_KEPT = frozenset(("computer_call_output", "tool_search_output"))
+#: A search for tools and what it found. Where the provider runs it, neither has a `call_id`.
+_SEARCHES = frozenset(("tool_search_call", "tool_search_output"))
+#: Items that say nothing to the model: settings, pointers and triggers.
+SILENT = frozenset(("item_reference", "compaction_trigger", "configuration_update"))
+#: Every item type that no other dialect knows (`message` is left out: many use the word).
+ITEMS = frozenset(CALLS) | OUTPUTS | SILENT | {"reasoning", "compaction", "web_search_call", "image_generation_call"}
+
+
+#: Content parts that no other dialect knows.
+_PARTS = frozenset(("input_text", "output_text", "summary_text"))
+
+
+def shows(items: Iterable[Json]) -> bool:
+    """Whether a conversation bears a sign of this dialect: an item, or a content part, of its own."""
+    return any(_is_own(item) for item in items)
+
+
+def _is_own(item: Json) -> bool:
+    kinds = {text_in(part.get("type")) for part in mappings_in(item.get("content"))}
+    return text_in(item.get("type")) in ITEMS or not _PARTS.isdisjoint(kinds)
+
+
+def call_id(item: Json) -> str:
+    """Return the id that results refer to; "" for a search that the provider runs, whose output stands behind it."""
+    named = text_in(item.get("call_id"))
+    if named or text_in(item.get("type")) in _SEARCHES:
+        return named
+    return text_in(item.get("id"))
+
+
+def said(item: Json) -> Said:
+    """What one output item adds to the assistant message it is part of."""
+    kind = text_in(item.get("type")) or "message"
+    if kind == "message":
+        return Said(content=content_of(item.get("content")))
+    if kind == "reasoning":
+        return Said(content=_sealed(item), reasoning=_reasoning(item))
+    if kind in CALLS:
+        return Said(actions=(_action(kind, item),))
+    return Said(content=(opaque(kind, item),))
+
+
+def _reasoning(item: Json) -> str:
+    """The reasoning text where it was sent (open models), else its summary."""
+    texts = [text_in(part.get("text")) for part in mappings_in(item.get("content"))]
+    texts = texts or [text_in(part.get("text")) for part in mappings_in(item.get("summary"))]
+    return "\n".join(filter(None, texts))
+
+
+def _sealed(item: Json) -> Content:
+    secret = text_in(item.get("encrypted_content"))
+    return (sealed("reasoning", item, secret),) if secret else ()
+
+
+def _action(kind: str, item: Json) -> Action:
+    tool, field = CALLS[kind]
+    arguments = item.get(field)
+    if kind == "computer_call" and arguments is None:
+        arguments = item.get("actions")
+    return Action(id=call_id(item), name=text_in(item.get("name")) or tool, arguments=arguments_in(arguments))
+
+
+def inline_result(item: Json) -> Result | None:
+    """The result that a hosted tool's call item carries itself, if it does."""
+    take = _INLINE.get(text_in(item.get("type")))
+    return take(item) if take else None
+
+
+def _mcp(item: Json) -> Result | None:
+    error = item.get("error")
+    output = item.get("output")
+    if output is None and error is None:
+        return None
+    return Result(
+        action_id=call_id(item), content=_output(error if output is None else output), error=error is not None
+    )
+
+
+def _listed(field: str) -> Callable[[Json], Result | None]:
+    def take(item: Json) -> Result | None:
+        found = item.get(field)
+        return Result(action_id=call_id(item), content=_entries(found)) if isinstance(found, list) else None
+
+    return take
+
+
+def _entries(found: list[Any]) -> Content:
+    """Logs of a code interpreter, hits of a file search: their text, else opaque."""
+    return tuple(_entry(entry) for entry in found if entry)
+
+
+def _entry(entry: object) -> Part:
+    if not isinstance(entry, dict):
+        return Text(json_text(entry))
+    text = text_in(entry.get("logs")) or text_in(entry.get("text"))
+    return Text("\n".join(filter(None, (text_in(entry.get("filename")), text)))) if text else _unread(entry)
+
+
+def _unread(entry: Json) -> Part:
+    return opaque(text_in(entry.get("type")) or "unknown", entry)
+
+
+_INLINE: Mapping[str, Callable[[Json], Result | None]] = {
+    "mcp_call": _mcp,
+    "code_interpreter_call": _listed("outputs"),
+    "file_search_call": _listed("results"),
+}
+
+
+def result(item: Json) -> Result:
+    """An output item."""
+    found = next((item[name] for name in ("output", "result", "tools") if item.get(name) is not None), None)
+    return Result(
+        action_id=call_id(item),
+        content=_output(found),
+        tool=text_in(item.get("name")),
+        error=_failed(item),
+        tags=KEPT if text_in(item.get("type")) in _KEPT else frozenset(),
+    )
+
+
+def hidden(item: Json, text: str) -> dict[str, Any]:
+    """Return the output item `item` with `text` in place of what it says, in the shape of its type."""
+    kind = text_in(item.get("type"))
+    if kind == "shell_call_output":
+        outcomes = [run["outcome"] for run in mappings_in(item.get("output")) if "outcome" in run]
+        outcome = outcomes[-1] if outcomes else {"type": "exit", "exit_code": 0}
+        return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
+    return {**item, "result" if kind == "program_output" else "output": text}
+
+
+def _output(value: object) -> Content:
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "stdout" in part for part in value):
+        return tuple(part for run in value for part in _streams(run))
+    if isinstance(value, dict) and "type" not in value:
+        return content(json_text(value))
+    return content_of(value)
+
+
+def _streams(run: Json) -> Content:
+    """One command of a `shell_call_output`."""
+    code = mapping_in(run.get("outcome")).get("exit_code")
+    ending = f"exit code {code}" if isinstance(code, int) and code else ""
+    texts = (text_in(run.get("stdout")), text_in(run.get("stderr")), ending)
+    return content("\n".join(filter(None, texts)))
+
+
+def _failed(item: Json) -> bool | None:
+    if item.get("type") == "apply_patch_call_output":
+        return item.get("status") == "failed"
+    outcomes = [mapping_in(run.get("outcome")) for run in mappings_in(item.get("output")) if "outcome" in run]
+    if outcomes:
+        return any(outcome.get("type") == "timeout" or bool(outcome.get("exit_code")) for outcome in outcomes)
+    return None
+
+
+def usage(value: object) -> Usage | None:
+    """A `usage` object; None if there is none. `input_tokens` include cache reads and writes."""
+    counts = mapping_in(value)
+    if "input_tokens" not in counts:
+        return None
+    details = mapping_in(counts.get("input_tokens_details"))
+    return Usage.inclusive(
+        prompt=count_in(counts.get("input_tokens")),
+        output=count_in(counts.get("output_tokens")),
+        cache_read=count_in(details.get("cached_tokens")),
+        cache_write=count_in(details.get("cache_write_tokens")),
+    )

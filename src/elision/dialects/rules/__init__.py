@@ -1,0 +1,53 @@
+"""What a provider rejects about a request, as named rules, and what an edit of ours newly made so (I8).
+
+A client's own invalid or unfinished request passes as it came, so what matters to a live session is `introduced`; what
+a request is worth at the provider's door is `violations`. The sentences of the providers' own errors stand with the
+rules. Types are not checked here: the providers' packages hold them, and the tests validate against those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from elision.dialects.rules import anthropic, openai_chat, openai_responses
+from elision.dialects.rules.violation import Rule, Violation
+from elision.errors import SpecError
+
+__all__ = ["RULES", "Violation", "introduced", "violations"]
+
+#: Dialect -> its rules, in the order in which they are reported.
+RULES: Final[Mapping[str, Sequence[Rule]]] = {
+    "openai": openai_chat.RULES,
+    "openai-responses": openai_responses.RULES,
+    "anthropic": anthropic.RULES,
+}
+
+
+def violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
+    """Every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
+    rules = _rules(dialect)
+    read = anthropic.Request(request) if dialect == "anthropic" else request
+    return [found for rule in rules for found in rule(read)]
+
+
+def introduced(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:
+    """The violations of `after` that `before` did not have. Raises SpecError (dialect).
+
+    Places move when messages are edited, so two are the same when they break one rule about one subject.
+    """
+    known = Counter((each.rule, each.subject) for each in violations(dialect, before))
+    found = []
+    for each in violations(dialect, after):
+        if known[each.rule, each.subject] > 0:
+            known[each.rule, each.subject] -= 1
+        else:
+            found.append(each)
+    return found
+
+
+def _rules(dialect: str) -> Sequence[Rule]:
+    if dialect not in RULES:
+        raise SpecError(f"no dialect {dialect!r}; there are: {', '.join(RULES)}")
+    return RULES[dialect]

@@ -1,0 +1,674 @@
+"""The loop: state + strategy -> plan -> view. Read this first.
+
+    session = Session(strategy, prices)
+    session.begin(head)
+    for each call:
+        view = drive(session.prepare(now, model), summarizer)     # a strategy that needs an LLM yields the request
+        ... send the view ...
+        session.add(turn)                                           # raw first
+
+The same session runs live and in a replay; nothing in it knows which. Everything that happened is in `events`, and
+`Session.resumed` makes the same session of them again.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Final, TypeAlias, get_args
+
+from elision.errors import BudgetError, SpecError, SummaryCause, SummaryError, describe_error, words_of_error
+from elision.strategies.books import Books
+from elision.strategies.budget import learned
+from elision.strategies.extractors.registry import BUILT_IN, Extractors
+from elision.strategies.pressure import SHORT, fits, relieve
+from elision.strategies.session_costs import SessionCosts
+from elision.strategies.situation import Situation
+from elision.strategies.strategy import Strategy
+from elision.strategies.summary_cost import SummaryCall
+from elision.summarizers.breaker import Breaker
+from elision.summarizers.candidate import MODEL_FREE, accepted, billed, count_replaced_tokens, request, used
+from elision.summarizers.digest import digest
+from elision.summarizers.redacted import redact_request
+from elision.summarizers.written import Written, parse_answer
+from elision.trajectory.encodable import make_encodable
+from elision.trajectory.events import (
+    Amended,
+    Answered,
+    Attempted,
+    Breakpoints,
+    Called,
+    Decided,
+    Event,
+    Exchanged,
+    HeadSet,
+    Learned,
+    Opened,
+    Recalled,
+    TurnAdded,
+)
+from elision.trajectory.plan import Plan, Summary, SummaryRequest
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.redact import DEFAULT, Redaction
+from elision.trajectory.state import State
+from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+from elision.trajectory.view import View
+
+#: Writes the summary that a request asks for; raises SummaryError if it cannot.
+Summarizer: TypeAlias = Callable[[SummaryRequest], "str | Written"]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The answer of somebody who is still writing: this pass goes on without."""
+
+
+#: What a pass is sent for the request it yielded.
+Answer: TypeAlias = str | Written | SummaryError | Later
+Pass: TypeAlias = Generator[SummaryRequest, Answer, View]
+
+#: How the reason of a pass begins that was not to decide anything.
+HELD = "held"
+#: A turn behind every turn.
+ALL_TURNS: Final = sys.maxsize
+#: Characters of the reason why a summary came to nothing.
+_REASON: Final = 500
+
+
+def output_tokens(turn: Turn, sizer: Sizer) -> int:
+    """Recorded output as it is, else the counted assistant message; tokens."""
+    if turn.usage is not None and turn.usage.output:
+        return turn.usage.output
+    return sizer.assistant(turn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """What the newest pass did: its decision, its view, and both prompt-side bills, by our count of tokens.
+
+    before: tokens of the view had this pass hidden nothing. everything: the view had nothing ever been hidden.
+    covered: the newest turn that was covered before it. summarizer: bill of this pass alone.
+    """
+
+    decided: Decided
+    model: str
+    view: View
+    bill: Bill
+    raw: Bill
+    before: int
+    everything: View
+    covered: int
+    summarizer: Bill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the client and its model allow in the calls to come; no event says it, so it outlives a session made anew.
+
+    may_summarize:  whether a summary could be sent: not where the provider clears by itself, and messages stay whole.
+    editable_from:  the first turn that may be edited, where the provider binds thinking to what stands before it.
+    recall_blocked: whether the recall tools must not enter requests.
+    no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.
+    hour_turn:      the newest turn whose cache entries live an hour, as the client asks for; 0 for the head alone, None
+                    for nothing.
+    """
+
+    may_summarize: bool = True
+    editable_from: int = 1
+    recall_blocked: bool = False
+    no_cache_marks: bool = False
+    breakpoints: Breakpoints = "gaps"
+    hour_turn: int | None = None
+
+
+class Session:
+    """One agent run under one strategy.
+
+    prices: what the run is billed at. sizer: counts tokens; exact o200k by default. extractors: what placeholders say
+    of observations; the strategy's own by default. redaction: which secrets are kept out of summaries, placeholders and
+    reasons.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        prices: Prices,
+        sizer: Sizer | None = None,
+        extractors: Extractors = BUILT_IN,
+        redaction: Redaction = DEFAULT,
+    ) -> None:
+        self._given = strategy, prices
+        usable = strategy.usable(prices)
+        if usable is not None:
+            # Words kept for their own sake must not be what breaks the budget.
+            strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, usable // 4))
+        self.strategy = strategy
+        self.prices = prices
+        self.sizer = sizer or Sizer(counter())
+        self.state = State(self.sizer)
+        placeholders = strategy.placeholders
+        self.extractors = placeholders.extractors if extractors is BUILT_IN else extractors
+        self.policy = strategy.start()
+        self.policy.placeholders = replace(placeholders, extractors=self.extractors, redaction=redaction)
+        self.books = Books(prices)
+        self.breaker = Breaker()
+        self.events: list[Event] = []
+        self.newest: Pending | None = None
+        #: What the calls cost and would have cost, on the provider's scale.
+        self.costs = SessionCosts(prices)
+        self.scale = TokenScale()
+        #: The newest prompt that the provider counted, and which model it was asked of.
+        self._reported: tuple[View, str] | None = None
+        #: Whether requests go out as they came: what the provider reports is of the whole prompt then.
+        self.shadow = False
+        #: The newest turn whose cache entries live an hour, as the provider reported it; 0 for the head alone, None for
+        #: nothing.
+        self._hour_reported: int | None = None
+        #: Why the newest pass could not make its view fit, where it was to do without.
+        self.exceeded: BudgetError | None = None
+        self.terms = Terms()
+        self.redaction = redaction
+        self._usable = usable
+
+    @classmethod
+    def resumed(
+        cls,
+        events: Sequence[Event],
+        strategy: Strategy,
+        prices: Prices,
+        sizer: Sizer | None = None,
+        extractors: Extractors = BUILT_IN,
+    ) -> Session:
+        """The session that `events` are of, as it stood behind the last one; work O(events), nothing is asked again."""
+        session = cls(strategy, prices, sizer, extractors)
+        session.take_up(events)
+        return session
+
+    # -- what happened -------------------------------------------------------------------------------------------
+
+    def begin(self, head: Head) -> None:
+        """The head is known, or known to have changed."""
+        if not self.state.turns and not self.state.calls:
+            self.books, self.costs = Books(self.prices, head.warm_tokens), SessionCosts(self.prices)
+        self._record(HeadSet(head))
+        self.policy.head_set(head)
+
+    def add(self, turn: Turn, node: str = "") -> None:
+        """A turn is complete: assistant message, results, interjections."""
+        self._record(TurnAdded(turn, node))
+        self.policy.turn_added(self.state, turn)
+        if self.newest is not None:
+            sent = self.costs.newest
+            self.books.answer(output_tokens(turn, self.sizer), sent.ours.sent, sent.raw.sent)
+            if turn.usage is not None:
+                self._learn_lifetime(turn.usage)
+
+    def amended(self, turn: Turn, node: str = "") -> Session:
+        """The session in which the newest turn came with another ending: this one where only words of the user differ,
+        else a new one, work O(events), for which what was learned of the turn is learned anew."""
+        if self.state.turns[-1].reworded(turn):
+            self._reworded(Amended(turn, node))
+            return self
+        session = Session(*self._given, self.sizer, self.extractors, self.redaction)
+        session.take_up([*self.events, Amended(turn, node)])
+        session.terms = self.terms
+        return session
+
+    def _reworded(self, event: Amended) -> None:
+        self._record(event)
+        self.policy.turn_reworded(self.state, event.turn)
+
+    def answered(self, usage: Usage) -> None:
+        """What the provider reported for the newest call; its total corrects our count from now on."""
+        self.note(Answered(call=self.state.calls, usage=usage))
+
+    def note(self, event: Opened | Answered | Recalled | Learned | Exchanged) -> None:
+        """Something that changes no view."""
+        self._record(event)
+        match event:
+            case Answered() if self.newest is not None and self._is_of(self.newest, event):
+                self._rescale(self.newest, event.usage.sent_prompt)
+                self._learn_lifetime(event.usage)
+            case Opened():
+                self.shadow = event.shadow
+            case Learned():
+                self._learn(event.window)
+                if self.newest is not None and self.newest.decided.call == event.call and event.tokens:
+                    # Refused it was, and counted all the same.
+                    self._rescale(self.newest, event.tokens)
+
+    def _rescale(self, newest: Pending, prompt: int) -> None:
+        """The provider counted the newest prompt, which is billed again on its scale."""
+        view = newest.everything if self.shadow else newest.view
+        before, model = self._reported or (None, "")
+        extends = before is not None and model == newest.model and view.common(before) == before.length
+        self.scale.learn(view.tokens, prompt, extends=extends)
+        self._reported = view, newest.model
+        self.costs.rescale(self.scale)
+
+    def _learn_lifetime(self, usage: Usage) -> None:
+        """How long the entries live that the newest request wrote: what is reported holds for the requests to come."""
+        if not usage.cache_write or self.newest is None:
+            return
+        minutes = usage.cache_write - usage.cache_write_1h
+        if not usage.cache_write_1h:
+            # The end of the prompt lives five minutes. Nothing is said of its front, which was not written now.
+            self._hour_reported = None if self._hour_reported is None else 0
+            return
+        self._hour_reported = 0 if minutes else ALL_TURNS
+        if not minutes:
+            self.books.lengthen(self.newest.model)
+
+    def _is_of(self, newest: Pending, event: Answered) -> bool:
+        """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
+        have made meanwhile, and it was answered, so its window was not exceeded."""
+        prompt, window = event.usage.sent_prompt, self.prices.window
+        return event.call == newest.decided.call and prompt > 0 and (window is None or prompt <= window)
+
+    def as_billed(self, tokens: int) -> int:
+        """`tokens` of a prompt as the provider would count them."""
+        return self.scale.to_billed(tokens)
+
+    def _learn(self, window: int) -> None:
+        self.prices = learned(self.prices, window)
+        try:
+            self._usable = self.strategy.usable(self.prices)
+        except SpecError:
+            # Smaller than what is kept for the response: nothing fits for sure, and what is smallest may.
+            self._usable = 1
+
+    def _record(self, event: Event) -> None:
+        self.events.append(event)
+        self.state.fold(event)
+
+    # -- a pass --------------------------------------------------------------------------------------------------
+
+    def prepare(self, now: float | None = None, model: str = "", *, forced: bool = False, strict: bool = True) -> Pass:
+        """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first, to be
+        redacted (`redact_request`) before a summarizer is given it.
+
+        forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError where not even the floor
+        of the view fits; with `strict` False the view is as small as it gets then, and `exceeded` says by how much.
+        """
+        self.exceeded = None
+        situation, before = self._situation(now, model), self.state.track.tokens
+        wanted = self._unfolded(self.policy.decide(self.state, situation, forced=forced))
+        plan = self._relieved(situation, wanted, summaries=self.terms.may_summarize, strict=strict)
+        plan = self._deferred(plan)
+        summary, cost = None, Bill()
+        if plan.summarize and self._is_worth_asking(plan) and self.breaker.may(situation.call):
+            answer = yield self._request(plan, situation)
+            summary, cost, plan = self._settle(plan, answer, situation)
+        if summary is None:
+            plan = replace(plan, summarize=0)
+        if summary is None and self._over(plan, situation):
+            summary, plan = self._fit(plan, situation, strict=strict)
+        offers = self._offers(masks=bool(plan.masks), others=bool(plan.clips or summary))
+        decided = Decided(situation.call, plan.reason, plan.masks, plan.clips, summary, offers)
+        return self._send(decided, now, model, before, cost)
+
+    def _offers(self, *, masks: bool = False, others: bool = False) -> bool:
+        """Whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
+        return self._may_enter and (self.state.offer == "start" or self.policy.names(masks, others))
+
+    @property
+    def _may_enter(self) -> bool:
+        """Whether there are recall tools that may enter, and do not stand there yet."""
+        return bool(self.state.recall) and not self.state.offered and not self.terms.recall_blocked
+
+    def _relieved(self, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
+        try:
+            return relieve(self.policy, self.state, situation, plan, summaries=summaries)
+        except BudgetError as error:
+            if strict:
+                raise
+            self.exceeded = error
+            return relieve(self.policy, self.state, situation, plan, summaries=summaries, strict=False)
+
+    def _unfolded(self, plan: Plan) -> Plan:
+        """`plan`, or where no summary could be sent all that may be hidden without one."""
+        if self.terms.may_summarize or not plan.summarize:
+            return plan
+        return replace(plan, summarize=0, masks=self.policy.masks(self.policy.pending))
+
+    def _deferred(self, plan: Plan) -> Plan:
+        """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
+        first = self.terms.editable_from
+        if first <= 1 or plan.summarize >= first:
+            return plan
+        masks = tuple(mask for mask in plan.masks if mask.key[0] >= first)
+        if masks == plan.masks and not plan.summarize:
+            return plan
+        reason = f"deferred: thinking in turn {first} is bound to what stands in front of it"
+        return Plan(masks=masks, clips=plan.clips, reason=reason)
+
+    def hold(self, reason: str, now: float | None = None, model: str = "") -> View:
+        """A pass that decides nothing; the view goes out as decided so far."""
+        decided = Decided(len(self.state.turns) + 1, f"{HELD}: {reason}", offers=self._offers())
+        return self._send(decided, now, model, self.state.track.tokens, Bill())
+
+    def _send(self, decided: Decided, now: float | None, model: str, before: int, cost: Bill) -> View:
+        covered, first = self.state.covered, not self.state.calls
+        self._record(decided)
+        self.policy.decided(self.state, decided)
+        view = self._marked(self.state.view(self.policy.frontier(self.state)))
+        everything = self._marked(self.state.raw_view())
+        raw = self.books.send_raw(everything, now, model)
+        ours = self.books.send(view, now, model, anew=decided.offers and not first)
+        self.costs.send(ours, raw, self.scale, client_marks=not self.terms.no_cache_marks)
+        self._record(self._called(decided, now, model, view))
+        self.newest = Pending(
+            decided=decided,
+            model=model,
+            view=view,
+            bill=ours.bill(self.prices),
+            raw=raw.bill(self.prices),
+            before=before,
+            everything=everything,
+            covered=covered,
+            summarizer=cost,
+        )
+        return view
+
+    @property
+    def edited(self) -> bool:
+        """Whether requests are other than the client's."""
+        return bool(self.state.hidden or self.state.covered or self.state.offered)
+
+    def _called(self, decided: Decided, now: float | None, model: str, view: View) -> Called:
+        terms = self.terms
+        return Called(
+            call=decided.call,
+            at=now,
+            model=model,
+            tokens=view.tokens,
+            unmarked=terms.no_cache_marks,
+            ours=terms.breakpoints if terms.no_cache_marks else "gaps",
+            hour_turn=terms.hour_turn,
+        )
+
+    def _marked(self, view: View) -> View:
+        """The view with the breakpoints that its request bears now, and how long their entries live."""
+        terms = self.terms
+        if terms.no_cache_marks and not (self.edited or terms.breakpoints == "always"):
+            return replace(view, marks=())
+        turn = self._hour_turn
+        return view if turn is None else replace(view, hour=self._hour_of(view, turn))
+
+    @property
+    def _hour_turn(self) -> int | None:
+        """The newest turn whose cache entries live an hour, as the client asks for or the provider reported."""
+        kept = [turn for turn in (self.terms.hour_turn, self._hour_reported) if turn is not None]
+        return max(kept, default=None)
+
+    @property
+    def keeps_an_hour(self) -> bool:
+        """Whether all that the next request writes to the cache lives an hour."""
+        return self._hour_turn is not None and self._hour_turn >= len(self.state.turns)
+
+    def _hour_of(self, view: View, turn: int) -> int:
+        """Leading segments of `view` up to the end of `turn`."""
+        if turn >= len(self.state.turns):
+            return view.length
+        # Turns ascend along a track; head and summary, whose turn is 0, stand first.
+        return bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
+
+    def _situation(self, now: float | None, model: str) -> Situation:
+        return Situation(
+            call=len(self.state.turns) + 1,
+            now=now,
+            model=model,
+            prices=self.prices,
+            cache=self.books.cache,
+            spent=self.books.spent,
+            raw=self.books.raw_spent + self.books.peek_raw(self._marked(self.state.raw_view()), now, model),
+            recall=self.state.recall_tokens if self._may_enter else 0,
+            at_once=self.state.offer == "start",
+            hour=self.keeps_an_hour,
+            # Never below a quarter: a report that is odd all the same must not be what stops the agent.
+            usable=None if self._usable is None else max(self.scale.to_counted(self._usable), self._usable // 4),
+        )
+
+    # -- summaries -----------------------------------------------------------------------------------------------
+
+    def _summary_limit(self, plan: Plan) -> int:
+        """Most tokens that the summary of `plan` may have."""
+        return plan.summary_tokens or self.strategy.summary_max_tokens
+
+    def _is_worth_asking(self, plan: Plan) -> bool:
+        """Whether a model is asked for the summary of `plan`; the digest says as much in next to nothing."""
+        return self._summary_limit(plan) >= min(SHORT, self.strategy.summary_max_tokens)
+
+    def _request(self, plan: Plan, situation: Situation) -> SummaryRequest:
+        limit = self._summary_limit(plan)
+        route = billed(self.state, situation, plan.summarize, limit).route
+        asked = request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh")
+        # Redacted just before it is written: that is work on all of the history, in vain while a writer is at work.
+        return replace(asked, redaction=self.redaction)
+
+    def _settle(self, plan: Plan, answer: Answer, situation: Situation) -> tuple[Summary | None, Bill, Plan]:
+        """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
+        if isinstance(answer, Later):
+            return None, Bill(), Plan(reason="summary is being written")
+        parsed = _parse(answer)
+        covers = (parsed.covers if isinstance(parsed, Written) else 0) or plan.summarize
+        call = used(self.state, situation, covers, parsed)
+        cost = self._bill(call.input, call.cached, call.output, call.usd)
+        try:
+            summary = self._accept(plan, covers, parsed, call, situation)
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be used is not asked for again at once
+            reason = self._reject(error, call, situation.call)
+            return None, cost, Plan(reason=f"summary rejected: {reason}")
+        self.breaker.succeeded()
+        self.books.summarize(cost)
+        if covers < plan.summarize:
+            # Written in the background for fewer turns: what is pending behind them is masked in the same rewrite.
+            masks = self.policy.masks(key for key in self.policy.pending if key[0] > covers)
+            plan = replace(plan, masks=masks, summarize=covers)
+        return summary, cost, plan
+
+    def _accept(
+        self, plan: Plan, covers: int, answer: Written | SummaryError, call: SummaryCall, situation: Situation
+    ) -> Summary:
+        """The summary that `answer` is. Raises SummaryError if it may not stand for turns 1 ... `covers`."""
+        if isinstance(answer, SummaryError):
+            raise answer
+        if covers > plan.summarize:
+            wrong = f"it covers turns up to {covers}, of which it was not asked: up to {plan.summarize}"
+            raise SummaryError(wrong, cause="malformed")
+        if self.policy.server_calls.limit_summary(covers) < covers:
+            wrong = f"it covers turns up to {covers}, and so a call of the provider's without its result"
+            raise SummaryError(wrong, cause="malformed")
+        limit, room = self._summary_limit(plan), self._room(plan, covers, situation)
+        return accepted(self.state, self.policy, covers, answer.text, call, self.redaction, limit=limit, room=room)
+
+    def _room(self, plan: Plan, covers: int, situation: Situation) -> int | None:
+        """Tokens that may stand in the place of turns 1 ... `covers` in a view that fits; None where none does."""
+        if situation.usable is None or self.exceeded is not None:
+            return None
+        saved = sum(self.policy.pending[mask.key].saves for mask in plan.masks if mask.key[0] > covers)
+        saved += sum(self.state.segment(clip.key).tokens - self.sizer.text(clip.text) for clip in plan.clips)
+        rest = (
+            self.state.track.tokens - count_replaced_tokens(self.state, covers) - saved + situation.entering(hides=True)
+        )
+        return situation.usable - rest
+
+    def _reject(self, error: Exception, used: SummaryCall, call: int) -> str:
+        """Record that the summary asked for at call `call` came to nothing; why, in a sentence."""
+        cause: SummaryCause = "other"
+        said = f"it could not be used: {describe_error(error)}"
+        if isinstance(error, SummaryError):
+            cause, said = error.cause if error.cause in get_args(SummaryCause) else cause, words_of_error(error)
+        reason = self.redaction.text(make_encodable(said[: 4 * _REASON]))[:_REASON]
+        self._attempted(
+            Attempted(
+                call=call,
+                cause=cause,
+                reason=reason,
+                input=used.input,
+                cached=used.cached,
+                output=used.output,
+                usd=self._bill(used.input, used.cached, used.output, used.usd).usd,
+                retry_at=self.breaker.failed(call),
+            )
+        )
+        return reason
+
+    def write_off(self, event: Attempted | Decided) -> None:
+        """Learn that a summary was paid for in a pass that came to nothing; asking backs off.
+
+        event: what that pass made of it; nothing happens if it is in the log after all.
+        """
+        if event in self.events:
+            return
+        if isinstance(event, Attempted):
+            self._attempted(replace(event, retry_at=self.breaker.failed(event.call)))
+        elif (made := event.summary) is not None:
+            cost = self._bill(made.input_tokens, made.cached_tokens, made.output_tokens, made.usd)
+            used = SummaryCall(
+                route=made.route,
+                input=made.input_tokens,
+                cached=made.cached_tokens,
+                output=made.output_tokens,
+                usd=cost.usd,
+            )
+            self._reject(SummaryError("it was not stored, and is not used"), used, event.call)
+
+    def _bill(self, input: int, cached: int, output: int, usd: float | None) -> Bill:
+        bill = self.prices.bill(input, cached, output)
+        return bill if usd is None else replace(bill, usd=usd)
+
+    def _attempted(self, event: Attempted) -> None:
+        self._record(event)
+        self.policy.retry_at = event.retry_at
+        self.books.summarize(self._bill(event.input, event.cached, event.output, event.usd))
+
+    def _over(self, plan: Plan, situation: Situation) -> bool:
+        """Whether a pass that got no summary leaves the view over its budget."""
+        return situation.usable is not None and not fits(self.policy, self.state, situation, plan)
+
+    def _fit(self, plan: Plan, situation: Situation, *, strict: bool) -> tuple[Summary | None, Plan]:
+        """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
+        may_summarize = self.terms.may_summarize
+        wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
+        if wanted.summarize:
+            asked = request(self.state, wanted.summarize, self._summary_limit(wanted))
+            clean = redact_request(replace(asked, redaction=self.redaction))
+            written = Written(text=digest(clean, self.sizer.count), route=MODEL_FREE.route)
+            try:
+                return self._accept(wanted, wanted.summarize, written, MODEL_FREE, situation), wanted
+            except SummaryError:
+                # Nothing can be said in fewer words; what is left is cutting the newest results.
+                wanted = self._relieved(situation, Plan(reason=plan.reason), summaries=False, strict=strict)
+        return None, wanted
+
+    # -- the log again -------------------------------------------------------------------------------------------
+
+    def take_up(self, events: Iterable[Event]) -> None:
+        """Fold events that happened elsewhere, in their order; decisions are taken as they were made.
+
+        They may stand behind what is here already, unless `takes` says no.
+        """
+        events = list(events)
+        settled, reworded = _versions(events, self.state.turns)
+        waiting: list[Attempted | Decided] = []
+        for event in events:
+            match event:
+                case HeadSet():
+                    self.begin(event.head)
+                case TurnAdded():
+                    self.add(settled[event.turn.index].turn, event.node)
+                    self.events[-1] = event
+                case Amended() if id(event) in reworded:
+                    self._reworded(event)
+                case Amended():
+                    # Its turn was folded where it first came; only the log keeps that it came twice.
+                    self.events.append(event)
+                case Attempted() | Decided():
+                    waiting.append(event)
+                case Called():
+                    self._relive(waiting, event)
+                    waiting = []
+                case _:
+                    self.note(event)
+
+    def takes(self, events: Iterable[Event]) -> bool:
+        """Whether `events` only add to what is here; where not, the log must be folded anew, for a turn came again
+        with another result."""
+        newest = dict(enumerate(self.state.turns[-1:], start=len(self.state.turns)))
+        for event in events:
+            if isinstance(event, Amended) and (known := newest.get(event.turn.index)) is not None:
+                if not known.reworded(event.turn):
+                    return False
+                newest[event.turn.index] = event.turn
+        return True
+
+    def _relive(self, waiting: Sequence[Attempted | Decided], called: Called) -> None:
+        """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
+        self.terms = replace(
+            self.terms, no_cache_marks=called.unmarked, breakpoints=called.ours, hour_turn=called.hour_turn
+        )
+        situation, before = self._situation(called.at, called.model), self.state.track.tokens
+        (decided,) = (event for event in waiting if isinstance(event, Decided))
+        if not decided.reason.startswith(HELD):
+            self.policy.decide(self.state, situation)
+        cost = Bill()
+        for event in waiting:
+            if isinstance(event, Attempted):
+                self.breaker.failed(event.call)
+                self._attempted(event)
+        if (summary := decided.summary) is not None:
+            self.breaker.succeeded()
+            cost = self._bill(summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd)
+            self.books.summarize(cost)
+        self._send(decided, called.at, called.model, before, cost)
+
+
+def _versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int, TurnAdded | Amended], set[int]]:
+    """For each turn what it is folded as where it first comes: as it was when all of its results were there; and the
+    events (ids) behind that, by which only words of the user changed. known: turns that came before."""
+    settled: dict[int, TurnAdded | Amended] = {}
+    newest: dict[int, Turn] = dict(enumerate(known[-1:], start=len(known)))
+    reworded: dict[int, list[int]] = {len(known): []}
+    for event in events:
+        if not isinstance(event, TurnAdded | Amended):
+            continue
+        index = event.turn.index
+        if isinstance(event, Amended) and newest[index].reworded(event.turn):
+            reworded[index].append(id(event))
+        else:
+            settled[index], reworded[index] = event, []
+        newest[index] = event.turn
+    return settled, {id for ids in reworded.values() for id in ids}
+
+
+def _parse(answer: str | Written | SummaryError) -> Written | SummaryError:
+    """`answer` as far as it has a meaning; an error where it has none."""
+    try:
+        return answer if isinstance(answer, SummaryError) else parse_answer(answer)
+    except SummaryError as error:
+        return error
+
+
+def drive(steps: Pass, summarizer: Summarizer) -> View:
+    """Run a pass to its end, writing each summary it asks for with `summarizer`."""
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(_attempt(summarizer, request))
+    except StopIteration as done:
+        view: View = done.value
+        return view
+
+
+def _attempt(summarizer: Summarizer, request: SummaryRequest) -> Answer:
+    try:
+        return summarizer(redact_request(request))
+    except SummaryError as error:
+        return error

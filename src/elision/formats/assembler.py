@@ -1,0 +1,194 @@
+"""Messages in, turns out: the one place where recorded messages become atomic turns.
+
+Every reader feeds it in recorded order; what does not fit (a result without a call, say) becomes a Problem.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from elision.trajectory.content import Content
+from elision.trajectory.draft import Draft, opening
+from elision.trajectory.text_protocol import Observations, decide
+from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.turn import Action, Head, Message, Observation
+from elision.trajectory.usage import Usage
+
+
+class Assembler:
+    """Builds one trajectory.
+
+    file:         for problems.
+    observations: which messages are observations; `auto` decides when `finish` is called, with everything seen.
+    """
+
+    def __init__(self, file: str, observations: Observations = "auto") -> None:
+        self.file = file
+        self.observations = observations
+        self.problems: list[Problem] = []
+        self._head: list[Message] = []
+        self._tools: list[Mapping[str, Any]] = []
+        self._drafts: list[Draft] = []
+        self._compactions: list[Compaction] = []
+        self._calls: dict[str, Draft] = {}
+        #: Ids given to calls of the newest message that came without one, in order: results without an id answer them.
+        self._unnamed: deque[str] = deque()
+
+    @property
+    def turns(self) -> int:
+        """Turns begun so far."""
+        return len(self._drafts)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the newest record is an assistant message: neither a result nor a message came after it."""
+        return bool(self._drafts) and not self._drafts[-1].results and not self._drafts[-1].users
+
+    @property
+    def has_unnamed_call(self) -> bool:
+        """Whether a call that was recorded without an id waits for its result."""
+        return bool(self._unnamed)
+
+    def problem(self, reason: str, line: int | None = None) -> None:
+        """Report something unreadable; reading goes on."""
+        self.problems.append(Problem(file=self.file, line=line, reason=reason))
+
+    def tools(self, definitions: Iterable[Mapping[str, Any]]) -> None:
+        """Tool definitions of the head."""
+        self._tools.extend(definitions)
+
+    def system(self, content: Content, *, role: Literal["system", "developer"] = "system") -> None:
+        """A system prompt; one that comes after the first turn is kept as an interjection."""
+        self._message(Message(role=role, content=content))
+
+    def user(self, content: Content, *, pinned: bool = False) -> None:
+        """A user message: task, interjection or, in a text protocol, observation."""
+        self._message(Message(role="user", content=content, pinned=pinned))
+
+    def _message(self, message: Message) -> None:
+        if message.content:
+            (self._drafts[-1].users if self._drafts else self._head).append(message)
+
+    def assistant(
+        self,
+        content: Content = (),
+        *,
+        reasoning: str = "",
+        actions: Iterable[Action] = (),
+        usage: Usage | None = None,
+        at: float | None = None,
+        model: str = "",
+        line: int | None = None,
+    ) -> None:
+        """An assistant message with its calls; call ids that repeat within the message are reported and dropped."""
+        self._unnamed.clear()
+        unique: dict[str, Action] = {}
+        for action in self._name_calls(actions, self.turns + 1):
+            if action.id in unique:
+                self.problem(f"call id {action.id!r} stands twice in one assistant message; the first is kept", line)
+            else:
+                unique[action.id] = action
+        draft = Draft(content, reasoning, tuple(unique.values()), usage, at, model)
+        self._drafts.append(draft)
+        for key in unique:
+            self._calls[key] = draft
+
+    def amend(
+        self,
+        *,
+        content: Content = (),
+        reasoning: str = "",
+        actions: Iterable[Action] = (),
+        usage: Usage | None = None,
+        model: str = "",
+    ) -> None:
+        """Add to the newest assistant message (formats that record one message in fragments).
+
+        usage: that of the whole message; the last one holds, since recorders know the output only at the end.
+        """
+        draft = self._drafts[-1]
+        draft.usage = usage or draft.usage
+        draft.model = draft.model or model
+        known = {action.id for action in draft.actions}
+        fresh = tuple(action for action in self._name_calls(actions, self.turns) if action.id not in known)
+        draft.content += content
+        draft.reasoning = "\n".join(filter(None, (draft.reasoning, reasoning)))
+        draft.actions += fresh
+        for action in fresh:
+            self._calls[action.id] = draft
+
+    def _name_calls(self, actions: Iterable[Action], turn: int) -> Iterator[Action]:
+        """Give calls that were recorded without ids a name each, unique in their turn."""
+        for action in actions:
+            if action.id:
+                yield action
+                continue
+            self._unnamed.append(f"call_{turn}_{len(self._unnamed) + 1}")
+            yield replace(action, id=self._unnamed[-1])
+
+    def result(
+        self,
+        action_id: str,
+        content: Content,
+        *,
+        tool: str = "",
+        error: bool | None = None,
+        tags: frozenset[str] = frozenset(),
+        line: int | None = None,
+    ) -> None:
+        """A result; it joins the turn of its call, wherever it comes. Without one it is reported and left out."""
+        if not action_id and self._unnamed:
+            action_id = self._unnamed.popleft()
+        draft = self._calls.get(action_id)
+        if draft is None:
+            self.problem(f"result of call {action_id!r} has no such call before it; left out", line)
+            return
+        if any(known.action_id == action_id for known in draft.results):
+            self.problem(f"call {action_id!r} is answered twice; the first result is kept", line)
+            return
+        name = tool or next(action.name for action in draft.actions if action.id == action_id)
+        draft.results.append(Observation(action_id=action_id, tool=name, content=content, error=error, tags=tags))
+
+    def compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
+        """The recording agent rewrote its own context here."""
+        self._compactions.append(Compaction(before=self.turns + 1, tokens_before=tokens_before, summary=summary))
+
+    def finish(
+        self, id: str, *, format: str, model: str = "", parent: str | None = None, recorded_window: int | None = None
+    ) -> Trajectory | None:
+        """The trajectory, or None if there was not one assistant message."""
+        if not self._drafts:
+            return None
+        mode = self.observations
+        if mode == "auto":
+            seen = bool(self._tools) or any(draft.results or draft.actions for draft in self._drafts)
+            mode = decide(opening(self._drafts), has_tools=seen)
+        models = Counter(draft.model for draft in self._drafts if draft.model)
+        _name_models(self._drafts)
+        return Trajectory(
+            id=id,
+            file=self.file,
+            format=format,
+            model=model or (models.most_common(1)[0][0] if models else ""),
+            parent=parent,
+            head=Head(messages=tuple(self._head), tools=tuple(self._tools)),
+            turns=tuple(draft.turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
+            compactions=tuple(self._compactions),
+            recorded_window=recorded_window,
+            observations=mode,
+        )
+
+
+def _name_models(drafts: Sequence[Draft]) -> None:
+    """Give each call without a model that of the call before it, or of the first that has one.
+
+    A request with its response names the model of its last call only. Left without a name, the earlier calls would
+    count as another model's, and the last would find no prompt cache.
+    """
+    model = next((draft.model for draft in drafts if draft.model), "")
+    for draft in drafts:
+        model = draft.model or model
+        draft.model = model

@@ -1,0 +1,194 @@
+"""ATIF, the Agent Trajectory Interchange Format of Harbor, versions 1.0 to 1.8 (`trajectory.json`).
+
+Source: Harbor's RFC 0001 and its models (0.25.0). `prompt_tokens` include what was cached; a write to the cache has no
+field of its own and stands in `metrics.extra`.
+
+Steps marked `is_copied_context` were made in an earlier segment and are recorded there: they are no turns of this run,
+and their calls are not billed again. They are its head, an agent's steps among them as text. A step of the agent that
+took no model call (`llm_call_count` 0) belongs to the turn before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from elision.dialects import (
+    Json,
+    arguments_in,
+    content_of,
+    count_in,
+    mapping_in,
+    mappings_in,
+    number_in,
+    text_in,
+)
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import json_value, peek_value
+from elision.formats.moments import moment
+from elision.trajectory.content import Content, content, text_of
+from elision.trajectory.text_protocol import action_in
+from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+_MARK = "ATIF-v"
+_WRITES = ("cache_write_input_tokens", "cache_creation_input_tokens")
+
+
+class Atif:
+    """One trajectory, and the sub-agents' that it embeds."""
+
+    name: ClassVar[str] = "atif"
+
+    def sniff(self, document: Document) -> bool:
+        return _is_atif(mapping_in(peek_value(document, "schema_version", _MARK)))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        value = json_value(document)
+        if not _is_atif(mapping_in(value)):
+            raise FormatError(f"{document.path}: no ATIF trajectory: it needs a schema_version and a list of steps")
+        taken: set[str] = set()
+        waiting: list[tuple[Json, str, str | None]] = [(value, "main", None)]
+        while waiting:
+            root, fallback, parent = waiting.pop(0)
+            # Sub-agents of older versions share the session id of their parent.
+            names = (text_in(root.get("trajectory_id")), text_in(root.get("session_id")), fallback)
+            name = next((name for name in names if name and name not in taken), f"{fallback} {len(taken) + 1}")
+            taken.add(name)
+            yield from _run(document.path, root, name, parent)
+            agents = mappings_in(root.get("subagent_trajectories"))
+            waiting += [(agent, f"{name} sub-agent {n}", name) for n, agent in enumerate(agents, start=1)]
+
+
+def _is_atif(value: Json) -> bool:
+    return text_in(value.get("schema_version")).startswith(_MARK) and isinstance(value.get("steps"), list)
+
+
+def _run(file: str, root: Json, name: str, parent: str | None) -> Iterator[Found]:
+    recorded = root.get("steps")
+    steps = recorded if isinstance(recorded, list) else []
+    run = _Run(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
+    for number, step in enumerate(steps, start=1):
+        run.feed(step, number)
+    if trajectory := run.assembler.finish(name, format=Atif.name, parent=parent):
+        yield trajectory
+    else:
+        yield Problem(file=file, line=None, reason=f"trajectory {name!r} holds no step of an agent")
+    yield from run.assembler.problems
+
+
+def _acts_in_text(steps: Sequence[object]) -> bool:
+    """Whether the agent acts in its messages: its steps are answered, but hold no calls."""
+    own = [step for step in map(mapping_in, steps) if step.get("source") == "agent"]
+    return not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_results, own))
+
+
+def _results(step: Json) -> list[Json]:
+    return mappings_in(mapping_in(step.get("observation")).get("results"))
+
+
+class _Run:
+    """Feeds the steps of one trajectory to the assembler. Step numbers stand for lines in problems."""
+
+    def __init__(self, assembler: Assembler, root: Json) -> None:
+        agent = mapping_in(root.get("agent"))
+        self.assembler = assembler
+        self._in_text = assembler.observations == "user"
+        self._model = text_in(agent.get("model_name"))
+        self.assembler.tools(mappings_in(agent.get("tool_definitions")))
+
+    def feed(self, step: object, number: int) -> None:
+        if not isinstance(step, dict):
+            self.assembler.problem(f"a JSON {type(step).__name__} where a step belongs; left out", number)
+            return
+        match step.get("source"):
+            case "system":
+                self.assembler.system(content_of(step.get("message")) + _answers(step))
+            case "user":
+                self.assembler.user(content_of(step.get("message")) + _answers(step))
+            case "agent" if step.get("is_copied_context") is True:
+                self.assembler.user(_told(step))
+            case "agent":
+                self._agent(step, number)
+            case _:
+                self.assembler.problem("a step whose source is none of system, user and agent; left out", number)
+
+    def _agent(self, step: Json, number: int) -> None:
+        said, actions = content_of(step.get("message")), _actions(step)
+        if self._in_text and _results(step):
+            text = text_of(said)
+            actions = [action_in(text) or Action(id="", name="", arguments=text, implicit=True)]
+        if step.get("llm_call_count") == 0 and not isinstance(step.get("llm_call_count"), bool):
+            self._uncalled(said, actions)
+        else:
+            self.assembler.assistant(
+                said,
+                reasoning=text_in(step.get("reasoning_content")),
+                actions=actions,
+                usage=_usage(mapping_in(step.get("metrics"))),
+                at=moment(step.get("timestamp")),
+                model=text_in(step.get("model_name")) or self._model,
+                line=number,
+            )
+        if self._in_text or not actions:
+            self.assembler.user(_answers(step))
+        else:
+            self._answer(step, actions, number)
+
+    def _uncalled(self, said: Content, actions: Sequence[Action]) -> None:
+        if self.assembler.turns:
+            self.assembler.amend(content=said, actions=() if self._in_text else actions)
+        else:
+            self.assembler.assistant(said, actions=actions)
+
+    def _answer(self, step: Json, actions: Sequence[Action], number: int) -> None:
+        """Results by the call they name; those that name none answer the calls that are left, in order."""
+        results = _results(step)
+        named = {text_in(result.get("source_call_id")) for result in results}
+        left = iter([action.id for action in actions if not action.id or action.id not in named])
+        for result in results:
+            call = text_in(result.get("source_call_id")) or next(left, None)
+            if call is None:
+                self.assembler.user(content_of(result.get("content")))
+            else:
+                error = mapping_in(result.get("extra")).get("is_error")
+                verdict = error if isinstance(error, bool) else None
+                self.assembler.result(call, content_of(result.get("content")), error=verdict, line=number)
+
+
+def _actions(step: Json) -> list[Action]:
+    return [
+        Action(
+            id=text_in(call.get("tool_call_id")),
+            name=text_in(call.get("function_name")),
+            arguments=arguments_in(call.get("arguments")),
+        )
+        for call in mappings_in(step.get("tool_calls"))
+    ]
+
+
+def _answers(step: Json) -> Content:
+    return tuple(part for result in _results(step) for part in content_of(result.get("content")))
+
+
+def _told(step: Json) -> Content:
+    """A step of the agent as text: what it said, its calls, their results."""
+    calls = [f"{action.name} {action.arguments}" for action in _actions(step)]
+    return content_of(step.get("message")) + content("\n".join(calls)) + _answers(step)
+
+
+def _usage(metrics: Json) -> Usage | None:
+    prompt, output = count_in(metrics.get("prompt_tokens")), count_in(metrics.get("completion_tokens"))
+    if not prompt and not output:
+        return None
+    extra = mapping_in(metrics.get("extra"))
+    return Usage.inclusive(
+        prompt=prompt,
+        output=output,
+        cache_read=count_in(metrics.get("cached_tokens")),
+        cache_write=next((found for key in _WRITES if (found := count_in(extra.get(key)))), 0),
+        usd=number_in(metrics.get("cost_usd")),
+    )

@@ -1,0 +1,382 @@
+"""Claude Code transcripts (`~/.claude/projects/.../<session>.jsonl` and `agent-<id>.jsonl`).
+
+Undocumented by its maker; read off recordings. One message of the assistant is written in fragments, a content block a
+line, that share `message.id`; results of parallel calls may stand between them. Each line names its parent
+(`parentUuid`), and with parallel calls that graph fans out: each result hangs from its own call, the next fragment from
+the fragment before. So fragments, results and attachments are first gathered into exchanges, and only the tree of these
+tells whether the user went back and took another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from elision.dialects import Json, Result, anthropic, content_of, count_in, mapping_in, mappings_in, text_in
+from elision.formats.assembler import Assembler
+from elision.formats.branches import Branch, Node, branches
+from elision.formats.claude_code_attachments import find_rendering_versions, sent_content, system_prompt
+from elision.formats.document import Document, Found
+from elision.formats.lines import Line, json_lines, peek
+from elision.formats.moments import moment
+from elision.trajectory.content import Content, text_of
+from elision.trajectory.trajectory import Problem
+
+#: Records that stand at the start of transcripts and carry no message.
+_BOOKKEEPING = frozenset({"summary", "queue-operation", "file-history-snapshot"})
+_COMPACTIONS = frozenset({"compact_boundary", "microcompact_boundary"})
+#: Lines looked at when sniffing: a transcript may begin with a run of bookkeeping.
+_PEEK = 20
+
+
+class ClaudeCode:
+    """One transcript: the main run, each sidechain, and branches left behind that are mostly their own."""
+
+    name: ClassVar[str] = "claude-code"
+
+    def sniff(self, document: Document) -> bool:
+        return any(_is_message(value) or _is_bookkeeping(value) for value in peek(document, _PEEK))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        lines = []
+        for item in json_lines(document):
+            if isinstance(item, Problem):
+                yield item
+            elif _is_broken(item.value):
+                reason = f"the {item.value['type']} line holds no message; left out"
+                yield Problem(file=document.path, line=item.number, reason=reason)
+            elif _is_node(item.value):
+                lines.append(item)
+        spoken = False
+        for chain in _chains(_drop_copies(_unique(lines))):
+            for found in _read_chain(document.path, chain):
+                spoken = spoken or not isinstance(found, Problem)
+                yield found
+        if not spoken:
+            yield Problem(file=document.path, line=None, reason="no assistant message in this transcript")
+
+
+def _message(line: Line) -> Json:
+    return mapping_in(line.value.get("message"))
+
+
+def _is_message(value: Json) -> bool:
+    known = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), dict)
+    return known and "uuid" in value and ("sessionId" in value or "parentUuid" in value)
+
+
+def _is_broken(value: Json) -> bool:
+    return value.get("type") in ("user", "assistant") and not isinstance(value.get("message"), dict)
+
+
+def _is_node(value: Json) -> bool:
+    """Whether a line has a place in the tree; system and progress lines do, though they say nothing."""
+    return bool(text_in(value.get("uuid"))) or value.get("type") in ("user", "assistant", "attachment")
+
+
+def _uuid(line: Line) -> str:
+    return text_in(line.value.get("uuid")) or f"line {line.number}"
+
+
+def _is_bookkeeping(value: Json) -> bool:
+    return text_in(value.get("type")) in _BOOKKEEPING and bool({"leafUuid", "sessionId", "messageId"} & value.keys())
+
+
+def _unique(lines: Sequence[Line]) -> list[Line]:
+    """A resumed session may repeat lines; the first of each stands."""
+    first: dict[str, Line] = {}
+    for line in lines:
+        first.setdefault(_uuid(line), line)
+    return list(first.values())
+
+
+def _drop_copies(lines: Sequence[Line]) -> list[Line]:
+    """`lines` without attachments whose words are a user's line of their own: queued ones that became a turn."""
+    users = {_uuid(line) for line in lines if line.value.get("type") == "user"}
+    return [line for line in lines if text_in(_attachment(line).get("source_uuid")) not in users]
+
+
+def _attachment(line: Line) -> Json:
+    return mapping_in(line.value.get("attachment"))
+
+
+def _is_attachment(line: Line) -> bool:
+    return line.value.get("type") == "attachment"
+
+
+# -- one file, several runs -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The lines of one agent: the main one, or a sidechain."""
+
+    id: str
+    parent: str | None
+    lines: list[Line] = field(default_factory=list)
+
+
+def _chains(lines: Sequence[Line]) -> list[_Chain]:
+    """Main first, then the sidechains in the order they began; kept apart by `agentId`, else by their first line."""
+    by_uuid = {_uuid(line): line for line in lines}
+    has_main = any(not _is_side(line) for line in lines)
+    chains: dict[str, _Chain] = {}
+    roots: dict[str, str] = {}
+    for line in lines:
+        key = (text_in(line.value.get("agentId")) or _root(line, by_uuid, roots)) if _is_side(line) else ""
+        if key not in chains:
+            starter = "main" if has_main else text_in(line.value.get("sessionId")) or "main"
+            chains[key] = _Chain(f"sidechain {key}" if key else "main", starter if key else None)
+        chains[key].lines.append(line)
+    return sorted(chains.values(), key=lambda chain: chain.parent is not None)
+
+
+def _is_side(line: Line) -> bool:
+    return line.value.get("isSidechain") is True
+
+
+def _root(line: Line, by_uuid: Mapping[str, Line], roots: dict[str, str]) -> str:
+    """The uuid of the sidechain's first line; `roots` remembers it for every line on the way."""
+    walk: dict[str, None] = {}
+    here, uuid = line, _uuid(line)
+    while uuid not in roots:
+        walk[uuid] = None
+        above = by_uuid.get(text_in(here.value.get("parentUuid")))
+        if above is None or not _is_side(above) or _uuid(above) in walk:
+            roots[uuid] = uuid
+        else:
+            here, uuid = above, _uuid(above)
+    for passed in walk:
+        roots[passed] = roots[uuid]
+    return roots[uuid]
+
+
+def _read_chain(file: str, chain: _Chain) -> Iterator[Found]:
+    exchanges = _exchanges(chain.lines)
+    nodes = _nodes(exchanges)
+    speaking = [position for position, exchange in enumerate(exchanges) if exchange.is_message]
+    found, circles = branches(nodes, live=speaking[-1] if speaking else None)
+    for position in circles:
+        yield Problem(file=file, line=exchanges[position].line, reason="messages are each other's parents")
+    for number, branch in enumerate(found):
+        yield from _run(file, chain, exchanges, branch, number)
+
+
+def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branch, number: int) -> Iterator[Found]:
+    if number and not branch.mostly_own:
+        reason = f"a branch of {branch.own} assistant messages starts here, left behind later; left out"
+        yield Problem(file=file, line=exchanges[branch.start].line, reason=reason)
+        return
+    run = _Run(Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines))
+    for position in branch.path:
+        run.feed(exchanges[position])
+    name = f"{chain.id} fork {number}" if number else chain.id
+    if trajectory := run.assembler.finish(name, format=ClaudeCode.name, parent=chain.id if number else chain.parent):
+        yield trajectory
+    yield from run.assembler.problems
+
+
+# -- exchanges: fragments and results gathered ------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One assistant message with the results of its calls, or one other line; either with what is attached to it."""
+
+    fragments: list[Line] = field(default_factory=list)
+    results: list[Line] = field(default_factory=list)
+    other: Line | None = None
+
+    @property
+    def first(self) -> Line:
+        return self.fragments[0] if self.fragments else self.other or self.results[0]
+
+    @property
+    def line(self) -> int:
+        return self.first.number
+
+    @property
+    def is_turn(self) -> bool:
+        return bool(self.fragments) and not any(_is_synthetic(line) for line in self.fragments)
+
+    @property
+    def is_message(self) -> bool:
+        return self.other is None or self.other.value.get("type") in ("user", "attachment")
+
+
+def _is_synthetic(line: Line) -> bool:
+    """An error or notice that Claude Code wrote in the assistant's name; no model said it."""
+    model = _message(line).get("model")
+    return line.value.get("isApiErrorMessage") is True or model == "<synthetic>"
+
+
+def _exchanges(lines: Sequence[Line]) -> list[_Exchange]:
+    """In the order of their first lines."""
+    exchanges: list[_Exchange] = []
+    by_message: dict[str, _Exchange] = {}
+    by_call: dict[str, _Exchange] = {}
+    by_uuid: dict[str, _Exchange] = {}
+    for line in lines:
+        if line.value.get("type") == "assistant":
+            key = _message_id(line)
+            if key not in by_message:
+                by_message[key] = _Exchange()
+                exchanges.append(by_message[key])
+            by_message[key].fragments.append(line)
+            by_call |= {text_in(block.get("id")): by_message[key] for block in _blocks(line, "tool_use")}
+            by_uuid[_uuid(line)] = by_message[key]
+            continue
+        # With parallel calls attachments hang from several results; as nodes of their own they would look like forks.
+        above = by_uuid.get(text_in(line.value.get("parentUuid"))) if _is_attachment(line) else None
+        owner = above or _owner(line, by_call)
+        if owner:
+            owner.results.append(line)
+        else:
+            owner = _Exchange(other=line)
+            exchanges.append(owner)
+        by_uuid[_uuid(line)] = owner
+    return exchanges
+
+
+def _message_id(line: Line) -> str:
+    message = _message(line)
+    return text_in(message.get("id")) or text_in(line.value.get("requestId")) or _uuid(line)
+
+
+def _owner(line: Line, by_call: Mapping[str, _Exchange]) -> _Exchange | None:
+    """The exchange whose call `line` answers."""
+    calls = (text_in(block.get("tool_use_id")) for block in _blocks(line, "tool_result"))
+    return next((by_call[call] for call in calls if call in by_call), None)
+
+
+def _blocks(line: Line, kind: str) -> list[Json]:
+    blocks = mappings_in(_message(line).get("content"))
+    return [block for block in blocks if block.get("type") == kind]
+
+
+def _nodes(exchanges: Sequence[_Exchange]) -> list[Node]:
+    """The tree of exchanges; one whose parent is lost (a broken line, say) follows the one before."""
+    place: dict[str, int] = {}
+    for position, exchange in enumerate(exchanges):
+        for line in (*exchange.fragments, *exchange.results, *filter(None, (exchange.other,))):
+            place[_uuid(line)] = position
+    return [
+        Node(_parent(exchange.first.value, place, position), spoken=exchange.is_turn)
+        for position, exchange in enumerate(exchanges)
+    ]
+
+
+def _parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
+    """A compaction starts a new root in the file; the run goes on, so it hangs from what it compacted."""
+    named = text_in(value.get("parentUuid")) or text_in(value.get("logicalParentUuid"))
+    if named in place:
+        return place[named]
+    lost = (
+        named
+        or "parentUuid" not in value
+        or value.get("isCompactSummary") is True
+        or text_in(value.get("subtype")) in _COMPACTIONS
+    )
+    return position - 1 if lost and position else None
+
+
+# -- one run ----------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """Feeds the exchanges of one path to the assembler."""
+
+    def __init__(self, assembler: Assembler, rendering: frozenset[str]) -> None:
+        self.assembler = assembler
+        self._rendering = rendering
+        self._sent: float | None = None
+        self._has_prompt = False
+        self._before: int | None = None
+        self._compacting = False
+
+    def feed(self, exchange: _Exchange) -> None:
+        if exchange.is_turn:
+            self._settle()
+            self._assistant(exchange.fragments)
+        elif exchange.other is not None:
+            self._other(exchange.other)
+        for line in exchange.results:
+            if _is_attachment(line):
+                self._add_attachment(line)
+            else:
+                self._user(line)
+
+    def _assistant(self, fragments: Sequence[Line]) -> None:
+        messages = [_message(line) for line in fragments]
+        said = [anthropic.said(message) for message in messages]
+        usages = list(filter(None, (anthropic.usage(message.get("usage")) for message in messages)))
+        self.assembler.assistant(
+            tuple(part for fragment in said for part in fragment.content),
+            reasoning="\n".join(filter(None, (fragment.reasoning for fragment in said))),
+            actions=[action for fragment in said for action in fragment.actions],
+            # Every fragment repeats the usage of the whole message; only the last one's output count is final.
+            usage=usages[-1] if usages else None,
+            # A line's own time is when its block was complete; the request started when its newest input was there.
+            at=self._sent if self._sent is not None else moment(fragments[0].value.get("timestamp")),
+            model=text_in(messages[0].get("model")),
+            line=fragments[0].number,
+        )
+
+    def _other(self, line: Line) -> None:
+        value = line.value
+        if value.get("type") == "system" and text_in(value.get("subtype")) in _COMPACTIONS:
+            self._settle()
+            metadata = mapping_in(value.get("compactMetadata")) or mapping_in(value.get("microcompactMetadata"))
+            self._compacting, self._before = True, count_in(metadata.get("preTokens")) or None
+        elif value.get("type") == "user":
+            self._user(line)
+        elif _is_attachment(line):
+            self._add_attachment(line)
+
+    def _add_attachment(self, line: Line) -> None:
+        """What Claude Code sent beside messages and results, in the user's name."""
+        if not self.assembler.turns and not self._has_prompt:
+            prompt = system_prompt(line.value)
+            self._has_prompt = bool(prompt)
+            self.assembler.system(prompt)
+        if sent := sent_content(line.value, self._rendering):
+            self.assembler.user(sent)
+            self._note_time(line)
+
+    def _note_time(self, line: Line) -> None:
+        """Remember when the newest input was there: the next request started then."""
+        self._sent = max(filter(None, (self._sent, moment(line.value.get("timestamp")))), default=None)
+
+    def _user(self, line: Line) -> None:
+        """Results, and what the user or a hook says (`isMeta`): the model is sent both."""
+        message = _message(line)
+        if line.value.get("isCompactSummary") is True:
+            self._summary(content_of(message.get("content")))
+        elif line.value.get("isVisibleInTranscriptOnly") is not True:
+            for result in anthropic.results(message):
+                self._result(result, line)
+            self.assembler.user(anthropic.remarks(message))
+            self._note_time(line)
+
+    def _result(self, result: Result, line: Line) -> None:
+        outcome = mapping_in(line.value.get("toolUseResult"))
+        verdicts = [result.error, outcome.get("isError"), outcome.get("is_error")]
+        known = [verdict for verdict in verdicts if isinstance(verdict, bool)]
+        error = any(known) if known else None
+        self.assembler.result(result.action_id, result.content, error=error, tags=result.tags, line=line.number)
+
+    def _summary(self, said: Content) -> None:
+        """A summary of this run's own turns is kept with the compaction, one of an earlier file's is its head."""
+        if self.assembler.turns:
+            self._compacting = True
+            self._settle(text_of(said))
+        else:
+            self._compacting = False
+            self.assembler.user(said)
+
+    def _settle(self, summary: str = "") -> None:
+        """Record a compaction once its summary is known, or that none came."""
+        if self._compacting and self.assembler.turns:
+            self.assembler.compaction(tokens_before=self._before, summary=summary)
+        self._compacting, self._before = False, None

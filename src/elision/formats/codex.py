@@ -1,0 +1,315 @@
+"""Codex CLI rollouts (`~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`): `{timestamp, type, payload}` a line.
+
+Sources: codex-rs/protocol (RolloutItem, ResponseItem) and public descriptions of rollouts up to CLI 0.169. What the
+model read and wrote are the `response_item` lines; `event_msg` lines tell the same again for the screen and are used
+for token counts and rollbacks only. Reasoning, text and calls are items of their own: the items up to the next result,
+user message or token count are one assistant message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from elision.dialects import Json, Result, content_of, count_in, mapping_in, mappings_in, openai_responses, text_in
+from elision.dialects.openai_responses import OUTPUTS
+from elision.formats.assembler import Assembler
+from elision.formats.branches import Branch, Node, branches
+from elision.formats.document import Document, Found
+from elision.formats.lines import Line, json_lines, peek
+from elision.formats.moments import moment
+from elision.trajectory.content import text_of
+from elision.trajectory.trajectory import Problem
+from elision.trajectory.usage import Usage
+
+_TYPES = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted", "token_usage_record"})
+#: Items that are kept for the user's sake (undo points) or stand for nothing; the model is not sent them.
+_UNSENT = frozenset({"ghost_snapshot", "other"})
+#: Items in which the server hands over its own summary, unreadable.
+_COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
+#: User messages that Codex writes itself begin like this; they start no turn of the user's.
+_OWN = ("<", "# AGENTS.md")
+_EXIT = re.compile(
+    r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Exit code: |Process exited with code )(-?\d+)\s*$", re.M
+)
+
+
+class Codex:
+    """One rollout; turns that were rolled back are a run of their own where they are mostly their own."""
+
+    name: ClassVar[str] = "codex"
+
+    def sniff(self, document: Document) -> bool:
+        return any(_is_rollout(value) for value in peek(document))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        lines = []
+        for item in json_lines(document):
+            if isinstance(item, Problem):
+                yield item
+            elif isinstance(item.value.get("payload"), dict):
+                lines.append(item)
+            elif text_in(item.value.get("type")) in _TYPES:
+                yield Problem(file=document.path, line=item.number, reason="a line without payload; left out")
+        nodes = _nodes(lines)
+        found, _ = branches(nodes, live=len(nodes) - 1 if nodes else None)
+        if not found:
+            yield Problem(file=document.path, line=None, reason="no assistant message in this rollout")
+        for number, branch in enumerate(found):
+            yield from _run(document.path, lines, branch, number)
+
+
+def _is_rollout(value: Json) -> bool:
+    return text_in(value.get("type")) in _TYPES and isinstance(value.get("payload"), dict)
+
+
+def _run(file: str, lines: Sequence[Line], branch: Branch, number: int) -> Iterator[Found]:
+    if number and not branch.mostly_own:
+        reason = f"{branch.own} items of the assistant from here on were rolled back; left out"
+        yield Problem(file=file, line=lines[branch.start].number, reason=reason)
+        return
+    rollout = _Rollout(Assembler(file, observations="tools"), [lines[position] for position in branch.path])
+    name, parent = rollout.session or "main", rollout.parent
+    if number:
+        name, parent = f"{name} fork {number}", name
+    if run := rollout.assembler.finish(name, format=Codex.name, parent=parent):
+        yield run
+    yield from rollout.assembler.problems
+
+
+# -- rollbacks --------------------------------------------------------------------------------------------------------
+
+
+def _nodes(lines: Sequence[Line]) -> list[Node]:
+    """The lines as a list, but that what follows a rollback hangs from where it went back to."""
+    nodes: list[Node] = []
+    starts: list[int] = []
+    last: int | None = None
+    for position, line in enumerate(lines):
+        payload = _payload(line)
+        if payload.get("type") == "thread_rolled_back" and starts:
+            dropped = starts[-max(1, count_in(payload.get("num_turns"))) :]
+            del starts[-len(dropped) :]
+            last = dropped[0] - 1 if dropped[0] else None
+        elif _is_item(line) and _starts_turn(payload):
+            starts.append(position)
+        nodes.append(Node(last, spoken=_is_item(line) and _is_said(payload)))
+        last = position
+    return nodes
+
+
+def _payload(line: Line) -> Json:
+    return mapping_in(line.value.get("payload"))
+
+
+def _is_item(line: Line) -> bool:
+    return line.value.get("type") == "response_item"
+
+
+def _is_said(item: Json) -> bool:
+    """Whether the model put this item out."""
+    kind = text_in(item.get("type"))
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return bool(kind) and kind not in OUTPUTS | _UNSENT | _COMPACTIONS
+
+
+def _starts_turn(item: Json) -> bool:
+    said = text_of(content_of(item.get("content"))).lstrip()
+    return item.get("type") == "message" and item.get("role") == "user" and not said.startswith(_OWN)
+
+
+# -- what each call was billed ----------------------------------------------------------------------------------------
+
+
+class _Calls:
+    """Where on a path each assistant message starts, and what the call that wrote it was billed.
+
+    A token count belongs to the newest message: it comes behind its items, before or behind the results. Older
+    versions announced it before the items were written; then the newest message has its count already, and the next
+    one is meant.
+    """
+
+    def __init__(self, path: Sequence[Line]) -> None:
+        self.usages: dict[int, Usage | None] = {}
+        self._newest: int | None = None
+        #: Nothing can be added to the newest message: a result, the user, a count or a compaction came.
+        self._closed = True
+        #: The newest message's count was announced, and no input came since: a further count corrects it.
+        self._unsure = False
+        self._announced: Usage | None = None
+        self._total: Json = {}
+        #: Newer versions record each call on a line of its own; the events then only repeat it.
+        records = any(line.value.get("type") == "token_usage_record" for line in path)
+        for place, line in enumerate(path):
+            self._see(place, line, records)
+
+    def _see(self, place: int, line: Line, records: bool) -> None:
+        payload = _payload(line)
+        match line.value.get("type"):
+            case "response_item" if _is_said(payload):
+                self._say(place)
+            case "response_item" if text_in(payload.get("type")) not in _UNSENT:
+                self._closed, self._unsure = True, False
+            case "compacted":
+                self._newest, self._closed, self._announced = None, True, None
+            case "token_usage_record":
+                self._count(_usage(mapping_in(payload.get("usage"))))
+            case "event_msg" if payload.get("type") == "token_count" and not records:
+                self._count(self._fresh(mapping_in(payload.get("info"))))
+
+    def _say(self, place: int) -> None:
+        if self._closed:
+            self._newest, self._closed = place, False
+            self.usages[place], self._announced = self._announced, None
+            self._unsure = self.usages[place] is not None
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        if self._newest is not None and (self._unsure or self.usages[self._newest] is None):
+            self.usages[self._newest] = usage
+            self._closed, self._unsure = True, False
+        else:
+            self._announced = usage
+
+    def _fresh(self, info: Json) -> Usage | None:
+        """The usage of the last call; None where the event repeats one (rate limits changed, say)."""
+        before, self._total = self._total, mapping_in(info.get("total_token_usage"))
+        if self._total and self._total == before:
+            return None
+        return _usage(mapping_in(info.get("last_token_usage"))) or _usage(_difference(self._total, before))
+
+
+_COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
+
+
+def _difference(now: Json, before: Json) -> Json:
+    """What was added to the running totals; the totals themselves where they started over."""
+    added = {key: count_in(now.get(key)) - count_in(before.get(key)) for key in _COUNTS}
+    return now if min(added.values()) < 0 else added
+
+
+def _usage(counts: Json) -> Usage | None:
+    """`input_tokens` include what was read from and written to the cache; all zeros is no usage."""
+    prompt, read, write, output = (count_in(counts.get(key)) for key in _COUNTS)
+    if not prompt and not output:
+        return None
+    return Usage.inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write)
+
+
+# -- one run ----------------------------------------------------------------------------------------------------------
+
+
+class _Rollout:
+    """Feeds the lines of one path to the assembler."""
+
+    def __init__(self, assembler: Assembler, path: Sequence[Line]) -> None:
+        self.assembler = assembler
+        self.session = ""
+        self.parent: str | None = None
+        self._model = ""
+        self._sent: float | None = None
+        usages = _Calls(path).usages
+        for place, line in enumerate(path):
+            self._feed(line, place in usages, usages.get(place))
+
+    def _feed(self, line: Line, starts: bool, usage: Usage | None) -> None:
+        payload = _payload(line)
+        match line.value.get("type"):
+            case "session_meta":
+                self._meta(payload)
+            case "turn_context":
+                self._model = text_in(payload.get("model")) or self._model
+            case "response_item" if _is_said(payload):
+                if starts:
+                    at = self._sent if self._sent is not None else moment(line.value.get("timestamp"))
+                    self.assembler.assistant(usage=usage, at=at, model=self._model, line=line.number)
+                self._said(payload, line)
+            case "response_item":
+                self._heard(payload, line)
+            case "compacted":
+                # The rewritten history is not read: the raw turns it replaced are all here.
+                self.assembler.compaction(summary=text_in(payload.get("message")))
+
+    def _meta(self, meta: Json) -> None:
+        """A fork repeats its parent's; the first is the session's own."""
+        if self.session:
+            return
+        self.session = text_in(meta.get("id")) or text_in(meta.get("session_id")) or "main"
+        spawn = mapping_in(mapping_in(mapping_in(meta.get("source")).get("subagent")).get("thread_spawn"))
+        self.parent = text_in(spawn.get("parent_thread_id")) or None
+        self.assembler.tools(mappings_in(meta.get("dynamic_tools")))
+        self.assembler.system(content_of(mapping_in(meta.get("base_instructions")).get("text")))
+        self.assembler.system(content_of(meta.get("instructions")))
+
+    def _said(self, item: Json, line: Line) -> None:
+        said = openai_responses.said(item)
+        self.assembler.amend(content=said.content, reasoning=said.reasoning, actions=said.actions)
+        if result := openai_responses.inline_result(item):
+            self.assembler.result(result.action_id, result.content, error=result.error, line=line.number)
+
+    def _heard(self, item: Json, line: Line) -> None:
+        """Input for the next call: its request starts no earlier."""
+        kind = text_in(item.get("type"))
+        if kind in _UNSENT:
+            return
+        self._sent = moment(line.value.get("timestamp"))
+        if kind in OUTPUTS:
+            result = _outcome(item)
+            self.assembler.result(
+                result.action_id, result.content, error=result.error, tags=result.tags, line=line.number
+            )
+        elif kind in _COMPACTIONS:
+            self.assembler.compaction()
+        elif kind == "message":
+            self._message(item, line)
+        else:
+            self.assembler.problem("a response item without type; left out", line.number)
+
+    def _message(self, item: Json, line: Line) -> None:
+        said = content_of(item.get("content"))
+        match item.get("role"):
+            case "user":
+                self.assembler.user(said)
+            case "developer":
+                self.assembler.system(said, role="developer")
+            case "system":
+                self.assembler.system(said)
+            case _:
+                self.assembler.problem("a message of unknown role; left out", line.number)
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def _outcome(item: Json) -> Result:
+    """An output item: its text out of the wrappings of several versions, and whether it failed."""
+    result = openai_responses.result(item)
+    output = item.get("output")
+    wrapped = output if isinstance(output, dict) else _json(text_in(output))
+    if "success" in wrapped and "content" in wrapped:
+        return replace(result, content=content_of(wrapped["content"]), error=_failed(wrapped["success"]))
+    metadata = mapping_in(wrapped.get("metadata"))
+    if "output" in wrapped and "exit_code" in metadata:
+        return replace(result, content=content_of(wrapped["output"]), error=metadata["exit_code"] != 0)
+    if found := _EXIT.search(text_in(output)[:400]):
+        return replace(result, error=int(found[1]) != 0)
+    return result
+
+
+def _json(text: str) -> Json:
+    """The JSON object that `text` is, or {}; output of a command that merely looks like one is left alone."""
+    if not text.startswith("{"):
+        return {}
+    try:
+        return mapping_in(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _failed(success: object) -> bool | None:
+    return not success if isinstance(success, bool) else None

@@ -1,0 +1,175 @@
+"""Files of provider messages: the conversations in them, however they are nested.
+
+A file is one conversation or many: a list of messages, an object that holds such a list, a list of such objects, or
+either of them as JSON lines. What a message means is the reader's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from elision.dialects import Json, mapping_in, text_in
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.continued import continued
+from elision.formats.document import Document, Found
+from elision.formats.lines import PEEK_LINES, json_lines, json_value, peek
+from elision.trajectory.trajectory import Problem
+
+#: (line or number, message): where a message stands, for problems.
+Placed: TypeAlias = tuple[int | None, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One conversation as recorded.
+
+    name:     unique within its file.
+    line:     the line it stands on, or its number in the list; None if it is the whole file.
+    messages: each with the place to name in a problem: `line`, else its own line or number.
+    outer:    the object that holds the messages: tools, system prompt, usage, the response ...; {} for a bare list.
+    """
+
+    name: str
+    line: int | None = None
+    messages: tuple[Placed, ...]
+    outer: Json = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a dialect nests its messages.
+
+    mark:        a text without which no file has this layout.
+    messages_of: the messages that an object holds; None where it is no conversation.
+    is_message:  whether an object that is no conversation is a message.
+    """
+
+    mark: str
+    messages_of: Callable[[Json], list[Any] | None]
+    is_message: Callable[[Json], bool]
+
+    def knows(self, value: object) -> bool:
+        """Whether `value` is a conversation or a message."""
+        outer = unwrapped(value)
+        return self.messages_of(outer) is not None or self.is_message(outer)
+
+
+def listed(name: str) -> Callable[[Json], list[Any] | None]:
+    """The list under `name`."""
+
+    def messages_of(outer: Json) -> list[Any] | None:
+        held = outer.get(name)
+        return held if isinstance(held, list) else None
+
+    return messages_of
+
+
+def unwrapped(value: object) -> Json:
+    """A conversation object; `{"request": {...}, "response": {...}}` is the request with its response inside."""
+    outer = mapping_in(value)
+    request = mapping_in(outer.get("request"))
+    return {**outer, **request} if request else outer
+
+
+def runs(
+    document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, Conversation], None]
+) -> Iterator[Found]:
+    """Every conversation of `document` as a run; `feed` gives its messages to the assembler.
+
+    Records that tell one conversation further and further, as logs of requests do, are one run.
+    """
+    return continued(_every(document, layout, format=format, feed=feed))
+
+
+def _every(
+    document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, Conversation], None]
+) -> Iterator[Found]:
+    for item in conversations(document, layout):
+        if isinstance(item, Problem):
+            yield item
+            continue
+        assembler = Assembler(document.path)
+        try:
+            feed(assembler, item)
+        except RecursionError:
+            yield Problem(file=document.path, line=item.line, reason=f"{item.name}: nested too deeply to read")
+            continue
+        yield from assembler.problems
+        if run := assembler.finish(item.name, format=format, model=text_in(item.outer.get("model"))):
+            yield run
+
+
+def conversations(document: Document, layout: Layout) -> Iterator[Conversation | Problem]:
+    """Every conversation of `document`; what is none is a Problem.
+
+    Raises FormatError where the file is neither JSON nor JSON lines of this layout.
+    """
+    try:
+        value = json_value(document)
+    except FormatError:
+        if not any(map(layout.knows, peek(document, PEEK_LINES))):
+            raise
+        yield from _gathered(document, layout, _lines(document), "line")
+        return
+    if isinstance(value, dict) and (messages := layout.messages_of(unwrapped(value))) is not None:
+        yield Conversation(name="main", messages=_placed(messages, None), outer=unwrapped(value))
+    else:
+        entries = value if isinstance(value, list) else [value]
+        yield from _gathered(document, layout, enumerate(entries, start=1), "conversation")
+
+
+def _lines(document: Document) -> Iterator[Placed | Problem]:
+    for line in json_lines(document):
+        yield line if isinstance(line, Problem) else (line.number, line.value)
+
+
+def _gathered(
+    document: Document, layout: Layout, entries: Iterable[Placed | Problem], word: str
+) -> Iterator[Conversation | Problem]:
+    """Conversations among `entries`, and one more of all the bare messages."""
+    bare: list[Placed] = []
+    for entry in entries:
+        if isinstance(entry, Problem):
+            yield entry
+            continue
+        number, value = entry
+        outer = unwrapped(value)
+        messages = value if isinstance(value, list) else layout.messages_of(outer)
+        if messages is not None:
+            yield Conversation(name=f"{word} {number}", line=number, messages=_placed(messages, number), outer=outer)
+        elif layout.is_message(outer):
+            bare.append((number, value))
+        else:
+            yield Problem(file=document.path, line=number, reason="no message and no conversation; left out")
+    if bare:
+        yield Conversation(name="main", messages=tuple(bare))
+
+
+def _placed(messages: list[Any], line: int | None) -> tuple[Placed, ...]:
+    return tuple((line or number, message) for number, message in enumerate(messages, start=1))
+
+
+def mostly(messages: Iterable[Json], valid: Callable[[Json], bool]) -> bool:
+    """Whether most of `messages` are valid: an odd one is a Problem when it is read, no reason to refuse the file."""
+    verdicts = [valid(message) for message in messages]
+    return not verdicts or sum(verdicts) * 2 > len(verdicts)
+
+
+def preview(document: Document, layout: Layout, count: int = 5) -> list[Conversation]:
+    """The first `count` conversations, for sniffing, or none if most of the file is something else; never raises."""
+    if layout.mark.encode() not in document.data:
+        return []
+    found: list[Conversation] = []
+    strange = 0
+    try:
+        for item in conversations(document, layout):
+            strange += isinstance(item, Problem)
+            found += [item] if isinstance(item, Conversation) else []
+            if len(found) == count:
+                break
+    except FormatError:
+        return []
+    return found if strange <= sum(len(item.messages) for item in found) else []

@@ -1,0 +1,46 @@
+"""One file of a recording as readers see it: a name and its bytes, already out of any gzip, tar or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from elision.trajectory.trajectory import Problem, Trajectory
+
+#: What a reader yields: runs, and what it could not read, in any order.
+Found: TypeAlias = Trajectory | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file, or one folder (or tar) whose files belong together.
+
+    path:    as the user named it, a member behind "!": "runs.tar.gz!a/b.json". For messages only; never opened again.
+    data:    the bytes, decompressed; b"" for a folder.
+    members: for a folder or tar: relative path -> bytes, sorted by path. Empty for a single file.
+    """
+
+    path: str
+    data: bytes = b""
+    members: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+
+
+class Reader(Protocol):
+    """One recorded format. Registered in `formats.registry`."""
+
+    @property
+    def name(self) -> str:
+        """What the format is called; a plain class attribute will do."""
+        ...
+
+    def sniff(self, document: Document) -> bool:
+        """Whether `document` is in this format, by content; cheap, never raises."""
+        ...
+
+    def read(self, document: Document) -> Iterator[Found]:
+        """Every run in `document`; a broken record is a Problem with its line, and the rest is read on.
+
+        Raises FormatError only where nothing at all can be read.
+        """
+        ...

@@ -1,0 +1,173 @@
+"""Elision's own format, in both directions: JSON lines, one for the run and its head, then one for each turn.
+
+Runs follow one another in a file; each begins with a line that has `format`. What has its default is left out. File and
+format name where the run was first read from, so that runs of several files can stand in one and stay apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elision.errors import FormatError
+from elision.formats.document import Document, Found
+from elision.formats.lines import Line, json_lines, peek
+from elision.trajectory.json_form import (
+    given,
+    head_in,
+    head_out,
+    mapping,
+    mappings,
+    optional,
+    stated,
+    text,
+    turn_in,
+    turn_out,
+    whole,
+)
+from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.turn import Turn
+
+VERSION = 1
+_FORMAT = re.compile(r"(?:elision|lacuna)\.trajectory/(\d{1,9})")
+
+
+# --- out ---------------------------------------------------------------------------------------------------------
+
+
+def export(trajectory: Trajectory) -> Iterator[str]:
+    """The lines of `trajectory`, without line ends; pure ASCII."""
+    yield _line(
+        {
+            "format": f"elision.trajectory/{VERSION}",
+            "id": trajectory.id,
+            **given(
+                file=trajectory.file,
+                recorded_as=trajectory.format,
+                model=trajectory.model,
+                observations=trajectory.observations if trajectory.observations != "tools" else "",
+                compactions=[_compaction_out(compaction) for compaction in trajectory.compactions],
+            ),
+            **stated(parent=trajectory.parent, recorded_window=trajectory.recorded_window),
+            "head": head_out(trajectory.head),
+        }
+    )
+    for turn in trajectory.turns:
+        yield _line(turn_out(turn))
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), default=dict)
+
+
+def _compaction_out(compaction: Compaction) -> dict[str, Any]:
+    return {
+        "before": compaction.before,
+        **given(summary=compaction.summary),
+        **stated(tokens_before=compaction.tokens_before),
+    }
+
+
+# --- in ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run while its turns still come in."""
+
+    line: int
+    head: Mapping[str, Any]
+    turns: list[Turn] = field(default_factory=list)
+
+
+class ElisionExport:
+    """Reads what `export` wrote; keys it does not know are passed over.
+
+    Raises FormatError for a run of a newer format: half-understood runs would be measured wrong.
+    """
+
+    name = "elision"
+
+    def sniff(self, document: Document) -> bool:
+        first = peek(document, 1)
+        found = first[0].get("format") if first else None
+        return isinstance(found, str) and found.startswith(("elision.trajectory/", "lacuna.trajectory/"))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        run: _Run | None = None
+        for line in json_lines(document):
+            if isinstance(line, Problem):
+                yield line
+            elif "format" in line.value:
+                yield from _finished(document, run)
+                run = _begun(document, line)
+            elif run is None:
+                yield _problem(document, line.number, "a turn without a run before it; left out")
+            else:
+                yield from _added(document, run, line)
+        yield from _finished(document, run)
+
+
+def _begun(document: Document, line: Line) -> _Run:
+    found = _FORMAT.fullmatch(str(line.value["format"]))
+    version = int(found[1]) if found else 0
+    if not found or version < 1:
+        raise FormatError(f"{document.path}:{line.number}: unknown format {str(line.value['format'])[:60]!r}")
+    if version > VERSION:
+        raise FormatError(
+            f"{document.path}:{line.number}: format {found[0]} is newer than this Elision reads "
+            f"(elision.trajectory/{VERSION}); update elision"
+        )
+    return _Run(line.number, line.value)
+
+
+def _added(document: Document, run: _Run, line: Line) -> Iterator[Problem]:
+    expected = len(run.turns) + 1
+    try:
+        turn = turn_in(line.value, expected)
+    except ValueError as error:
+        yield _problem(document, line.number, f"unreadable turn ({error}); left out, later turns move up")
+        return
+    run.turns.append(turn)
+
+
+def _finished(document: Document, run: _Run | None) -> Iterator[Found]:
+    if run is None:
+        return
+    try:
+        trajectory = _trajectory_in(document, run)
+    except ValueError as error:
+        yield _problem(document, run.line, f"unreadable run ({error}); left out")
+        return
+    yield trajectory
+
+
+def _problem(document: Document, line: int, reason: str) -> Problem:
+    return Problem(file=document.path, line=line, reason=reason)
+
+
+def _trajectory_in(document: Document, run: _Run) -> Trajectory:
+    value = run.head
+    return Trajectory(
+        id=text(value, "id"),
+        head=head_in(mapping(value, "head")),
+        turns=tuple(run.turns),
+        file=text(value, "file"),
+        format=text(value, "recorded_as"),
+        model=text(value, "model"),
+        parent=optional(value, "parent", text),
+        compactions=tuple(map(_compaction_in, mappings(value, "compactions"))),
+        recorded_window=optional(value, "recorded_window", whole),
+        observations="user" if text(value, "observations") == "user" else "tools",
+    )
+
+
+def _compaction_in(value: Mapping[str, Any]) -> Compaction:
+    return Compaction(
+        before=whole(value, "before"),
+        tokens_before=optional(value, "tokens_before", whole),
+        summary=text(value, "summary"),
+    )

@@ -1,0 +1,335 @@
+"""Gemini CLI: recorded chats (`~/.gemini/tmp/<project>/chats/session-*.json` and `.jsonl`) and saved conversations.
+
+A recorded chat is one JSON object, or since 2026 JSON lines: a header, messages, and changes. A message that is written
+again under its id takes the place of the first. `$set` with `messages` is the history after the CLI masked results in
+it or compressed it; `$rewindTo` takes back a message and all behind it. As everywhere, the run is what was said before
+it was masked or compressed. Saved conversations (`/chat save`, checkpoints of tools) hold the contents of the Gemini
+API. Source: `packages/core/src/services/chatRecordingService.ts`, `chatRecordingTypes.ts` of google-gemini/gemini-cli.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from elision.dialects import Json, arguments_in, count_in, json_text, mapping_in, mappings_in, opaque, text_in
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import Line, json_lines, json_value, peek, peek_value
+from elision.formats.moments import moment
+from elision.formats.source import run_name
+from elision.trajectory.content import Content, Text, content
+from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Where a saved conversation keeps the contents of the API, the first that is there.
+_CONTENTS = ("clientHistory", "history")
+#: What the CLI itself said in the model's name, behind the first message: no model was called.
+_GREETING = "Got it. Thanks for the context!"
+#: States of a call that has ended, and whether that was a failure.
+_ENDED = {"success": False, "error": True, "cancelled": True}
+
+
+class GeminiCli:
+    """One run a file."""
+
+    name: ClassVar[str] = "gemini-cli"
+
+    def sniff(self, document: Document) -> bool:
+        """A header with session and project, or contents of the API."""
+        if b'"projectHash"' in document.data:
+            values: list[Any] = [*peek(document), peek_value(document, '"messages"')]
+            return any(map(_is_header, values))
+        return b'"parts"' in document.data and bool(_find_contents(peek_value(document, '"role"')))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        """The chat, without what was taken back."""
+        assembler = Assembler(document.path, observations="tools")
+        if b'"projectHash"' not in document.data:
+            _feed_contents(assembler, _find_contents(json_value(document)))
+            run = assembler.finish(run_name(document.path), format=self.name)
+            yield from assembler.problems
+            if run:
+                yield run
+            return
+        chat = _RecordedChat(document.path)
+        for item in _read_records(document):
+            if isinstance(item, Problem):
+                yield item
+            else:
+                chat.take(item)
+        yield from chat.problems
+        _feed_chat(assembler, chat)
+        id = text_in(chat.header.get("sessionId")) or run_name(document.path)
+        run = assembler.finish(id, format=self.name, parent=_parent_id(document.path, chat.header))
+        yield from assembler.problems
+        if run:
+            yield run
+
+
+def _is_header(value: Any) -> bool:
+    held = mapping_in(value)
+    return bool(text_in(held.get("sessionId"))) and "projectHash" in held
+
+
+def _parent_id(path: str, header: Json) -> str | None:
+    """The session that started a sub-agent: the folder that its chat lies in."""
+    folders = path.replace("!", "/").split("/")
+    return folders[-2] if header.get("kind") == "subagent" and len(folders) > 1 else None
+
+
+def _read_records(document: Document) -> Iterator[Line | Problem]:
+    """The records of a chat: lines, or the one object of older versions."""
+    value = peek_value(document, '"messages"')
+    if not isinstance(value, dict) or "$set" in value:
+        yield from json_lines(document)
+        return
+    yield Line(1, {name: held for name, held in value.items() if name != "messages"})
+    messages = value["messages"]
+    for number, message in enumerate(messages if isinstance(messages, list) else [], start=1):
+        if isinstance(message, dict):
+            yield Line(number, {"id": f"message {number}", **message})
+        else:
+            yield Problem(file=document.path, line=number, reason="no message; left out")
+
+
+# -- a recorded chat --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _RecordedChat:
+    """Every message of a chat as it was said, in order; and the summaries that took the place of some.
+
+    messages: by id; a later record of a message adds to the first, but no result is replaced by a masked one.
+    summaries: by the id of the message after which the history was compressed.
+    _live: ids of what is sent: messages of user and model that were neither taken back nor compressed away.
+    """
+
+    path: str
+    header: dict[str, Any] = field(default_factory=dict)
+    messages: dict[str, Line] = field(default_factory=dict)
+    summaries: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    _live: set[str] = field(default_factory=set)
+
+    def take(self, line: Line) -> None:
+        """The next record; what it is shows in its fields, as the CLI itself tells them apart."""
+        value = line.value
+        changes = mapping_in(value.get("$set"))
+        if back_to := text_in(value.get("$rewindTo")):
+            self._rewind(back_to, line)
+        elif text_in(value.get("id")):
+            self._add(line)
+        elif isinstance(changes.get("messages"), list):
+            self._replace([Line(line.number, message) for message in mappings_in(changes["messages"])])
+        elif not changes:
+            self.header.update(value)
+
+    def _add(self, line: Line) -> None:
+        id = text_in(line.value["id"])
+        known = self.messages.get(id)
+        self.messages[id] = line if known is None else Line(known.number, _merge_records(known.value, line.value))
+        if line.value.get("type") == "user" or _is_model(line.value):
+            self._live.add(id)
+
+    def _rewind(self, id: str, line: Line) -> None:
+        ids = list(self.messages)
+        gone = ids[ids.index(id) :] if id in self.messages else ids
+        said = sum(_is_model(self.messages[each].value) for each in gone)
+        for each in gone:
+            del self.messages[each]
+            self._live.discard(each)
+        if said:
+            reason = f"the user went back here; {said} messages of the model are left out"
+            self.problems.append(Problem(file=self.path, line=line.number, reason=reason))
+
+    def _replace(self, history: list[Line]) -> None:
+        """The history as it is sent from now on: without some messages if it was compressed, then with a summary."""
+        ids = [text_in(line.value.get("id")) for line in history]
+        fresh = [line for line, id in zip(history, ids, strict=True) if id not in self._live]
+        if self._live - set(ids) and self.messages:
+            summary = "\n".join(text for line in fresh if (text := _text_of(line.value.get("content"))))
+            self.summaries[next(reversed(self.messages))] = summary
+            self._live = set(ids)
+            return
+        for line, id in zip(history, ids, strict=True):
+            if id and id not in self.messages:
+                self._add(line)
+
+
+def _is_model(message: Json) -> bool:
+    """Whether the model says a message; forks of the CLI give it their own type."""
+    return message.get("type") == "gemini" or any(name in message for name in ("toolCalls", "thoughts", "tokens"))
+
+
+def _merge_records(earlier: Json, later: Json) -> Json:
+    """A message written again. A call's first result stays: a later one may be masked."""
+    calls = {text_in(call.get("id")): call for call in mappings_in(earlier.get("toolCalls"))}
+    for call in mappings_in(later.get("toolCalls")):
+        known = calls.get(text_in(call.get("id")), {})
+        kept = {"result": known["result"]} if known.get("result") else {}
+        calls[text_in(call.get("id"))] = {**known, **call, **kept}
+    told = {name: value for name, value in later.items() if value not in (None, "", [])}
+    said = {"content": earlier["content"]} if earlier.get("content") else {}
+    return {**earlier, **told, **said, **({"toolCalls": list(calls.values())} if calls else {})}
+
+
+def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
+    """The messages in order. A request left when its newest input was there: the message before it, or its results."""
+    clock: float | None = None
+    answered: set[str] = set()
+    for id, line in chat.messages.items():
+        message, parts = line.value, _list_parts(line.value.get("content"))
+        if _is_model(message):
+            _add_model_message(assembler, line, parts, clock)
+        elif message.get("type") == "user":
+            assembler.user(_spoken_content(parts))
+        for call, shown, error in [*_read_recorded_results(message), *_read_results(parts)]:
+            if call not in answered:
+                assembler.result(call, shown, error=error, line=line.number)
+                answered.add(call)
+        ends = [moment(call.get("timestamp")) for call in mappings_in(message.get("toolCalls"))]
+        clock = max(filter(None, (clock, moment(message.get("timestamp")), *ends)), default=None)
+        if id in chat.summaries:
+            assembler.compaction(summary=chat.summaries[id])
+
+
+def _add_model_message(assembler: Assembler, line: Line, parts: list[Json], clock: float | None) -> None:
+    message = line.value
+    calls = {action.id: action for action in [*map(_read_recorded_call, mappings_in(message.get("toolCalls")))]}
+    for action in map(_read_call, filter(None, (mapping_in(part.get("functionCall")) for part in parts))):
+        calls.setdefault(action.id, action)
+    thoughts = [_thought_text(thought) for thought in mappings_in(message.get("thoughts"))]
+    said, usage = _spoken_content(parts), _read_usage(message.get("tokens"))
+    if not (said or calls or any(thoughts) or usage):
+        return  # begun and given up: nothing was answered
+    assembler.assistant(
+        said,
+        reasoning="\n".join(filter(None, (*thoughts, *_thought_texts(parts)))),
+        actions=calls.values(),
+        usage=usage,
+        at=moment(message.get("timestamp")) if clock is None else clock,
+        model=text_in(message.get("model")),
+        line=line.number,
+    )
+
+
+def _read_recorded_call(call: Json) -> Action:
+    return Action(id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("args")))
+
+
+def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool | None]]:
+    """(call, what was shown, whether it failed) of each recorded call that has ended."""
+    for call in mappings_in(message.get("toolCalls")):
+        status = text_in(call.get("status"))
+        parts = _list_parts(call.get("result"))
+        if parts or status in _ENDED:
+            shown = tuple(part for _, shown, _ in _read_results(parts) for part in shown) + _spoken_content(parts)
+            yield text_in(call.get("id")), shown or (Text(""),), _ENDED.get(status)
+
+
+def _thought_text(thought: Json) -> str:
+    return ": ".join(filter(None, (text_in(thought.get("subject")), text_in(thought.get("description")))))
+
+
+def _read_usage(value: object) -> Usage | None:
+    """The counts of a response; `input` includes what was cached, and not what tools of the provider put in."""
+    tokens = mapping_in(value)
+    names = ("input", "tool", "cached", "output", "thoughts")
+    prompt, tools, cached, output, thoughts = (count_in(tokens.get(name)) for name in names)
+    if not prompt and not output:
+        return None
+    return Usage.inclusive(prompt=prompt + tools, cache_read=cached, output=output + thoughts)
+
+
+# -- parts of the Gemini API ------------------------------------------------------------------------------------------
+
+
+def _find_contents(value: Any) -> list[Json]:
+    """The contents that a saved conversation holds; [] where it is none."""
+    held = mapping_in(value)
+    listed = value if isinstance(value, list) else next((held[name] for name in _CONTENTS if held.get(name)), None)
+    contents = mappings_in(listed)
+    roles = {text_in(each.get("role")) for each in contents if isinstance(each.get("parts"), list)}
+    return contents if "model" in roles and roles <= {"user", "model"} else []
+
+
+def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
+    waiting: list[tuple[str, str]] = []
+    for number, each in enumerate(contents, start=1):
+        parts = _list_parts(each.get("parts"))
+        if each.get("role") == "model":
+            if number == 2 and _text_of(parts) == _GREETING:
+                continue
+            calls = [mapping_in(part["functionCall"]) for part in parts if "functionCall" in part]
+            named = [(text_in(call.get("id")) or f"call {number}.{at}", call) for at, call in enumerate(calls, start=1)]
+            waiting = [(id, text_in(call.get("name"))) for id, call in named]
+            _add_response(assembler, parts, [_read_call({**call, "id": id}) for id, call in named], number)
+            continue
+        for id, shown, error in _read_results(parts, waiting):
+            assembler.result(id, shown, error=error, line=number)
+        assembler.user(_spoken_content(parts))
+
+
+def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action], number: int) -> None:
+    """A content of the model; one behind another without anything between is the same response."""
+    reasoning = "\n".join(_thought_texts(parts))
+    if assembler.is_unanswered:
+        assembler.amend(content=_spoken_content(parts), reasoning=reasoning, actions=actions)
+    else:
+        assembler.assistant(_spoken_content(parts), reasoning=reasoning, actions=actions, line=number)
+
+
+def _list_parts(value: object) -> list[Json]:
+    """A PartListUnion: a text, a part, or a list of both."""
+    if isinstance(value, str):
+        return [{"text": value}] if value else []
+    if isinstance(value, list):
+        return [part for item in value for part in _list_parts(item)]
+    return [value] if isinstance(value, dict) and value else []
+
+
+def _spoken_content(parts: list[Json]) -> Content:
+    """What parts say beside calls, results and thoughts; pictures and unknown parts are kept as they are."""
+    said: list[Any] = []
+    for part in parts:
+        if isinstance(part.get("text"), str):
+            said += content(part["text"]) if part.get("thought") is not True else ()
+        elif "functionCall" not in part and "functionResponse" not in part:
+            said.append(opaque("image" if "inlineData" in part or "fileData" in part else "unknown", part))
+    return tuple(said)
+
+
+def _text_of(value: object) -> str:
+    return "\n".join(part["text"] for part in _list_parts(value) if isinstance(part.get("text"), str))
+
+
+def _thought_texts(parts: list[Json]) -> list[str]:
+    return [part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str)]
+
+
+def _read_call(call: Mapping[str, Any]) -> Action:
+    return Action(id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("args")))
+
+
+def _read_results(
+    parts: list[Json], waiting: list[tuple[str, str]] | None = None
+) -> Iterator[tuple[str, Content, bool | None]]:
+    """(call, what was shown, whether it failed) of each response among `parts`.
+
+    waiting: (id, name) of calls without answer; a response without an id answers the first of its name.
+    """
+    for part in parts:
+        if "functionResponse" not in part:
+            continue
+        answer = mapping_in(part["functionResponse"])
+        id, name = text_in(answer.get("id")), text_in(answer.get("name"))
+        found = next((each for each in waiting or [] if id in ("", each[0]) and name in ("", each[1])), (id, name))
+        if waiting and found in waiting:
+            waiting.remove(found)
+        response = mapping_in(answer.get("response"))
+        error = response.get("error")
+        shown = error if error else response.get("output", response or "")
+        yield found[0], content(json_text(shown)) or (Text(""),), True if error else None

@@ -1,0 +1,325 @@
+"""Inspect AI logs: `.json`, and `.eval`, a zip with one member per sample or (from log version 3) many.
+
+Long texts are stored once, as attachments, and referred to as `attachment://<hash>`. Usage stands in the events of a
+sample: a model event holds the message that it brought forth, whose id leads back to the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elision.dialects import (
+    Json,
+    Said,
+    arguments_in,
+    content_of,
+    count_in,
+    mapping_in,
+    mappings_in,
+    number_in,
+    sealed,
+    text_in,
+)
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import json_value, peek_value
+from elision.formats.moments import moment
+from elision.formats.zip_members import INSPECT_HEADERS, ZIP, ZipMembers, is_inspect_log
+from elision.trajectory.content import Part, content
+from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+_ATTACHMENT = "attachment://"
+
+
+class InspectAi:
+    name = "inspect-ai"
+
+    def sniff(self, document: Document) -> bool:
+        if document.data.startswith(ZIP):
+            return _is_log(document)
+        value = peek_value(document, '"eval"', '"samples"')
+        return isinstance(value, dict) and isinstance(value.get("eval"), dict) and "samples" in value
+
+    def read(self, document: Document) -> Iterator[Found]:
+        if document.data.startswith(ZIP):
+            members = ZipMembers(document.path, document.data)
+            model, samples = _model_of_zip(members, document), _samples_of_zip(members, document)
+        else:
+            log = mapping_in(json_value(document))
+            model, samples = _model(log), _samples_of_json(log, document)
+        for sample in samples:
+            if isinstance(sample, Problem):
+                yield sample
+            else:
+                yield from _runs(document, sample, model, self.name)
+
+
+# --- samples -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """A sample with the file to name in its problems, and its number where the file holds several."""
+
+    place: str
+    number: int | None
+    value: Json
+
+
+def _is_log(document: Document) -> bool:
+    try:
+        return is_inspect_log(ZipMembers(document.path, document.data))
+    except FormatError:
+        return False
+
+
+def _model(log: Json) -> str:
+    return text_in(mapping_in(log.get("eval")).get("model"))
+
+
+def _model_of_zip(members: ZipMembers, document: Document) -> str:
+    """The model of the log; a log that was cut off has no header yet, but its start."""
+    found = [name for name in INSPECT_HEADERS if name in members.names]
+    return _model(mapping_in(_json(members, document, found[0]))) if found else ""
+
+
+def _json(members: ZipMembers, document: Document, name: str) -> Any:
+    return json_value(Document(f"{document.path}!{name}", members.read(name)))
+
+
+def _samples_of_json(log: Json, document: Document) -> Iterator[_Sample | Problem]:
+    samples = log.get("samples")
+    for number, sample in enumerate(samples if isinstance(samples, list) else [], start=1):
+        if isinstance(sample, dict):
+            yield _Sample(document.path, number, sample)
+        else:
+            yield Problem(file=document.path, line=number, reason="a sample that is no object; left out")
+
+
+def _samples_of_zip(members: ZipMembers, document: Document) -> Iterator[_Sample | Problem]:
+    for name in members.names:
+        folder, _, file = name.removeprefix("samples/").rpartition("/")
+        whole = not folder and file.endswith(".json") and name.startswith("samples/")
+        if not whole and not (folder and file == "sample.json" and name.startswith("samples/")):
+            continue
+        place = f"{document.path}!{name}"
+        try:
+            value = mapping_in(_json(members, document, name))
+            yield _Sample(place, None, value if whole else _chunked(members, document, name, value))
+        except FormatError as error:
+            yield Problem(file=place, line=None, reason=str(error).removeprefix(f"{place}: "))
+
+
+def _chunked(members: ZipMembers, document: Document, name: str, shell: Json) -> Json:
+    """A sample of log version 3: its lists lie in chunks named by the number of their first entry.
+
+    Attachments have numbers instead of hashes there, and the conversation is a list of ranges of messages.
+    """
+    folder = name.removesuffix("sample.json")
+    messages, events, attachments = (
+        _sequence(members, document, f"{folder}{part}/") for part in ("messages", "events", "attachments")
+    )
+    return {
+        **shell,
+        "messages": [message for start, end in _ranges(shell.get("message_refs")) for message in messages[start:end]],
+        "events": events,
+        "attachments": {str(number): text for number, text in enumerate(attachments)},
+    }
+
+
+def _sequence(members: ZipMembers, document: Document, prefix: str) -> list[Any]:
+    starts = {
+        name.removeprefix(prefix).removesuffix(".json"): name for name in members.names if name.startswith(prefix)
+    }
+    chunks = sorted((int(start), name) for start, name in starts.items() if start.isdecimal())
+    values = (_json(members, document, name) for _, name in chunks)
+    return [entry for value in values if isinstance(value, list) for entry in value]
+
+
+def _ranges(refs: object) -> Iterator[tuple[int, int]]:
+    for ref in refs if isinstance(refs, list) else []:
+        if isinstance(ref, list) and len(ref) == 2:
+            yield count_in(ref[0]), count_in(ref[1])
+
+
+# --- runs --------------------------------------------------------------------------------------------------------
+
+
+def _runs(document: Document, sample: _Sample, model: str, format: str) -> Iterator[Found]:
+    """The run of one sample, if a model said anything in it, with its problems."""
+    assembler = Assembler(sample.place)
+    name = f"{sample.value.get('id', sample.number or 1)} epoch {count_in(sample.value.get('epoch')) or 1}"
+    try:
+        _Conversation(assembler, sample).feed()
+        run = assembler.finish(name, format=format, model=model)
+    except RecursionError:
+        yield Problem(file=sample.place, line=sample.number, reason="nested too deeply to read; left out")
+        return
+    yield from assembler.problems
+    if run:
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a model event says about the message that it brought forth.
+
+    compacted: tokens before the compaction that preceded the call; None if there was none, -1 if it gave no number.
+    """
+
+    usage: Usage | None
+    at: float | None
+    compacted: int | None
+
+
+class _Conversation:
+    """Feeds the messages of one sample to an assembler, with what its events know about them."""
+
+    def __init__(self, assembler: Assembler, sample: _Sample) -> None:
+        self._assembler = assembler
+        self._line = sample.number
+        self._attachments = mapping_in(sample.value.get("attachments"))
+        self._messages = sample.value.get("messages")
+        self._events = mappings_in(sample.value.get("events"))
+        self._calls = _calls(self._events)
+
+    def feed(self) -> None:
+        self._assembler.tools(self._tools())
+        for message in self._messages if isinstance(self._messages, list) else []:
+            if isinstance(message, dict):
+                self._message(self._resolved(message))
+            else:
+                self._assembler.problem(f"a JSON {type(message).__name__} where a message belongs", self._line)
+
+    def _tools(self) -> list[Json]:
+        """The tools of the first call that had any."""
+        offered = (mappings_in(event.get("tools")) for event in self._events if event.get("event") == "model")
+        return [self._resolved(tool) for tool in next(filter(None, offered), [])]
+
+    def _resolved(self, value: Any) -> Any:
+        """`value` with every attachment in its place."""
+        if isinstance(value, str):
+            if not value.startswith(_ATTACHMENT):
+                return value
+            found = self._attachments.get(value.removeprefix(_ATTACHMENT))
+            return found if isinstance(found, str) else value
+        if isinstance(value, list):
+            return [self._resolved(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._resolved(item) for key, item in value.items()}
+        return value
+
+    def _message(self, message: Json) -> None:
+        role = message.get("role")
+        if role == "assistant":
+            self._assistant(message)
+        elif role == "tool":
+            self._result(message)
+        elif role == "user":
+            self._assembler.user(_said(message).content)
+        elif role in ("system", "developer"):
+            self._assembler.system(_said(message).content)
+        else:
+            self._assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", self._line)
+
+    def _assistant(self, message: Json) -> None:
+        call = self._calls.get(text_in(message.get("id")))
+        if call and call.compacted is not None:
+            self._assembler.compaction(tokens_before=call.compacted if call.compacted > 0 else None)
+        said = _said(message)
+        self._assembler.assistant(
+            said.content,
+            reasoning=said.reasoning,
+            actions=said.actions,
+            usage=call.usage if call else None,
+            at=call.at if call else None,
+            model=text_in(message.get("model")),
+            line=self._line,
+        )
+
+    def _result(self, message: Json) -> None:
+        error = mapping_in(message.get("error"))
+        # A tool that failed leaves no content; the agent is shown the error in its place.
+        said = _said(message).content or content(text_in(error.get("message")))
+        self._assembler.result(
+            text_in(message.get("tool_call_id")),
+            said,
+            tool=text_in(message.get("function")),
+            error=bool(error),
+            line=self._line,
+        )
+
+
+def _calls(events: list[Json]) -> Mapping[str, _Call]:
+    """Message id -> the call that brought it forth; calls that failed and were tried again are passed over."""
+    calls: dict[str, _Call] = {}
+    compacted: int | None = None
+    for event in events:
+        if event.get("event") == "compaction":
+            compacted = count_in(event.get("tokens_before")) or -1
+        elif event.get("event") == "model" and not event.get("error"):
+            output = mapping_in(event.get("output"))
+            choices = mappings_in(output.get("choices"))
+            message = mapping_in(choices[0].get("message")) if choices else {}
+            call = _Call(_usage(output.get("usage")), moment(event.get("timestamp")), compacted)
+            calls[text_in(message.get("id"))] = call
+            compacted = None
+    return calls
+
+
+def _usage(value: object) -> Usage | None:
+    """A `ModelUsage`.
+
+    Whether `input_tokens` include cache reads and writes depends on Inspect's version and the provider: they do where
+    `total_tokens` is no more than input and output, unless the cache's share is larger than the whole.
+    """
+    counts = mapping_in(value)
+    if "input_tokens" not in counts:
+        return None
+    prompt, output = count_in(counts.get("input_tokens")), count_in(counts.get("output_tokens"))
+    read, write = count_in(counts.get("input_tokens_cache_read")), count_in(counts.get("input_tokens_cache_write"))
+    inclusive = read + write <= prompt and count_in(counts.get("total_tokens")) == prompt + output
+    usd = number_in(counts.get("total_cost"))
+    if inclusive:
+        return Usage.inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
+    return Usage(input=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def _said(message: Json) -> Said:
+    value = message.get("content")
+    parts = value if isinstance(value, list) else []
+    return Said(
+        content=tuple(part for item in parts for part in _parts(item)) if parts else content_of(value),
+        reasoning="\n".join(filter(None, (_reasoning(mapping_in(item)) for item in parts))),
+        actions=tuple(_action(call) for call in mappings_in(message.get("tool_calls"))),
+    )
+
+
+def _reasoning(part: Json) -> str:
+    """Reasoning in clear text: the text itself, or the summary of a redacted one."""
+    if part.get("type") != "reasoning":
+        return ""
+    return text_in(part.get("summary") if part.get("redacted") else part.get("reasoning"))
+
+
+def _parts(item: Any) -> Iterator[Part]:
+    part = mapping_in(item)
+    if part.get("type") == "reasoning":
+        if part.get("redacted"):
+            yield sealed("reasoning", part, text_in(part.get("reasoning")))
+    else:
+        yield from content_of(item)
+
+
+def _action(call: Json) -> Action:
+    return Action(
+        id=text_in(call.get("id")), name=text_in(call.get("function")), arguments=arguments_in(call.get("arguments"))
+    )

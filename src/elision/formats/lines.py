@@ -1,0 +1,204 @@
+"""JSON out of bytes: line by line with a Problem per broken line, or whole with an error that names the place.
+
+`NaN` and `Infinity` are read as floats: recordings written by Python hold them. Halves of surrogate pairs, which a
+recorder that cut text in the middle of a character leaves behind, become U+FFFD: nothing downstream could encode them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.trajectory.trajectory import Problem
+
+#: Bytes of one line above which it is skipped: no recorded message comes near, and parsing takes ten times the memory.
+LINE_LIMIT = 64 * 2**20
+#: Lines that `peek` looks at: enough to get past a broken start and a few bookkeeping records.
+PEEK_LINES = 50
+
+_BOM = b"\xef\xbb\xbf"
+_DECODER = json.JSONDecoder()
+_TEXT = re.compile(rb"\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One JSON object and the 1-based line it stands on; several objects on a line share its number."""
+
+    number: int
+    value: Mapping[str, Any] = field(hash=False)
+
+
+def json_lines(document: Document) -> Iterator[Line | Problem]:
+    """Every JSON object of a JSON-lines file; what is no JSON object is a Problem and the next line is read."""
+    for number, start, end in _spans(document.data):
+        if end - start > LINE_LIMIT:
+            size = (end - start) / 2**20
+            reason = f"line of {size:.0f} MB, over the limit of {LINE_LIMIT // 2**20} MB; skipped"
+            yield Problem(file=document.path, line=number, reason=reason)
+        else:
+            yield from _objects(document, number, document.data[start:end])
+
+
+def json_value(document: Document) -> Any:
+    """The one JSON value that the file holds.
+
+    Raises FormatError with file, line, column and what to do about it.
+    """
+    data = document.data
+    if not data or data.isspace():
+        raise FormatError(f"{document.path}: the file is empty; was the run recorded?")
+    if data[:256].removeprefix(_BOM).lstrip()[:1] not in (b"{", b"["):
+        raise FormatError(f"{document.path}:1:1: no JSON object or list; it begins with {begins_with(document)}")
+    if second := _second_line(data):
+        raise FormatError(f"{document.path}:{second}:1: more than one JSON value; is it JSON lines under another name?")
+    try:
+        return _whole(json.loads(_decoded(data)), data)
+    except UnicodeDecodeError as error:
+        line, column = _place(data, error.start)
+        raise FormatError(
+            f"{document.path}:{line}:{column}: byte 0x{data[error.start]:02x} is not UTF-8; "
+            "save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)"
+        ) from error
+    except json.JSONDecodeError as error:
+        mend = _mend(error)
+        raise FormatError(f"{document.path}:{error.lineno}:{error.colno}: broken JSON ({error.msg}); {mend}") from error
+    except RecursionError as error:
+        raise FormatError(f"{document.path}: JSON nested too deeply to read; no recorded run is") from error
+    except ValueError as error:
+        raise FormatError(f"{document.path}: unreadable JSON ({error})") from error
+
+
+def peek(document: Document, count: int = 5) -> list[Mapping[str, Any]]:
+    """The first `count` objects of a JSON-lines file, broken lines passed over: for sniffing; never raises."""
+    found: list[Mapping[str, Any]] = []
+    for number, start, end in _spans(document.data):
+        if number > PEEK_LINES or len(found) >= count:
+            break
+        if end - start <= LINE_LIMIT:
+            found += [
+                line.value for line in _objects(document, number, document.data[start:end]) if isinstance(line, Line)
+            ]
+    return found[:count]
+
+
+def peek_value(document: Document, *marks: str) -> Any:
+    """The file's JSON value if its bytes hold every one of `marks`, else None: for sniffing; never raises.
+
+    marks: texts that the format cannot do without (a key, say); searched first, because parsing costs far more.
+    """
+    if not all(mark.encode() in document.data for mark in marks):
+        return None
+    try:
+        return json_value(document)
+    except FormatError:
+        return None
+
+
+def begins_with(document: Document, length: int = 40) -> str:
+    """How the file begins, fit for a message."""
+    return repr(document.data[:length].decode(errors="replace"))
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(number, start, end) of every line that is not blank; no line is copied."""
+    start, number = len(_BOM) if data.startswith(_BOM) else 0, 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        number += 1
+        if not data[start : min(end, start + 256)].isspace() and end > start:
+            yield number, start, end
+        start = end + 1
+
+
+def _objects(document: Document, number: int, raw: bytes) -> Iterator[Line | Problem]:
+    try:
+        values = _values(raw)
+    except UnicodeDecodeError as error:
+        reason = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} is not UTF-8; line skipped"
+        yield Problem(file=document.path, line=number, reason=reason)
+        return
+    for value in values:
+        if isinstance(value, dict):
+            yield Line(number, value)
+        else:
+            reason = (
+                str(value) if isinstance(value, _Broken) else f"a JSON {type(value).__name__} where an object belongs"
+            )
+            yield Problem(file=document.path, line=number, reason=reason)
+
+
+class _Broken(str):
+    """Why the rest of a line is unreadable."""
+
+    __slots__ = ()
+
+
+def _values(raw: bytes) -> list[Any]:
+    """The JSON values on one line; where it breaks, a `_Broken` stands for the rest."""
+    text, at, values = raw.decode().strip(), 0, list[Any]()
+    while at < len(text):
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+            values.append(_whole(value, raw))
+        except json.JSONDecodeError as error:
+            return [*values, _Broken(f"broken JSON at column {error.colno} ({error.msg}); rest of the line skipped")]
+        except RecursionError:
+            return [*values, _Broken("JSON nested too deeply to read; line skipped")]
+        except ValueError as error:
+            return [*values, _Broken(f"unreadable JSON ({error}); line skipped")]
+        at += len(text[at : at + 64]) - len(text[at : at + 64].lstrip())
+    return values
+
+
+def _second_line(data: bytes) -> int:
+    """The line on which a second value stands, if the first line is a value by itself; else 0.
+
+    Told without decoding the file: readers that take both layouts ask this of every JSON-lines file.
+    """
+    first = next(_spans(data), None)
+    more = _TEXT.search(data, first[2]) if first and first[2] - first[1] <= LINE_LIMIT else None
+    if first is None or more is None:
+        return 0
+    try:
+        json.loads(data[first[1] : first[2]].decode())
+    except (ValueError, RecursionError):
+        return 0
+    return data.count(b"\n", 0, more.start()) + 1
+
+
+def _decoded(data: bytes) -> str:
+    return data.removeprefix(_BOM).decode()
+
+
+def _whole(value: Any, raw: bytes) -> Any:
+    """`value` without halves of surrogate pairs; only an escape can have made one."""
+    return _mended(value) if b"\\ud" in raw or b"\\uD" in raw else value
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value
+
+
+def _place(data: bytes, offset: int) -> tuple[int, int]:
+    return data.count(b"\n", 0, offset) + 1, offset - data.rfind(b"\n", 0, offset)
+
+
+def _mend(error: json.JSONDecodeError) -> str:
+    if error.msg == "Extra data":
+        return "one value is expected; is it JSON lines under another name?"
+    if error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated string"):
+        return "the file looks cut off; record or copy it again"
+    return "mend it there, or record it again"

@@ -1,0 +1,68 @@
+"""Usage as LiteLLM and the agents built on it record it.
+
+They all say `prompt_tokens`, but what it includes differs by version: OpenAI and DeepSeek count cache reads and writes
+in it; LiteLLM proxies of 2025 count Anthropic's reads in it and its writes beside it; raw Anthropic counts neither. Per
+run the numbers tell which: a part cannot be larger than its whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elision.dialects import count_in
+from elision.trajectory.usage import Usage
+
+_PROMPT = ("prompt_tokens", "input_tokens")
+_OUTPUT = ("completion_tokens", "output_tokens")
+_READ = ("cache_read_input_tokens", "cache_read_tokens", "prompt_cache_hit_tokens")
+_WRITE = ("cache_creation_input_tokens", "cache_write_tokens")
+_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    prompt: int
+    output: int
+    read: int
+    write: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTokens:
+    """What the `prompt_tokens` of one run include."""
+
+    reads: bool = True
+    writes: bool = True
+
+    @classmethod
+    def of_run(cls, usages: Iterable[Any]) -> PromptTokens:
+        """Decided over all calls of a run, since one call alone may fit several readings."""
+        calls = [_counts(raw) for raw in usages if isinstance(raw, Mapping)]
+        reads = all(call.read <= call.prompt for call in calls)
+        writes = reads and all(call.read + call.write <= call.prompt for call in calls)
+        return cls(reads=reads, writes=writes)
+
+    def usage(self, raw: Any, *, usd: float | None = None) -> Usage | None:
+        """The usage of one call; None where nothing was recorded."""
+        if not isinstance(raw, Mapping):
+            return None
+        call = _counts(raw)
+        if not call.prompt and not call.output:
+            return None
+        inside = (call.read if self.reads else 0) + (call.write if self.writes else 0)
+        plain = max(0, call.prompt - inside)
+        return Usage(input=plain, cache_read=call.read, cache_write=call.write, output=call.output, usd=usd)
+
+
+def _counts(raw: Mapping[str, Any]) -> _Counts:
+    details: Mapping[str, Any] = next((raw[key] for key in _DETAILS if isinstance(raw.get(key), Mapping)), {})
+    read = _first(raw, _READ) or _first(details, ("cached_tokens",))
+    write = _first(raw, _WRITE) or _first(details, ("cache_creation_tokens",))
+    return _Counts(_first(raw, _PROMPT), _first(raw, _OUTPUT), read, write)
+
+
+def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    """The first count above 0 under one of `names`; recorders leave 0 or null under the names they do not use."""
+    return next((found for name in names if (found := count_in(raw.get(name)))), 0)

@@ -1,0 +1,76 @@
+"""Magentic-One conversations as the Who&When data set keeps them: a `history` of what each agent of a team said.
+
+The orchestrator is the agent whose context grows: it thinks (a plan, then a ledger before each step), instructs one of
+the others, and reads what that one answers. So an instruction is a call, and the answer is its result. The requests of
+the others are not recorded. Read off recordings of mingyin1/Agents_Failure_Attribution.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from elision.dialects import Json, mapping_in, mappings_in, text_in
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import json_value, peek_value
+from elision.formats.source import run_name
+from elision.trajectory.content import Text, content
+from elision.trajectory.turn import Action
+
+_INSTRUCTION = re.compile(r"Orchestrator \(-> (.+)\)")
+_THOUGHT = "Orchestrator (thought)"
+#: How thoughts begin that a model wrote; the others are notes of the program ("Next speaker ...").
+_WRITTEN_BY_MODEL = ("Initial plan", "New plan", "Updated Ledger")
+
+
+class MagenticOne:
+    """One run a file."""
+
+    name: ClassVar[str] = "magentic-one"
+
+    def sniff(self, document: Document) -> bool:
+        """A history in which the orchestrator speaks."""
+        history = mapping_in(peek_value(document, '"history"', '"Orchestrator (')).get("history")
+        return any(text_in(each.get("role")).startswith("Orchestrator (") for each in mappings_in(history))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        value = mapping_in(json_value(document))
+        assembler = Assembler(document.path, observations="tools")
+        history: list[Any] = value["history"] if isinstance(value.get("history"), list) else []
+        waiting: list[tuple[str, str]] = []
+        for number, said in enumerate(history, start=1):
+            if isinstance(said, dict):
+                _add_message(assembler, said, waiting, number)
+            else:
+                assembler.problem("no message; left out", number)
+        run = assembler.finish(text_in(value.get("question_ID")) or run_name(document.path), format=self.name)
+        yield from assembler.problems
+        if run:
+            yield run
+
+
+def _add_message(assembler: Assembler, said: Json, waiting: list[tuple[str, str]], number: int) -> None:
+    """The next message. waiting: (agent, call) of instructions without an answer, the newest last."""
+    role, text = text_in(said.get("role")), text_in(said.get("content"))
+    if role == "human":
+        assembler.user(content(text))
+    elif role == _THOUGHT:
+        if text.startswith(_WRITTEN_BY_MODEL):
+            assembler.assistant(content(text), line=number)
+    elif found := _INSTRUCTION.fullmatch(role):
+        call = Action(
+            id=f"call {number}", name=found[1], arguments=json.dumps({"instruction": text}, ensure_ascii=False)
+        )
+        waiting.append((call.name, call.id))
+        if assembler.is_unanswered:
+            assembler.amend(actions=[call])
+        else:
+            assembler.assistant(actions=[call], line=number)
+    elif (asked := next((each for each in reversed(waiting) if each[0] == role), None)) is not None:
+        waiting.clear()
+        assembler.result(asked[1], content(text) or (Text(""),), tool=role, line=number)
+    elif not role.startswith("Orchestrator"):  # else a note of the program, such as that the rounds are over
+        assembler.user(content(text))

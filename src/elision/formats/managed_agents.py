@@ -1,0 +1,254 @@
+"""Event logs of Anthropic's managed agents: what `client.beta.sessions.events.list` and `.stream` return, kept as JSON.
+
+A log is one thread of a session. A request begins with `span.model_request_start`; what the agent says and calls until
+the next one begins is its response; `span.model_request_end` holds its usage. The end may come before the messages of
+its response. What the user says while a request is under way is sent with the next one. Thinking has no text here.
+Source: the types under `anthropic/types/beta/sessions` of the `anthropic` package, 2.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from elision.dialects import Json, anthropic, arguments_in, content_of, mapping_in, mappings_in, text_in
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import PEEK_LINES, json_lines, json_value, peek, peek_value
+from elision.formats.moments import moment
+from elision.formats.source import run_name
+from elision.trajectory.content import Content, Text, content
+from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Where a page of events, or a session with its events, keeps them.
+_HOLDERS = ("data", "events")
+#: Event types that no other recorder writes.
+_OWN = ("agent.", "span.model_request_")
+#: Fields that name the call that a result answers.
+_ANSWERED = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id")
+
+
+class ManagedAgents:
+    """Reads a log as JSON lines, as a list, or as pages (`{"data": [...]}`); each thread of it is a run."""
+
+    name: ClassVar[str] = "managed-agents"
+
+    def sniff(self, document: Document) -> bool:
+        """Whether one of the first values is an event of an agent, or holds some."""
+        if not any(f'"{mark}'.encode() in document.data for mark in _OWN):
+            return False
+        values = peek(document, PEEK_LINES) or [peek_value(document)]
+        return any(map(_is_own, (event for value in values for event in _events_of(value)[:PEEK_LINES])))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        """One run a thread."""
+        events: list[tuple[int, Json]] = []
+        agent: Json = {}
+        for place, value in _read_values(document):
+            if isinstance(value, Problem):
+                yield value
+                continue
+            held = mapping_in(value)
+            agent = mapping_in(held.get("agent")) or mapping_in(mapping_in(held.get("session")).get("agent")) or agent
+            for number, event in enumerate(_events_of(value), start=1):
+                if isinstance(event, dict) and text_in(event.get("type")):
+                    events.append((place or number, event))
+                else:
+                    yield Problem(file=document.path, line=place or number, reason="no event; left out")
+        for thread, own in _group_threads(_sort_events(events)).items():
+            run = _AgentThread(Assembler(document.path, observations="tools"))
+            run.begin(agent)
+            for line, event in own:
+                run.take(event, line)
+            yield from run.finish(thread or run_name(document.path), self.name, _model_name(agent))
+
+
+def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
+    """(line, value) of JSON lines, or (0, value) of the one value that the file is."""
+    try:
+        value = json_value(document)
+    except FormatError:
+        if not peek(document, 1):
+            raise
+        for line in json_lines(document):
+            yield (line.line or 0, line) if isinstance(line, Problem) else (line.number, line.value)
+    else:
+        yield 0, value
+
+
+def _events_of(value: Any) -> list[Any]:
+    """The events that a value is or holds: one, a list, a page, a list of pages."""
+    if isinstance(value, list):
+        return [event for item in value for event in (_events_of(item) if isinstance(item, dict) else [item])]
+    held = mapping_in(value)
+    return next((held[name] for name in _HOLDERS if isinstance(held.get(name), list)), [value])
+
+
+def _is_own(event: Any) -> bool:
+    return text_in(mapping_in(event).get("type")).startswith(_OWN)
+
+
+def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
+    """`events` from the oldest on; the API lists them either way."""
+    times = [at for _, event in events if (at := moment(event.get("processed_at"))) is not None]
+    return events[::-1] if times and times[0] > times[-1] else events
+
+
+def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
+    """The events by thread. A thread's own events name none; others were posted in it to ask for permission."""
+    threads: dict[str, list[tuple[int, Json]]] = {}
+    for line, event in events:
+        threads.setdefault(text_in(event.get("session_thread_id")), []).append((line, event))
+    own = threads.get("", [])
+    return {"": own} if any(_is_own(event) for _, event in own) else {key: threads[key] for key in threads if key}
+
+
+def _model_name(holder: Json) -> str:
+    """The model that an agent's definition or a request names: a text, or an object with its id."""
+    return text_in(holder.get("model")) or text_in(mapping_in(holder.get("model")).get("id"))
+
+
+@dataclass(slots=True)
+class _AgentThread:
+    """Gives the events of a thread to the assembler, one by one.
+
+    _request: id of the newest request, "" if the log holds none. _is_answered: whether its turn has begun. _at, _usage,
+    _model: when it began, what it was billed, who answered. _waiting: what the user said since it began. _denied: calls
+    that the user forbade, with the reason. _answered: calls that have a result.
+    """
+
+    assembler: Assembler
+    _request: str = ""
+    _is_answered: bool = False
+    _at: float | None = None
+    _usage: Usage | None = None
+    _model: str = ""
+    _waiting: list[Content] = field(default_factory=list)
+    _denied: dict[str, str] = field(default_factory=dict)
+    _answered: set[str] = field(default_factory=set)
+
+    def begin(self, agent: Json) -> None:
+        """The head, where the log says which agent it is of."""
+        self.assembler.system(content_of(agent.get("system")))
+        self.assembler.tools(mappings_in(agent.get("tools")))
+
+    def take(self, event: Json, line: int) -> None:
+        """The next event; kinds that say nothing to the model are passed over."""
+        handler = _HANDLERS.get(event["type"])
+        if handler:
+            handler(self, event, line)
+
+    def finish(self, id: str, format: str, model: str) -> Iterator[Found]:
+        """The run and its problems."""
+        self._close_request()
+        run = self.assembler.finish(id, format=format, model=model)
+        yield from self.assembler.problems
+        if run:
+            yield run
+
+    def start(self, event: Json, line: int) -> None:
+        """A request begins: it is sent everything that came before."""
+        self._close_request()
+        self._request, self._is_answered = text_in(event.get("id")) or f"line {line}", False
+        self._at, self._usage, self._model = moment(event.get("processed_at")), None, _model_name(event)
+
+    def end(self, event: Json, line: int) -> None:
+        """A request ended; one that failed said nothing and is no turn."""
+        usage = anthropic.usage(event.get("model_usage"))
+        if event.get("is_error") is True and not self._is_answered:
+            self._request = ""
+        elif self._is_answered or (not self._request and self.assembler.is_unanswered):
+            self.assembler.amend(usage=usage)
+        elif self._request:
+            self._usage = usage
+
+    def _close_request(self) -> None:
+        """End the newest request: a response without words is a turn too if it was billed."""
+        if self._request and not self._is_answered and self._usage is not None:
+            self._add_response_part({}, 0)
+        for call in self._denied.keys() - self._answered:
+            self.assembler.result(call, content(self._denied[call]) or (Text(""),), error=True)
+        for said in self._waiting:
+            self.assembler.user(said)
+        self._denied.clear()
+        self._waiting.clear()
+
+    def message(self, event: Json, line: int) -> None:
+        self._add_response_part(event, line, content_of(event.get("content")))
+
+    def call(self, event: Json, line: int) -> None:
+        name, id = text_in(event.get("name")), text_in(event.get("id"))
+        self._add_response_part(
+            event, line, actions=(Action(id=id, name=name, arguments=arguments_in(event.get("input"))),)
+        )
+
+    def _add_response_part(
+        self, event: Json, line: int, said: Content = (), *, actions: tuple[Action, ...] = ()
+    ) -> None:
+        """A part of the response of the newest request; without requests in the log, of what was said last."""
+        if self._is_answered if self._request else self.assembler.is_unanswered:
+            self.assembler.amend(content=said, actions=actions)
+            return
+        at = self._at if self._request else moment(event.get("processed_at"))
+        self.assembler.assistant(said, actions=actions, usage=self._usage, at=at, model=self._model, line=line)
+        self._is_answered = True
+
+    def result(self, event: Json, line: int) -> None:
+        call = next(filter(None, (text_in(event.get(name)) for name in _ANSWERED)), "")
+        error = event.get("is_error")
+        shown = content_of(event.get("content")) or (Text(""),)
+        self._answered.add(call)
+        self.assembler.result(call, shown, error=error if isinstance(error, bool) else None, line=line)
+
+    def confirmation(self, event: Json, line: int) -> None:
+        """A call that the user forbade is answered with the reason, unless a result follows."""
+        if event.get("result") == "deny":
+            self._denied[text_in(event.get("tool_use_id"))] = text_in(event.get("deny_message"))
+
+    def user(self, event: Json, line: int) -> None:
+        self._add_user_words(content_of(event.get("content")))
+
+    def outcome(self, event: Json, line: int) -> None:
+        """What the agent is to produce, and how that will be graded."""
+        rubric = text_in(mapping_in(event.get("rubric")).get("content"))
+        self._add_user_words(content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
+
+    def _add_user_words(self, said: Content) -> None:
+        if self._request:
+            self._waiting.append(said)
+        else:
+            self.assembler.user(said)
+
+    def system(self, event: Json, line: int) -> None:
+        self.assembler.system(content_of(event.get("content")))
+
+    def compaction(self, event: Json, line: int) -> None:
+        """The harness summarized the thread; a request without words just before was the summary's."""
+        if not self._is_answered:
+            self._usage = None
+        self.assembler.compaction()
+
+
+_HANDLERS: Mapping[str, Callable[[_AgentThread, Json, int], None]] = {
+    "span.model_request_start": _AgentThread.start,
+    "span.model_request_end": _AgentThread.end,
+    "agent.message": _AgentThread.message,
+    "agent.thread_message_sent": _AgentThread.message,
+    "agent.tool_use": _AgentThread.call,
+    "agent.mcp_tool_use": _AgentThread.call,
+    "agent.custom_tool_use": _AgentThread.call,
+    "agent.tool_result": _AgentThread.result,
+    "agent.mcp_tool_result": _AgentThread.result,
+    "user.custom_tool_result": _AgentThread.result,
+    "user.tool_result": _AgentThread.result,
+    "user.tool_confirmation": _AgentThread.confirmation,
+    "user.message": _AgentThread.user,
+    "user.define_outcome": _AgentThread.outcome,
+    "agent.thread_message_received": _AgentThread.user,
+    "system.message": _AgentThread.system,
+    "agent.thread_context_compacted": _AgentThread.compaction,
+}

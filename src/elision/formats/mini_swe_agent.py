@@ -1,0 +1,172 @@
+"""mini-swe-agent `.traj.json`: a flat list of messages, each with what the provider answered in `extra`.
+
+Version 1 acts in text; 1.1 in text, by tool calls, or with whole Responses objects as messages. A run ends with a
+message of role `exit` that is no part of the conversation; where it hands in the work, it is what the last command
+printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from elision.dialects import (
+    Json,
+    Said,
+    content_of,
+    mapping_in,
+    mappings_in,
+    number_in,
+    openai_chat,
+    openai_responses,
+    text_in,
+)
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import json_value, peek_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.source import run_name
+from elision.trajectory.content import Text
+from elision.trajectory.turn import Action
+
+
+class MiniSweAgent:
+    """Reads trajectory formats mini-swe-agent-1 and mini-swe-agent-1.1."""
+
+    name = "mini-swe-agent"
+
+    def sniff(self, document: Document) -> bool:
+        """An object whose `trajectory_format` says so."""
+        value = mapping_in(peek_value(document, "trajectory_format", "mini-swe-agent"))
+        return text_in(value.get("trajectory_format")).startswith("mini-swe-agent")
+
+    def read(self, document: Document) -> Iterator[Found]:
+        """The run."""
+        value = mapping_in(json_value(document))
+        if not isinstance(value.get("messages"), list):
+            raise FormatError(f"{document.path}: no `messages` list in it; was the run saved by mini-swe-agent?")
+        messages = mappings_in(value["messages"])
+        feed = _Feed(Assembler(document.path, observations="tools" if _by_tools(messages) else "user"), messages)
+        for number, message in enumerate(value["messages"], start=1):
+            feed.take(message, number)
+        trajectory = feed.assembler.finish(
+            text_in(value.get("instance_id")) or run_name(document.path), format=self.name, model=feed.fallback(value)
+        )
+        yield from feed.assembler.problems
+        if trajectory:
+            yield trajectory
+
+
+class _Feed:
+    """Gives the messages of one run to the assembler, one by one."""
+
+    def __init__(self, assembler: Assembler, messages: list[Json]) -> None:
+        self.assembler = assembler
+        self._counted = PromptTokens.of_run(_response(message).get("usage") for message in messages)
+        self._open: list[str] = []
+        self._models = False
+        self._clock: float | None = None
+
+    def take(self, message: Any, number: int) -> None:
+        if not isinstance(message, dict):
+            self.assembler.problem("a message that is no object; left out", number)
+            return
+        kind = text_in(message.get("role")) or text_in(message.get("object")) or text_in(message.get("type"))
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            self.assembler.problem(f"a message of unknown role {kind!r}; left out", number)
+            return
+        handler(self, message, number)
+        self._clock = _recorded(message) or self._clock
+
+    def fallback(self, value: Json) -> str:
+        """The configured model, for runs whose answers do not name theirs."""
+        config = mapping_in(mapping_in(mapping_in(value.get("info")).get("config")).get("model"))
+        return "" if self._models else text_in(config.get("model_name"))
+
+    def system(self, message: Json, number: int) -> None:
+        self.assembler.system(content_of(message.get("content")))
+
+    def user(self, message: Json, number: int) -> None:
+        self.assembler.user(content_of(message.get("content")))
+
+    def assistant(self, message: Json, number: int) -> None:
+        spoken, response, extra = _spoken(message), _response(message), mapping_in(message.get("extra"))
+        # The request left when the last result was in. That time is exact to the request's own set-up; `created` comes
+        # from the provider, in whole seconds, and is the answer's time with some of them.
+        at = self._clock or number_in(response.get("created")) or _recorded(message)
+        model = text_in(response.get("model"))
+        self._models = self._models or bool(model)
+        self._open = [action.id for action in spoken.actions]
+        self.assembler.assistant(
+            spoken.content,
+            reasoning=spoken.reasoning,
+            actions=spoken.actions,
+            usage=self._counted.usage(response.get("usage"), usd=number_in(extra.get("cost"))),
+            at=at,
+            model=model,
+            line=number,
+        )
+
+    def result(self, message: Json, number: int) -> None:
+        result = openai_chat.result(message) if "role" in message else openai_responses.result(message)
+        code = mapping_in(message.get("extra")).get("returncode")
+        error = code != 0 if isinstance(code, int) else result.error
+        self._answer(result.action_id, result.content or (Text(""),), number, error)
+
+    def exit(self, message: Json, number: int) -> None:
+        if mapping_in(message.get("extra")).get("exit_status") != "Submitted":
+            return
+        printed = content_of(message.get("content")) or (Text(""),)
+        if self._open:
+            self._answer(self._open[0], printed, number, None)
+        elif self.assembler.observations == "user":
+            self.assembler.user(printed)
+
+    def _answer(self, call: str, content: Any, number: int, error: bool | None) -> None:
+        self._open = [each for each in self._open if each != call]
+        self.assembler.result(call, content, error=error, line=number)
+
+
+_HANDLERS = {
+    "system": _Feed.system,
+    "user": _Feed.user,
+    "assistant": _Feed.assistant,
+    "response": _Feed.assistant,
+    "tool": _Feed.result,
+    "function_call_output": _Feed.result,
+    "exit": _Feed.exit,
+}
+
+
+def _by_tools(messages: list[Json]) -> bool:
+    return any(message.get("tool_calls") or message.get("object") == "response" for message in messages)
+
+
+def _recorded(message: Json) -> float | None:
+    """When a message was recorded; the first versions put the time beside the text, later ones in `extra`."""
+    return number_in(mapping_in(message.get("extra")).get("timestamp")) or number_in(message.get("timestamp"))
+
+
+def _response(message: Json) -> Json:
+    """The provider's answer: beside the message, or (Responses) the message itself."""
+    return (
+        message if message.get("object") == "response" else mapping_in(mapping_in(message.get("extra")).get("response"))
+    )
+
+
+def _spoken(message: Json) -> Said:
+    if message.get("object") == "response":
+        items = [openai_responses.said(item) for item in mappings_in(message.get("output"))]
+        return Said(
+            content=tuple(part for item in items for part in item.content),
+            reasoning="\n".join(filter(None, (item.reasoning for item in items))),
+            actions=tuple(action for item in items for action in item.actions),
+        )
+    spoken = openai_chat.said(message)
+    if spoken.actions:
+        return spoken
+    commands = [text_in(each.get("command")) for each in mappings_in(mapping_in(message.get("extra")).get("actions"))]
+    actions = tuple(Action(id="", name="bash", arguments=each, implicit=True) for each in commands[:1])
+    return Said(content=spoken.content, reasoning=spoken.reasoning, actions=actions)

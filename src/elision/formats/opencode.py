@@ -1,0 +1,313 @@
+"""opencode sessions: `opencode export` as JSON, and the folders under `storage/` of versions before SQLite.
+
+A message is an `info` and its `parts`. One message of the assistant may hold several steps, each a request to the model
+that `step-finish` closes with its tokens and cost; later versions write a message a step. A message with `summary` is
+the answer to a compaction and no turn. Results that opencode clears later (`time.compacted`) are still recorded whole.
+Source: `packages/opencode/src/session/message-v2.ts`, `storage/storage.ts` and `cli/cmd/export.ts` of sst/opencode, now
+anomalyco/opencode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from elision.dialects import (
+    Json,
+    arguments_in,
+    content_of,
+    count_in,
+    mapping_in,
+    mappings_in,
+    number_in,
+    opaque,
+    text_in,
+)
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import json_value, peek_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.moments import moment
+from elision.formats.openhands_events import read_member
+from elision.formats.source import run_name
+from elision.trajectory.content import Content, Text, content
+from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+_MESSAGE = re.compile(r"(?:session/)?message/(ses_[^/]+)/(msg_[^/]+)\.json")
+_PART = re.compile(r"(?:session/)?part/(?:ses_[^/]+/)?(msg_[^/]+)/(prt_[^/]+)\.json")
+_SESSION = re.compile(r"session/[^/]+/(ses_[^/]+)\.json")
+#: Files of the user that opencode itself turns into text parts beside them.
+_SENT_AS_TEXT = frozenset(("text/plain", "application/x-directory"))
+#: What opencode sends for a call that never ended.
+_INTERRUPTED = "[Tool execution was interrupted]"
+#: Messages that are looked at to recognise an export: the first ones may be broken.
+_LOOKED_AT = 10
+
+
+class OpenCode:
+    """One run a session; a session that a task of another one started names it as its parent."""
+
+    name: ClassVar[str] = "opencode"
+
+    def sniff(self, document: Document) -> bool:
+        """Messages of sessions in a folder, or an export with messages in parts."""
+        if document.members:
+            return any(_MESSAGE.fullmatch(name) for name in document.members)
+        return any(map(_is_message, _messages_of(peek_value(document, '"parts"', '"info"'))[:_LOOKED_AT]))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        """Every session, the oldest first."""
+        problems = Assembler(document.path)
+        sessions = _read_storage(problems, document) if document.members else [_read_export(document)]
+        yield from problems.problems
+        for session in sessions:
+            yield from _read_session(document.path, session, self.name)
+
+
+@dataclass(slots=True)
+class _StoredSession:
+    """A session's own record and its messages, in the order in which they began."""
+
+    id: str
+    info: Json = field(default_factory=dict)
+    messages: list[Any] = field(default_factory=list)
+
+
+def _messages_of(value: Any) -> list[Any]:
+    """The messages of an export, or of a list of them as the server returns it."""
+    held = value if isinstance(value, list) else mapping_in(value).get("messages")
+    return held if isinstance(held, list) else []
+
+
+def _is_message(value: Any) -> bool:
+    held = mapping_in(value)
+    return text_in(mapping_in(held.get("info")).get("role")) in ("user", "assistant") and "parts" in held
+
+
+def _read_export(document: Document) -> _StoredSession:
+    value = json_value(document)
+    info = mapping_in(mapping_in(value).get("info"))
+    return _StoredSession(text_in(info.get("id")) or run_name(document.path), info, _messages_of(value))
+
+
+def _read_storage(problems: Assembler, document: Document) -> list[_StoredSession]:
+    """The sessions of a storage folder. Ids ascend with time; a part lies in the folder of its message."""
+    parts: dict[str, list[Any]] = {}
+    for name in sorted(document.members):
+        if (found := _PART.fullmatch(name)) and (part := read_member(problems, document, name)) is not None:
+            parts.setdefault(found[1], []).append(part)
+    sessions: dict[str, _StoredSession] = {}
+    for name in sorted(document.members):
+        if (found := _MESSAGE.fullmatch(name)) and (info := read_member(problems, document, name)) is not None:
+            session = sessions.setdefault(found[1], _StoredSession(found[1]))
+            session.messages.append({"info": info, "parts": parts.get(found[2], [])})
+    for name in document.members:
+        if (found := _SESSION.fullmatch(name)) and found[1] in sessions:
+            sessions[found[1]].info = mapping_in(read_member(problems, document, name))
+    return list(sessions.values())
+
+
+def _read_session(file: str, session: _StoredSession, format: str) -> Iterator[Found]:
+    run = _SessionRun(Assembler(file, observations="tools"), _detect_counting(session.messages))
+    run.head(session.messages)
+    for number, message in enumerate(session.messages, start=1):
+        if _is_message(message):
+            run.take(mapping_in(message["info"]), mappings_in(message["parts"]), number)
+        else:
+            run.assembler.problem("no message of user or assistant; left out", number)
+    trajectory = run.assembler.finish(session.id, format=format, parent=text_in(session.info.get("parentID")) or None)
+    yield from run.assembler.problems
+    if trajectory:
+        yield trajectory
+    else:
+        yield Problem(file=file, line=None, reason=f"{session.id}: no assistant message in it")
+
+
+@dataclass(slots=True)
+class _SessionRun:
+    """Gives the messages of a session to the assembler."""
+
+    assembler: Assembler
+    counted: PromptTokens
+
+    def head(self, messages: Iterable[Any]) -> None:
+        """The system prompt, which old versions keep with each message of the assistant."""
+        for message in messages:
+            prompt = mapping_in(mapping_in(message).get("info")).get("system")
+            if isinstance(prompt, list) and prompt:
+                self.assembler.system(content("\n".join(map(text_in, prompt))))
+                return
+
+    def take(self, info: Json, parts: list[Json], number: int) -> None:
+        """The next message."""
+        if info.get("role") == "user":
+            self.assembler.user(tuple(part for each in parts for part in _user_content(each)))
+        elif info.get("summary") is True:
+            self._summary(info, parts)
+        elif not info.get("error") or _has_words(parts):
+            self._assistant(info, parts, number)
+
+    def _summary(self, info: Json, parts: list[Json]) -> None:
+        usage = self._read_usage([*_finish_parts(parts), info][0])
+        summary = "\n".join(filter(None, (text_in(part.get("text")) for part in parts if part.get("type") == "text")))
+        self.assembler.compaction(tokens_before=usage.prompt if usage else None, summary=summary)
+
+    def _assistant(self, info: Json, parts: list[Json], number: int) -> None:
+        """A turn for each step. The first request left when the message began, another when its results were there."""
+        at = moment(mapping_in(info.get("time")).get("created"))
+        steps = _split_steps(parts)
+        for step in steps:
+            finished = _finish_parts(step)
+            usage = self._read_usage([*finished, info][0]) if finished or len(steps) == 1 else None
+            tools = [part for part in step if part.get("type") == "tool"]
+            said = tuple(part for each in step for part in _spoken_content(each))
+            reasoning = "\n".join(filter(None, map(_reasoning_text, step)))
+            if not (said or reasoning or tools or usage):
+                continue
+            self.assembler.assistant(
+                said,
+                reasoning=reasoning,
+                actions=map(_read_call, tools),
+                usage=usage,
+                at=at,
+                model=text_in(info.get("modelID")),
+                line=number,
+            )
+            for part in tools:
+                shown, error = _read_result(mapping_in(part.get("state")))
+                call, tool = text_in(part.get("callID")), text_in(part.get("tool"))
+                self.assembler.result(call, shown or (Text(""),), tool=tool, error=error, line=number)
+            at = max(filter(None, (at, *map(_end_time, tools))), default=None)
+
+    def _read_usage(self, holder: Json) -> Usage | None:
+        tokens = _RecordedTokens.of(holder)
+        return self.counted.usage(tokens.litellm, usd=tokens.usd)
+
+
+def _split_steps(parts: list[Json]) -> list[list[Json]]:
+    """The parts of each request; a message that tells of no step is one."""
+    steps: list[list[Json]] = [[]]
+    for part in parts:
+        if part.get("type") == "step-start" and steps[-1]:
+            steps.append([])
+        elif part.get("type") != "step-start":
+            steps[-1].append(part)
+    return [step for step in steps if step] or [[]]
+
+
+def _has_words(parts: list[Json]) -> bool:
+    """Whether a message that failed or was broken off said something: opencode sends no other again."""
+    return any(part.get("type") in ("text", "tool") for part in parts)
+
+
+def _finish_parts(parts: list[Json]) -> list[Json]:
+    return [part for part in parts if part.get("type") == "step-finish"]
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedTokens:
+    """What a step or a message was billed, as recorded."""
+
+    input: int
+    output: int
+    reasoning: int
+    read: int
+    write: int
+    total: int
+    usd: float | None
+
+    @classmethod
+    def of(cls, holder: Json) -> _RecordedTokens:
+        tokens = mapping_in(holder.get("tokens"))
+        cache = mapping_in(tokens.get("cache"))
+        return cls(
+            input=count_in(tokens.get("input")),
+            output=count_in(tokens.get("output")),
+            reasoning=count_in(tokens.get("reasoning")),
+            read=count_in(cache.get("read")),
+            write=count_in(cache.get("write")),
+            total=count_in(tokens.get("total")),
+            usd=number_in(holder.get("cost")) or None,  # 0 stands for a subscription or an unknown price
+        )
+
+    @property
+    def litellm(self) -> Json:
+        """The counts as `PromptTokens` reads them."""
+        # Versions differ in whether the output holds the reasoning; a part cannot be larger than its whole.
+        sums = {self.input + self.output + cached for cached in (0, self.read + self.write)}
+        apart = self.total - self.reasoning in sums if self.total not in sums | {0} else self.reasoning > self.output
+        return {
+            "prompt_tokens": self.input,
+            "completion_tokens": self.output + (self.reasoning if apart else 0),
+            "cache_read_input_tokens": self.read,
+            "cache_creation_input_tokens": self.write,
+        }
+
+    @property
+    def excludes_cache(self) -> bool:
+        """Whether the total shows that the input does not hold what the cache served."""
+        cached = self.read + self.write
+        return bool(cached) and self.total in (
+            self.input + self.output + cached,
+            self.input + self.output + self.reasoning + cached,
+        )
+
+
+def _detect_counting(messages: Iterable[Any]) -> PromptTokens:
+    """What the input of a session's requests includes: versions and providers differ in that too."""
+    infos = [mapping_in(message) for message in messages]
+    holders = [part for each in infos for part in _finish_parts(mappings_in(each.get("parts")))]
+    tokens = [_RecordedTokens.of(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]]
+    if any(each.excludes_cache for each in tokens):
+        return PromptTokens(reads=False, writes=False)
+    return PromptTokens.of_run(each.litellm for each in tokens)
+
+
+def _user_content(part: Json) -> Content:
+    """What a part of a user's message says to the model."""
+    kind = part.get("type")
+    if kind == "text":
+        return () if part.get("ignored") is True else content(text_in(part.get("text")))
+    if kind == "file" and text_in(part.get("mime")) not in _SENT_AS_TEXT:
+        return (_keep_media(part),)
+    return ()
+
+
+def _spoken_content(part: Json) -> Content:
+    return content(text_in(part.get("text"))) if part.get("type") == "text" else ()
+
+
+def _reasoning_text(part: Json) -> str:
+    return text_in(part.get("text")) if part.get("type") == "reasoning" else ""
+
+
+def _keep_media(part: Json) -> Any:
+    return opaque("image" if text_in(part.get("mime")).startswith("image/") else "file", part)
+
+
+def _read_call(part: Json) -> Action:
+    state = mapping_in(part.get("state"))
+    return Action(
+        id=text_in(part.get("callID")), name=text_in(part.get("tool")), arguments=arguments_in(state.get("input"))
+    )
+
+
+def _read_result(state: Json) -> tuple[Content, bool]:
+    """What opencode sends of a call's outcome, and whether it failed."""
+    status = state.get("status")
+    if status == "completed":
+        attached = tuple(_keep_media(part) for part in mappings_in(state.get("attachments")))
+        return content_of(state.get("output")) + attached, False
+    if status == "error":
+        metadata = mapping_in(state.get("metadata"))
+        partial = text_in(metadata.get("output")) if metadata.get("interrupted") is True else ""
+        return content(partial or text_in(state.get("error"))), True
+    return content(_INTERRUPTED), True
+
+
+def _end_time(part: Json) -> float | None:
+    return moment(mapping_in(mapping_in(part.get("state")).get("time")).get("end"))

@@ -1,0 +1,287 @@
+"""Where recordings lie: a file, a gzip, a tar, a zip or a folder becomes a stream of documents.
+
+Nothing is ever written to disk, no link inside an archive is followed, and a member's name is only ever a label. Files
+that are one recording together (`formats.folders`) are one document, in a folder and in an archive alike.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import tarfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.formats.folders import group_files
+from elision.formats.zip_members import ZIP, ZipMembers, is_inspect_log
+from elision.trajectory.trajectory import Problem
+
+#: Bytes of one file, decompressed, above which it is skipped: a run is a few MB, a whole benchmark some hundred.
+SIZE_LIMIT = 2**30
+#: What a recording is usually called, any .gz left out.
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".eval")
+
+_CHUNK = 2**20
+_GZIP = b"\x1f\x8b"
+_TAR_NAMES = (".tar", ".tgz", ".tar.gz")
+_ZIP_NAME = ".zip"
+#: What macOS adds to a zip: resource forks, no files of the user.
+_MAC = "__MACOSX/"
+#: First bytes of JSON (a byte order mark included) and of a zip.
+_STARTS = (b"{", b"[", b"\xef\xbb\xbf", b"PK")
+_BROKEN = (EOFError, OSError, tarfile.TarError, zlib.error)
+
+_Bytes: TypeAlias = io.BufferedReader | gzip.GzipFile
+
+
+def documents(path: Path) -> Iterator[Document | Problem]:
+    """Every file at or below `path`, folders in sorted order, archives in their own.
+
+    Of a folder or archive only files that may hold JSON or a zip come. What breaks off (a truncated gzip) comes as far
+    as it goes, with a Problem. Raises FormatError where `path` itself cannot be read.
+    """
+    try:
+        path.stat()
+        if path.is_file():
+            path.open("rb").close()
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror})") from error
+    yield from _folder(path) if path.is_dir() else _file(path, str(path), is_named=True)
+
+
+def is_candidate(name: str) -> bool:
+    """Whether a file is called like a recording."""
+    return name.lower().removesuffix(".gz").endswith(SUFFIXES)
+
+
+def run_name(path: str) -> str:
+    """A readable id for the one run of a file: its name, without folder, archive and suffixes."""
+    name = path.rsplit("!", 1)[-1].rstrip("/").rsplit("/", 1)[-1]
+    name = re.sub(r"\.(gz|tgz)$", "", name, flags=re.IGNORECASE)
+    return re.sub(r"(\.traj)?\.(json|jsonl|ndjson|traj|eval|tar|zip)$", "", name, flags=re.IGNORECASE) or "main"
+
+
+def _folder(root: Path) -> Iterator[Document | Problem]:
+    problems: list[Problem] = []
+
+    def unreadable(error: OSError) -> None:
+        problems.append(Problem(file=str(error.filename), line=None, reason=f"folder not read ({error.strerror})"))
+
+    names = sorted(
+        (Path(folder) / name).relative_to(root).as_posix()
+        for folder, _, files in os.walk(root, onerror=unreadable)
+        for name in files
+    )
+    yield from problems
+    groups = group_files(names)
+    for base, own in _list_folders(names, groups):
+        yield from _event_folder(root, base, own)
+    for name in names:
+        if name not in groups and _worth_reading(root / name):
+            yield from _file(root / name, str(root / name))
+
+
+def _list_folders(names: list[str], groups: dict[str, str]) -> list[tuple[str, list[str]]]:
+    """The folders of `groups` in order, each with its files in the order of `names`."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        if name in groups:
+            folders.setdefault(groups[name], []).append(name)
+    return sorted(folders.items())
+
+
+def _event_folder(root: Path, base: str, names: list[str]) -> Iterator[Document | Problem]:
+    members: dict[str, bytes] = {}
+    for name in names:
+        for piece in _file(root / name, str(root / name)):
+            if isinstance(piece, Problem):
+                yield piece
+            else:
+                members[name.removeprefix(base)] = piece.data
+    yield Document(path=str(root / base), members=members)
+
+
+def _worth_reading(path: Path) -> bool:
+    """Whether a file that nobody named may hold a recording, by its name or its first bytes."""
+    if is_candidate(path.name) or path.name.lower().endswith(_TAR_NAMES):
+        return True
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+    except OSError:  # an unreadable file that is not called like a recording: a socket, a dangling link
+        return False
+    return start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)
+
+
+def _file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Document | Problem]:
+    if not path.is_file():
+        yield Problem(file=label, line=None, reason="not a file that can be read; left out")
+        return
+    try:
+        with path.open("rb") as raw, _plain(raw) as file:
+            if _is_tar(label, _peek(file)):
+                yield from _tar(path, label)
+                return
+            for piece in _whole(file, label):
+                yield from _open_zip(piece, is_named=is_named)
+    except _BROKEN as error:
+        yield Problem(file=label, line=None, reason=f"cannot be read ({error})")
+
+
+def _plain(raw: io.BufferedReader) -> _Bytes:
+    """`raw`, decompressed if its first bytes say gzip, whatever its name says."""
+    start = raw.read(2)
+    raw.seek(0)
+    return gzip.GzipFile(fileobj=raw) if start == _GZIP else raw
+
+
+def _peek(file: _Bytes) -> bytes:
+    """The first 512 bytes, or fewer where the file breaks off."""
+    try:
+        return file.read(512)
+    except _BROKEN:
+        return b""
+    finally:
+        file.seek(0)
+
+
+def _is_tar(name: str, start: bytes) -> bool:
+    return start[257:262] == b"ustar" or (name.lower().endswith(_TAR_NAMES) and len(start) == 512)
+
+
+def _whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
+    """The file as one document. Read in pieces, so that what comes before a break is kept."""
+    buffer = io.BytesIO()  # getvalue() hands its bytes over without a copy
+    try:
+        while piece := file.read1(_CHUNK):  # unlike read(), it hands out what comes before an error
+            if buffer.tell() + len(piece) > SIZE_LIMIT:
+                reason = f"over {SIZE_LIMIT // 2**20} MB decompressed; left out: split it, one run a file"
+                yield Problem(file=label, line=None, reason=reason)
+                return
+            buffer.write(piece)
+    except _BROKEN as error:
+        reason = f"breaks off after {buffer.tell():,} bytes ({error}); read as far as it goes"
+        yield Problem(file=label, line=None, reason=reason)
+    yield Document(path=label, data=buffer.getvalue())
+
+
+def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
+    """The files of a tar, in two passes: the first only counts each folder of events, so that the second can hand one
+    out as soon as it is whole and need not hold them all."""
+    groups = group_files([name for name, _ in _members(path, [])])
+    missing, gathered = Counter(groups.values()), dict[str, dict[str, bytes]]()
+    problems: list[Problem] = []
+    for name, stream in _members(path, problems):
+        base = groups.get(name)
+        for piece in _member(stream, f"{label}!{name}", wanted=base is not None):
+            if isinstance(piece, Document) and base is not None:
+                gathered.setdefault(base, {})[name.removeprefix(base)] = piece.data
+            else:
+                yield piece
+        if base is not None:
+            missing[base] -= 1
+            if not missing[base]:
+                yield _event_document(label, base, gathered.pop(base, {}))
+    for base in sorted(gathered):
+        yield _event_document(label, base, gathered[base])
+    yield from problems
+
+
+def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document | Problem]:
+    """The files of `piece` where it is a zip, unless that zip is itself a recording; else `piece`.
+
+    is_named: the user named it. In a folder only what is called a zip is opened: wheels and spreadsheets are zips too.
+    """
+    if isinstance(piece, Problem) or not piece.data.startswith(ZIP):
+        yield piece
+        return
+    is_archive = is_named or piece.path.lower().removesuffix(".gz").endswith(_ZIP_NAME)
+    try:
+        members = ZipMembers(piece.path, piece.data)
+    except FormatError as error:
+        yield Problem(file=piece.path, line=None, reason=str(error).removeprefix(f"{piece.path}: "))
+        return
+    yield from _zip_documents(members, piece.path) if is_archive and not is_inspect_log(members) else [piece]
+
+
+def _zip_documents(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
+    """The files of a zip: its folders that are one recording, then the others, each in sorted order."""
+    names = sorted(name for name in members.names if not name.endswith("/") and not name.startswith(_MAC))
+    groups = group_files(names)
+    for base, own in _list_folders(names, groups):
+        gathered: dict[str, bytes] = {}
+        for name in own:
+            for piece in _read_zip_member(members, label, name, wanted=True):
+                if isinstance(piece, Document):
+                    gathered[name.removeprefix(base)] = piece.data
+                else:
+                    yield piece
+        yield _event_document(label, base, gathered)
+    for name in names:
+        if name not in groups:
+            yield from _read_zip_member(members, label, name, wanted=False)
+
+
+def _read_zip_member(members: ZipMembers, label: str, name: str, *, wanted: bool) -> Iterator[Document | Problem]:
+    """One file of a zip, as a document."""
+    path = f"{label}!{name}"
+    try:
+        stream = io.BytesIO(members.read(name))
+    except FormatError as error:
+        yield Problem(file=path, line=None, reason=str(error).removeprefix(f"{path}: "))
+        return
+    yield from _member(stream, path, wanted=wanted)
+
+
+def _event_document(label: str, base: str, members: dict[str, bytes]) -> Document:
+    return Document(path=f"{label}!{base.rstrip('/')}" if base else label, members=dict(sorted(members.items())))
+
+
+def _members(path: Path, problems: list[Problem]) -> Iterator[tuple[str, IO[bytes]]]:
+    """The regular files of a tar, as a stream; each must be read before the next is asked for."""
+    try:
+        with path.open("rb") as raw, _plain(raw) as file, tarfile.open(fileobj=file, mode="r|") as tar:
+            for info in tar:
+                stream = tar.extractfile(info) if info.isreg() else None
+                if stream is not None:
+                    yield info.name, stream
+    except _BROKEN as error:
+        reason = f"the archive breaks off ({error}); read as far as it goes"
+        problems.append(Problem(file=str(path), line=None, reason=reason))
+
+
+def _member(stream: IO[bytes], label: str, *, wanted: bool) -> Iterator[Document | Problem]:
+    start = stream.read(512)
+    if not (wanted or is_candidate(label) or start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)):
+        return
+    rest = _Joined(start, stream)
+    if _is_tar(label, start) or label.lower().endswith(_ZIP_NAME):
+        yield Problem(file=label, line=None, reason="an archive inside an archive is not opened; unpack it first")
+    elif start.startswith(_GZIP):
+        yield from _whole(gzip.GzipFile(fileobj=rest), label)
+    else:
+        yield from _whole(io.BufferedReader(rest), label)
+
+
+class _Joined(io.RawIOBase):
+    """Bytes already read, then the rest of the stream they came from."""
+
+    def __init__(self, start: bytes, rest: IO[bytes]) -> None:
+        self._start = start
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        piece = self._start[: len(buffer)] or self._rest.read(len(buffer))
+        self._start = self._start[len(piece) :]
+        buffer[: len(piece)] = piece
+        return len(piece)

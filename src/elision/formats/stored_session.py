@@ -1,0 +1,73 @@
+"""A stored session as a trajectory: what was live becomes something to replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from elision.errors import FormatError
+from elision.stores.store import Store
+from elision.trajectory.events import Answered, Called, Decided, Event, HeadSet
+from elision.trajectory.trajectory import Compaction, Trajectory
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+
+
+def stored_session(store: Store, key: str) -> Trajectory:
+    """The run that session `key` keeps: raw turns as they are now, under its newest head, with usage, times and models
+    from its calls, and summaries as compactions.
+
+    Raises UnknownHandle, StoreError; FormatError if turns are missing.
+    """
+    info, told = store.info(key), _told(store.events(key))
+    turns = tuple(told.filled(turn) for turn in store.turns(key))
+    models = Counter(turn.model for turn in turns if turn.model)
+    results = {observation.role for turn in turns for observation in turn.observations}
+    try:
+        return Trajectory(
+            id=key,
+            head=told.head,
+            turns=turns,
+            model=models.most_common(1)[0][0] if models else "",
+            parent=info.parent or None,
+            compactions=tuple(told.compactions),
+            observations="user" if results == {"user"} else "tools",
+        )
+    except ValueError as error:
+        raise FormatError(f"session {key!r} is no whole run: {error}") from error
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a log says beside its turns."""
+
+    head: Head = field(default_factory=Head)
+    calls: dict[int, Called] = field(default_factory=dict)
+    usage: dict[int, Usage] = field(default_factory=dict)
+    compactions: list[Compaction] = field(default_factory=list)
+
+    def filled(self, turn: Turn) -> Turn:
+        """`turn` with what is known of the call that it answers."""
+        call = self.calls.get(turn.index)
+        return replace(
+            turn,
+            usage=turn.usage or self.usage.get(turn.index),
+            at=turn.at if turn.at is not None or call is None else call.at,
+            model=turn.model or (call.model if call else ""),
+        )
+
+
+def _told(events: Iterable[Event]) -> _Told:
+    told = _Told()
+    for event in events:
+        match event:
+            case HeadSet():
+                told.head = event.head
+            case Called():
+                told.calls[event.call] = event
+            case Answered():
+                told.usage[event.call] = event.usage
+            case Decided() if event.summary is not None:
+                told.compactions.append(Compaction(before=event.call, summary=event.summary.text))
+    return told

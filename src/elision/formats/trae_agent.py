@@ -1,0 +1,149 @@
+"""trae-agent trajectories.
+
+ByteDance's trae-agent keeps each call in `llm_interactions`: the messages that were new, and the response. The results
+of the last call stand in `agent_steps` alone. A TypeScript port keeps `steps`, each with the whole conversation so far;
+when the task changes, a conversation begins anew. Source: `trae_agent/utils/trajectory_recorder.py` of
+bytedance/trae-agent; the port is read off a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from elision.dialects import Json, arguments_in, content_of, json_text, mapping_in, mappings_in, number_in, text_in
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, Found
+from elision.formats.lines import json_value, peek_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.moments import moment
+from elision.formats.openai_chat import ChatMessages
+from elision.formats.source import run_name
+from elision.trajectory.content import Content, Text, content
+from elision.trajectory.turn import Action
+
+
+class TraeAgent:
+    """One run a file, or one for each conversation of it."""
+
+    name: ClassVar[str] = "trae-agent"
+
+    def sniff(self, document: Document) -> bool:
+        """Interactions and steps, or steps that each hold a response beside their messages."""
+        recorded = mapping_in(peek_value(document, '"llm_interactions"', '"agent_steps"'))
+        steps = mapping_in(peek_value(document, '"llm_response_content"', '"steps"')).get("steps")
+        is_recorded = all(isinstance(recorded.get(name), list) for name in ("llm_interactions", "agent_steps"))
+        return is_recorded or any("llm_response_content" in step for step in mappings_in(steps))
+
+    def read(self, document: Document) -> Iterator[Found]:
+        value = mapping_in(json_value(document))
+        assemblers = (
+            [_read_interactions(document, value)] if "llm_interactions" in value else _read_steps(document, value)
+        )
+        for number, assembler in enumerate(assemblers, start=1):
+            name = run_name(document.path) if len(assemblers) == 1 else f"conversation {number}"
+            run = assembler.finish(name, format=self.name, model=text_in(value.get("model")))
+            yield from assembler.problems
+            if run:
+                yield run
+
+
+# -- trae-agent -------------------------------------------------------------------------------------------------------
+
+
+def _read_interactions(document: Document, value: Json) -> Assembler:
+    assembler = Assembler(document.path, observations="tools")
+    calls = mappings_in(value.get("llm_interactions"))
+    counted = PromptTokens.of_run(mapping_in(call.get("response")).get("usage") for call in calls)
+    clock = moment(value.get("start_time"))
+    answered: set[str] = set()
+    for number, call in enumerate(calls, start=1):
+        for message in mappings_in(call.get("input_messages")):
+            _add_input(assembler, message, answered, number)
+        response = mapping_in(call.get("response"))
+        ended = moment(call.get("timestamp"))
+        assembler.assistant(
+            content_of(response.get("content")),
+            actions=map(_read_call, mappings_in(response.get("tool_calls"))),
+            usage=counted.usage(response.get("usage")),
+            at=ended if clock is None else clock,
+            model=text_in(response.get("model")) or text_in(call.get("model")),
+            line=number,
+        )
+        clock = ended
+    for step in mappings_in(value.get("agent_steps")):
+        for result in mappings_in(step.get("tool_results")):
+            _add_result(assembler, result, answered, len(calls))
+    return assembler
+
+
+def _add_input(assembler: Assembler, message: Json, answered: set[str], number: int) -> None:
+    """A message that was new to the model."""
+    if result := mapping_in(message.get("tool_result")):
+        _add_result(assembler, result, answered, number)
+    elif message.get("role") == "system":
+        assembler.system(content_of(message.get("content")))
+    elif message.get("role") == "user":
+        assembler.user(content_of(message.get("content")))
+
+
+def _read_call(call: Json) -> Action:
+    return Action(
+        id=text_in(call.get("call_id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("arguments"))
+    )
+
+
+def _add_result(assembler: Assembler, result: Json, answered: set[str], number: int) -> None:
+    """A result as the model was shown it, once: interactions and steps both keep it."""
+    call, success = text_in(result.get("call_id")), result.get("success")
+    if call in answered:
+        return
+    answered.add(call)
+    error = not success if isinstance(success, bool) else None
+    assembler.result(call, _result_text(result) or (Text(""),), error=error, line=number)
+
+
+def _result_text(result: Json) -> Content:
+    said, error = text_in(result.get("result")), text_in(result.get("error"))
+    return content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
+
+
+# -- the port ---------------------------------------------------------------------------------------------------------
+
+
+def _read_steps(document: Document, value: Json) -> list[Assembler]:
+    """A conversation for each chain of steps that go on with each other."""
+    chains: list[list[Json]] = []
+    for step in mappings_in(value.get("steps")):
+        messages = mappings_in(step.get("messages"))
+        before = mappings_in(chains[-1][-1].get("messages")) if chains else []
+        if chains and before and messages[: len(before)] == before:
+            chains[-1].append(step)
+        else:
+            chains.append([step])
+    return [_read_conversation(document, steps) for steps in chains]
+
+
+def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
+    """The last step holds the whole conversation; each step tells when its own response was there."""
+    assembler = Assembler(document.path, observations="tools")
+    messages = ChatMessages(assembler)
+    times = iter(steps)
+    last = steps[-1]
+    response = {"role": "assistant", "content": last.get("llm_response_content"), "tool_calls": last.get("tool_calls")}
+    results = [_tool_message(result) for result in mappings_in(last.get("tool_results"))]
+    for number, message in enumerate([*mappings_in(last.get("messages")), response, *results], start=1):
+        if message.get("role") == "assistant":
+            message = {**message, "created": _step_time(next(times, {}))}
+        messages.feed(message, number)
+    return assembler
+
+
+def _step_time(step: Json) -> float | None:
+    milliseconds = number_in(step.get("timestamp"))
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _tool_message(result: Json) -> dict[str, Any]:
+    shown = {name: value for name, value in result.items() if name != "tool_call_id"}
+    return {"role": "tool", "tool_call_id": result.get("tool_call_id"), "content": json_text(shown)}

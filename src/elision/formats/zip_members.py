@@ -1,0 +1,85 @@
+"""Members of a zip in memory, zstd ones included, none larger than a limit once unpacked.
+
+The standard library reads zstd members (method 93) from Python 3.14 on; before that the raw bytes are found here and
+unpacked with `zstandard`.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+
+import zstandard
+
+from elision.errors import FormatError
+
+#: Bytes of one member, unpacked, above which it is refused: a few kB can unpack to many GB.
+LIMIT = 512 * 2**20
+#: How a zip begins.
+ZIP = b"PK\x03\x04"
+_ZSTD = 93
+#: Members of which every Inspect log has one: a log that was cut off has no header yet, but its start.
+INSPECT_HEADERS = ("header.json", "_journal/start.json")
+#: Of a local file header: its length, and where the lengths of name and extra field stand in it.
+_HEADER, _LENGTHS = 30, struct.Struct("<26xHH")
+
+
+class ZipMembers:
+    """The members of a zip, by name. `read` raises FormatError for what is broken, encrypted or too large."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._path = path
+        self._data = data
+        try:
+            # Opened once: its directory is read whole each time.
+            self._archive = zipfile.ZipFile(io.BytesIO(data))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OSError) as error:
+            raise FormatError(f"{path}: a broken zip ({error}); copy or record it again") from error
+        self._members = {info.filename: info for info in self._archive.infolist()}
+
+    @property
+    def names(self) -> list[str]:
+        """In archive order."""
+        return list(self._members)
+
+    def read(self, name: str) -> bytes:
+        """A member's bytes, unpacked."""
+        info = self._members[name]
+        if info.flag_bits & 1:
+            raise FormatError(f"{self._path}!{name}: encrypted; unpack it with its password first")
+        unpacked = self._zstd(info) if info.compress_type == _ZSTD else self._plain(info)
+        if len(unpacked) > LIMIT:
+            raise FormatError(f"{self._path}!{name}: unpacks to more than {LIMIT // 2**20} MB; refused")
+        return unpacked
+
+    def _plain(self, info: zipfile.ZipInfo) -> bytes:
+        try:
+            with self._archive.open(info) as member:
+                return member.read(LIMIT + 1)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
+            raise FormatError(f"{self._path}!{info.filename}: broken member ({error})") from error
+
+    def _zstd(self, info: zipfile.ZipInfo) -> bytes:
+        packed = self._packed(info)
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True) as member:
+                unpacked: bytes = member.read(LIMIT + 1)
+        except zstandard.ZstdError as error:
+            raise FormatError(f"{self._path}!{info.filename}: broken zstd member ({error})") from error
+        if len(unpacked) <= LIMIT and zlib.crc32(unpacked) != info.CRC:
+            raise FormatError(f"{self._path}!{info.filename}: broken zstd member (checksum)")
+        return unpacked
+
+    def _packed(self, info: zipfile.ZipInfo) -> bytes:
+        header = self._data[info.header_offset : info.header_offset + _HEADER]
+        if len(header) < _HEADER:
+            raise FormatError(f"{self._path}!{info.filename}: broken member (no header)")
+        start = info.header_offset + _HEADER + sum(_LENGTHS.unpack(header))
+        return self._data[start : start + info.compress_size]
+
+
+def is_inspect_log(members: ZipMembers) -> bool:
+    """Whether a zip is an Inspect AI log, which is one recording, and no archive of recordings."""
+    return any(name in INSPECT_HEADERS for name in members.names)

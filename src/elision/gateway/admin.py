@@ -1,0 +1,142 @@
+"""Our own pages: the dashboard, `/metrics`, `/healthz`, `/readyz`, and who may see them.
+
+Health is open: it says nothing. The rest shows what agents read and write. On loopback it is for whoever sits at the
+machine, so a page elsewhere must not reach it through a name that was bound anew (DNS rebinding): the Host must be one
+of this machine. Beyond loopback, and wherever a token is set, it takes the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from http.cookies import CookieError, SimpleCookie
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode
+
+from elision.errors import MissingExtra, install
+from elision.gateway.arriving import Receive
+from elision.gateway.health import Health
+from elision.gateway.settings import GatewaySettings, is_loopback
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse, RedirectResponse, Response
+    from starlette.routing import BaseRoute, Route
+    from starlette.types import ASGIApp, Scope, Send
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
+
+OPEN: Final = ("/healthz", "/readyz")
+COOKIE: Final = "elision_admin"
+#: (content type, body) of the page that Prometheus scrapes.
+Page: TypeAlias = Callable[[], tuple[str, bytes]]
+#: Seconds that a browser keeps the cookie.
+KEPT: Final = 30 * 86_400
+
+
+def pages(settings: GatewaySettings, health: Health, metrics: Page | None, dashboard: Sequence[BaseRoute]) -> ASGIApp:
+    """All of it, guarded. metrics: the page for Prometheus, None where its client is not installed."""
+
+    async def alive(request: Request) -> Response:
+        return Response(health.alive(), media_type="application/json")
+
+    async def ready(request: Request) -> Response:
+        is_ready, body = await health.ready()
+        return Response(body, 200 if is_ready else 503, media_type="application/json")
+
+    def scraped(request: Request) -> Response:
+        if metrics is None:
+            return PlainTextResponse(f"metrics need an extra: {install('prometheus')}\n", 501)
+        kind, body = metrics()
+        return Response(body, media_type=kind)
+
+    routes = [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", scraped), *dashboard]
+    return Guard(Starlette(routes=routes), settings)
+
+
+class Guard:
+    """Lets through who may see the pages of `app`."""
+
+    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+        self._app = app
+        self._token = settings.admin_token
+        self._local = is_loopback(settings.host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        refused = None if scope["path"] in OPEN else self._refusal(request)
+        await (refused or self._app)(scope, receive, send)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """What whoever may not see the page gets instead; None for who may."""
+        if self._local and not is_loopback(_host(request)):
+            return PlainTextResponse("this page is for this machine: open it at http://127.0.0.1\n", 403)
+        if request.method not in ("GET", "HEAD") and not _of_ours(request):
+            return PlainTextResponse("another site's page asks for this\n", 403)
+        if self._token is None:
+            return None
+        given = request.query_params.get("token")
+        if given is not None:
+            return self._signed_in(request) if _same(given, self._token) else _unknown()
+        return None if self._known(request) else _unknown()
+
+    def _known(self, request: Request) -> bool:
+        assert self._token is not None
+        scheme, _, told = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return _same(told.strip(), self._token)
+        return _same(_cookie(request.headers), _derived(self._token))
+
+    def _signed_in(self, request: Request) -> Response:
+        """The same page without the token in its address, which histories and logs would keep."""
+        assert self._token is not None
+        rest = urlencode([pair for pair in parse_qsl(request.url.query) if pair[0] != "token"])
+        # One slash: behind two, a browser would read the name of a machine.
+        there = "/" + quote(request.url.path.lstrip("/"))
+        answer = RedirectResponse(f"{there}?{rest}" if rest else there, 303, {"cache-control": "no-store"})
+        answer.set_cookie(
+            COOKIE,
+            _derived(self._token),
+            max_age=KEPT,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+
+def _unknown() -> Response:
+    told = "the token is missing or wrong: open /?token=... once, or send Authorization: Bearer ...\n"
+    return PlainTextResponse(told, 401, {"www-authenticate": "Bearer", "cache-control": "no-store"})
+
+
+def _host(request: Request) -> str:
+    """The name in the Host header, without its port."""
+    told = request.headers.get("host", "")
+    if told.startswith("["):
+        return told.partition("]")[0] + "]"
+    return told.partition(":")[0]
+
+
+def _of_ours(request: Request) -> bool:
+    """Whether no page of another site sent it."""
+    origin = request.headers.get("origin")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host", "")
+
+
+def _cookie(headers: Mapping[str, str]) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _derived(token: str) -> str:
+    """What stands in the cookie: the token itself is not left in a browser."""
+    return hmac.new(token.encode(), b"elision admin cookie", "sha256").hexdigest()
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode())

@@ -1,0 +1,171 @@
+"""What a session cost by part, beside what it would have cost had everything been sent; sums over many sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from elision.manager.session_log import Account
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import usage_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A bill in USD by what is paid for. input: prompt tokens that touch no cache."""
+
+    input: float = 0.0
+    cache_write: float = 0.0
+    cache_read: float = 0.0
+    output: float = 0.0
+    summarizer: float = 0.0
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
+
+    @property
+    def total(self) -> float:
+        return self.input + self.cache_write + self.cache_read + self.output + self.summarizer
+
+    def less(self, usd: float) -> Parts:
+        """Without `usd` of prompts: what recalls added is read from cache first of all, then written to it."""
+        left, taken = usd, {}
+        for name in ("cache_read", "cache_write", "input"):
+            taken[name] = max(0.0, getattr(self, name) - left)
+            left -= getattr(self, name) - taken[name]
+        return replace(self, **taken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Calls in sum. Tokens of prompts, as the provider counts them; USD.
+
+    ours, raw:  what was sent, and what would have been; both priced by the same simulated cache.
+    cached:     tokens of our prompts that the simulated cache would serve.
+    recalls:    part of `ours` that reading again added.
+    caching:    part of what was saved that cache breakpoints of ours did, where the client sets none.
+    usage:      what providers reported, summed over `reported` calls. billed: its cost, None where there is none.
+    """
+
+    calls: int = 0
+    sent: int = 0
+    raw_sent: int = 0
+    cached: int = 0
+    ours: Parts = field(default_factory=Parts)
+    raw: Parts = field(default_factory=Parts)
+    recalls: float = 0.0
+    caching: float = 0.0
+    reported: int = 0
+    usage: Usage = field(default_factory=Usage)
+    billed: float | None = None
+    rewrites: int = 0
+    summaries: int = 0
+    failures: int = 0
+
+    def __add__(self, other: Figures) -> Figures:
+        sums = {
+            each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self) if _adds(each.name)
+        }
+        return Figures(**sums, usage=self.usage + other.usage, billed=_sum(self.billed, other.billed))
+
+    @property
+    def saved(self) -> float:
+        """Net USD, by hiding and by caching; negative where it cost more."""
+        return self.raw.total - self.ours.total
+
+    @property
+    def hiding(self) -> float:
+        """Return what hiding saved, net, in USD; negative where it cost more than it saved."""
+        return self.saved - self.caching
+
+
+def figures(account: Account, after: int = 0) -> Figures:
+    """Of the calls behind the first `after` ones, with everything that was booked since."""
+    passes, end = account.passes[after:], account.end
+    if end is None or not passes:
+        return Figures()
+    before = _before(account, after)
+    recalls = end.costs.recalls - before.recalls
+    ours = _prompts([each.bills.ours for each in passes], account.prices)
+    raw = _prompts([each.bills.raw for each in passes], account.prices)
+    summarizer = end.costs.summarizer - before.summarizer
+    reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
+    spent, spared = end.costs.ours - before.ours, end.costs.raw - before.raw
+    return Figures(
+        calls=len(passes),
+        sent=sum(each.sent for each in passes),
+        raw_sent=sum(each.raw for each in passes),
+        cached=sum(each.bills.ours.cache_read for each in passes),
+        ours=replace(ours, output=max(0.0, spent - ours.total - summarizer), summarizer=summarizer),
+        # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
+        raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).less(recalls),
+        recalls=recalls,
+        caching=sum(each.bills.caching for each in passes),
+        rewrites=end.epoch - before.epoch,
+        summaries=end.summaries - before.summaries,
+        failures=sum(len(each.failed) for each in passes),
+        reported=len(reported),
+        # Counts alone: what other models were billed for is in `billed`, and would pile up call by call.
+        usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
+        billed=sum(usage_cost(usage, prices) for usage, prices in reported) if reported else None,
+    )
+
+
+def shared(account: Account) -> int:
+    """Calls at the front of a fork's log that its parent made; they count there."""
+    if account.info.relation not in ("fork", "replaced"):
+        return 0
+    begun = account.info.begun
+    return next(
+        (place for place, each in enumerate(account.passes) if each.at is None or each.at >= begun), len(account.passes)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Booked:
+    """What stood in the books before a call."""
+
+    ours: float = 0.0
+    raw: float = 0.0
+    summarizer: float = 0.0
+    recalls: float = 0.0
+    epoch: int = 1
+    summaries: int = 0
+
+
+def _before(account: Account, place: int) -> _Booked:
+    """The books in front of pass `place`, the answer to the one before it included."""
+    if not place:
+        return _Booked()
+    told, earlier = account.passes[place].told, account.passes[place - 1].told
+    expected = account.passes[place].expected
+    summarizer, recalls = earlier.costs.summarizer, earlier.costs.recalls
+    return _Booked(
+        ours=told.costs.ours - expected.ours.usd - (told.costs.summarizer - summarizer),
+        raw=told.costs.raw - expected.raw.usd + (told.costs.recalls - recalls),
+        summarizer=summarizer,
+        recalls=recalls,
+        epoch=earlier.epoch,
+        summaries=earlier.summaries,
+    )
+
+
+def _prompts(bills: Sequence[Bill], prices: Prices) -> Parts:
+    parts = Parts()
+    for bill in bills:
+        rates, hour = prices.rates(bill.sent), bill.cache_write_1h
+        parts += Parts(
+            input=bill.input * rates.input / 1e6,
+            cache_write=((bill.cache_write - hour) * rates.write + hour * rates.write_1h) / 1e6,
+            cache_read=bill.cache_read * rates.read / 1e6,
+        )
+    return parts
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _adds(name: str) -> bool:
+    return name not in ("usage", "billed")

@@ -1,0 +1,172 @@
+"""Every session of a store as an account, kept up to date at the price of what is new.
+
+A session's totals stay; its account, which holds its whole log, is kept for as many as fit and read again from the
+store when it is asked for. Other processes write to the same store: what it holds now is looked up on every question,
+at most once in `PATIENCE`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from elision.errors import ElisionError
+from elision.gateway.dashboard.figures import Figures, figures, shared
+from elision.manager.session_log import Account, Reading, watchful
+from elision.stores.store import SessionInfo, Store
+from elision.strategies.guards import Guards
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, counter
+
+#: Seconds for which a listing of the store is taken as new.
+PATIENCE: Final = 0.5
+#: Points of a session's small picture.
+POINTS: Final = 60
+#: Bytes of logs, before compression, of which accounts are kept.
+KEPT_BYTES: Final = 64_000_000
+#: Sessions of which totals are kept.
+KEPT_ROWS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A session in a line.
+
+    own:    of its own calls, without those that its parent made. calls, shared: in its log, and of them the parent's.
+    priced: whether its model's own prices are known.
+    points: (raw, sent) tokens of the context over its calls, in at most `POINTS` steps.
+    shadow: whether its requests go out as they came.
+    hint:   what a guard says of it, "" for nothing. fault: why it could not be read.
+    """
+
+    info: SessionInfo
+    own: Figures
+    calls: int = 0
+    shared: int = 0
+    model: str = ""
+    strategy: str = ""
+    priced: bool = True
+    points: tuple[tuple[int, int], ...] = ()
+    shadow: bool = False
+    hint: str = ""
+    fault: str = ""
+
+
+class Readings:
+    """The sessions of `store`. Safe to be asked by several threads; they wait for one another.
+
+    prices: instead of each model's own. clock: seconds, for `PATIENCE` and time limits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        guards: Guards | None = None,
+        prices: Prices | None = None,
+        *,
+        kept_bytes: int = KEPT_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self._guards, self._prices, self._clock = watchful(guards or Guards()), prices, clock
+        self._sizer = Sizer(counter())
+        self._lock = threading.RLock()
+        self._kept_bytes = kept_bytes
+        self._kept: OrderedDict[str, tuple[Reading, int]] = OrderedDict()
+        self._rows: OrderedDict[str, Row] = OrderedDict()
+        self._listed: list[SessionInfo] = []
+        self._looked = float("-inf")
+
+    @property
+    def open(self) -> int:
+        """Accounts that are kept."""
+        return len(self._kept)
+
+    def listed(self) -> list[SessionInfo]:
+        """All sessions, the one changed last first. Raises StoreError."""
+        with self._lock:
+            if self._clock() - self._looked >= PATIENCE:
+                self._listed = self.store.sessions()
+                self._looked = self._clock()
+                self._forget({info.key for info in self._listed})
+            return self._listed
+
+    def account(self, key: str) -> tuple[Account, int]:
+        """A session by now, and how often a turn of it came again: where that grew, earlier calls may have changed.
+
+        Raises UnknownHandle, StoreError; CorruptError where its log is no session's.
+        """
+        with self._lock:
+            info = self.store.info(key)
+            reading = self._read(info)
+            return reading.account(info), reading.amendments
+
+    def rows(self, infos: Sequence[SessionInfo], seconds: float) -> Iterator[Row | None]:
+        """Each session's row; None for those that were not read yet, and not within `seconds` either."""
+        end = self._clock() + seconds
+        for info in infos:
+            with self._lock:
+                row = self._rows.get(info.key)
+                if (row is None or row.info != info) and self._clock() <= end:
+                    row = self._rows[info.key] = self._row(info)
+                    self._rows.move_to_end(info.key)
+                    if len(self._rows) > KEPT_ROWS:
+                        self._rows.popitem(last=False)
+            yield row
+
+    def _row(self, info: SessionInfo) -> Row:
+        try:
+            account = self._read(info).account(info)
+        except ElisionError as error:
+            return Row(info=info, own=Figures(), fault=str(error))
+        begun, end = shared(account), account.end
+        said = (end.stop or end.hint) if end is not None else None
+        return Row(
+            info=info,
+            own=figures(account, begun),
+            calls=len(account.passes),
+            shared=begun,
+            model=account.model,
+            strategy=account.strategy,
+            priced=account.priced,
+            points=_points(account),
+            shadow=account.shadow,
+            hint=str(said) if said is not None else "",
+        )
+
+    def _read(self, info: SessionInfo) -> Reading:
+        """The session's log, gone through to its end as it is now."""
+        kept, _ = self._kept.pop(info.key, (None, 0))
+        if kept is not None and kept.info.begun == info.begun:
+            new = list(self.store.events(info.key, kept.records))
+            if kept.takes(new):
+                kept.read(new)
+                return self._keep(info, kept)
+        reading = Reading(info, self._sizer, self._guards, self._prices)
+        reading.read(list(self.store.events(info.key)))
+        return self._keep(info, reading)
+
+    def _keep(self, info: SessionInfo, reading: Reading) -> Reading:
+        """The newest ones asked for stay, as many as fit, and at least this one."""
+        self._kept[info.key] = reading, info.raw_bytes
+        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._kept_bytes:
+            self._kept.popitem(last=False)
+        return reading
+
+    def _forget(self, keys: set[str]) -> None:
+        """What the store has deleted."""
+        for kept in (self._kept, self._rows):
+            for key in [key for key in kept if key not in keys]:
+                del kept[key]
+
+
+def _points(account: Account) -> tuple[tuple[int, int], ...]:
+    """The largest context of each stretch of calls, as many stretches as there are points."""
+    sizes = [(max(each.raw, each.sent), each.sent) for each in account.passes]
+    step = max(1, -(-len(sizes) // POINTS))
+    pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
+    return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)

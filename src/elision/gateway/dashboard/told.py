@@ -1,0 +1,154 @@
+"""What the dashboard's figures are as JSON. Text of sessions goes through as it is; the page shows it as text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+from elision.errors import UnknownHandle
+from elision.gateway.dashboard.figures import Figures, figures, shared
+from elision.gateway.dashboard.readings import Row
+from elision.manager.session_json import account_json, pass_json
+from elision.manager.session_log import Account, Pass
+from elision.stores.store import SessionInfo
+from elision.telemetry.diagnostics import Hidden
+from elision.trajectory.content import Opaque
+from elision.trajectory.turn import Observation
+from elision.trajectory.usage_cost import usage_cost
+
+#: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
+LIVE: Final = 300.0
+#: Letters of a hidden text that one answer holds.
+SLICE: Final = 65_536
+#: Calls that one answer holds.
+CALLS: Final = 500
+
+
+def named(key: str) -> str:
+    """A session's key, any text, as a piece of a path."""
+    return "k" + base64.urlsafe_b64encode(key.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def key_of(name: str) -> str:
+    """The key that `named` made `name` of. Raises UnknownHandle."""
+    text = name.removeprefix("k")
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return key.decode("utf-8", "surrogatepass")
+    except (binascii.Error, ValueError):
+        raise UnknownHandle(f"{name[:80]!r} names no session") from None
+
+
+def figures_json(found: Figures) -> dict[str, Any]:
+    """Tokens, as the provider counts them; USD. `hit` and `simulated` are shares of prompt tokens read from cache, as
+    billed and as simulated."""
+    usage = found.usage
+    return {
+        "calls": found.calls,
+        "sent_tokens": found.sent,
+        "raw_tokens": found.raw_sent,
+        "usd": found.ours.total,
+        "raw_usd": found.raw.total,
+        "saved_usd": found.saved,
+        "hiding_usd": found.hiding,
+        "parts": asdict(found.ours),
+        "raw_parts": asdict(found.raw),
+        "recalls_usd": found.recalls,
+        "caching_usd": found.caching,
+        "billed_usd": found.billed,
+        "reported": found.reported,
+        "billed_tokens": usage.prompt,
+        "billed_read": usage.cache_read,
+        "billed_write": usage.cache_write,
+        "hit": usage.cache_read / usage.prompt if usage.prompt else None,
+        "simulated": found.cached / found.sent if found.sent else None,
+        "rewrites": found.rewrites,
+        "summaries": found.summaries,
+        "failed_summaries": found.failures,
+    }
+
+
+def row_json(info: SessionInfo, row: Row | None, now: float, busy: Collection[str]) -> dict[str, Any]:
+    """A session in a line; without figures while it was not read yet."""
+    told = {**_info(info), "live": now - info.changed < LIVE, "busy": info.key in busy, "read": row is not None}
+    if row is None:
+        return told
+    return told | {
+        "model": row.model,
+        "strategy": row.strategy,
+        "shared": row.shared,
+        "points": row.points,
+        "shadow": row.shadow,
+        "hint": row.hint,
+        "fault": row.fault,
+        "all_calls": row.calls,
+        **figures_json(row.own),
+    }
+
+
+def session_json(account: Account, branches: Iterable[SessionInfo], amendments: int, after: int) -> dict[str, Any]:
+    """A session and its calls behind the first `after`, at most `CALLS` of them.
+
+    edition: where it is another one than before, calls that were told before may have changed.
+    """
+    prices, info = account.prices, account.info
+    calls = [call_json(each) for each in account.passes[after : after + CALLS]]
+    return {
+        **_info(info),
+        **account_json(account),
+        "price_list": {"name": prices.name, "source": prices.source, "dated": prices.dated, "own": account.priced},
+        "figures": figures_json(figures(account)),
+        "shared": shared(account),
+        "shadow": account.shadow,
+        "branches": [_info(each) for each in branches],
+        "edition": f"{amendments}:{prices.name}",
+        "first": after,
+        "made": calls,
+        "more": after + CALLS < len(account.passes),
+    }
+
+
+def call_json(made: Pass) -> dict[str, Any]:
+    """A call as `elision show --json` tells it, and what the page needs beside it."""
+    usage, summary = made.usage, made.summary
+    return {
+        **pass_json(made),
+        "raw_bill": asdict(made.bills.raw),
+        "billed_usd": usage_cost(usage, made.prices) if usage else None,
+        "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
+        "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
+        "covered": [_brief(each) for each in made.covered],
+    }
+
+
+def observation_json(observation: Observation, start: int) -> dict[str, Any]:
+    """A stretch of a hidden text, from letter `start` on. parts: what of it is no text, such as images."""
+    text = observation.text
+    return {
+        "tool": observation.tool,
+        "error": observation.error,
+        "letters": len(text),
+        "start": start,
+        "text": text[start : start + SLICE],
+        "parts": [part.kind for part in observation.content if isinstance(part, Opaque)],
+    }
+
+
+def _info(info: SessionInfo) -> dict[str, Any]:
+    return {
+        "id": named(info.key),
+        "name": info.key,
+        "parent": info.parent,
+        "parent_id": named(info.parent) if info.parent else "",
+        "relation": info.relation,
+        "begun": info.begun,
+        "changed": info.changed,
+        "turns": info.turns,
+    }
+
+
+def _brief(hidden: Hidden) -> dict[str, Any]:
+    return {"handle": hidden.handle, "tool": hidden.tool, "tokens": hidden.tokens}

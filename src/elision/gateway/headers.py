@@ -1,0 +1,110 @@
+"""Header fields on their way through: what is for one connection only stays behind, all else passes as it came.
+
+Order, case and doubles of what passes are kept. Names of a request are in lower case already (ASGI), those of an answer
+as the provider wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from elision.gateway.wire import Headers
+
+#: For one connection only (RFC 9110, 7.6.1), with what `Connection` names; `Expect` was answered when the body came.
+HOP_BY_HOP: Final = frozenset(
+    [
+        b"connection",
+        b"expect",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    ]
+)
+#: What says something of the very bytes of a body.
+OF_THE_BODY: Final = frozenset(
+    [b"content-length", b"content-encoding", b"content-md5", b"content-digest", b"digest", b"repr-digest", b"etag"]
+)
+#: Ours: said between a client and the gateway, nobody else's business.
+OWN: Final = b"x-elision"
+#: Content codings that are read on the way by.
+READABLE: Final = frozenset([b"gzip", b"x-gzip", b"deflate", b"zstd", b"identity"])
+
+
+def forwarded(headers: Headers, *, changed: bool = False, readable: bool = False) -> Headers:
+    """A request's fields as the provider gets them, without `Host`: the address says that.
+
+    changed:  whether the body is another than came: what is said of its bytes is left out, its length included.
+    readable: whether the answer is read on its way by: codings that cannot be are no longer asked for.
+    """
+    kept = [pair for pair in _passing(headers, changed=changed) if pair[0].lower() != b"host"]
+    return _asking_readable(kept) if readable else kept
+
+
+def returned(headers: Headers, *, changed: bool = False) -> Headers:
+    """An answer's fields as the client gets them. changed: whether its body is another than came."""
+    return list(_passing(headers, changed=changed))
+
+
+def _passing(headers: Headers, *, changed: bool) -> Iterator[tuple[bytes, bytes]]:
+    left = HOP_BY_HOP | _named(headers) | (OF_THE_BODY if changed else frozenset())
+    for name, value in headers:
+        lower = name.lower()
+        if lower not in left and lower != OWN and not lower.startswith(OWN + b"-"):
+            yield name, value
+
+
+def _named(headers: Headers) -> frozenset[bytes]:
+    """Fields that are said to be for this connection only."""
+    told = (value for name, value in headers if name.lower() == b"connection")
+    return frozenset(name.strip().lower() for value in told for name in value.split(b","))
+
+
+# -- codings ----------------------------------------------------------------------------------------------------------
+
+
+def _asking_readable(headers: Headers) -> Headers:
+    """Answers are asked for in codings that can be read; who asks for none of them is sent plain bytes."""
+    asked = [pair for pair in headers if pair[0].lower() == b"accept-encoding"]
+    if not asked:
+        return headers
+    out: Headers = []
+    for name, value in headers:
+        if name.lower() != b"accept-encoding":
+            out.append((name, value))
+        elif codings := _readable(value):
+            out.append((name, codings))
+    if len(out) == len(headers) - len(asked):
+        out.append((asked[0][0], b"identity"))
+    return out
+
+
+def _readable(value: bytes) -> bytes:
+    """`value` as it came where all of it can be read; "*", which is any coding, becomes one of them."""
+    codings = [each.strip() for each in value.split(b",") if each.strip()]
+    kept = [each for each in map(_one_of_them, codings) if each]
+    return value if kept == codings else b", ".join(_once(kept))
+
+
+def _one_of_them(coding: bytes) -> bytes:
+    name, mark, weight = coding.partition(b";")
+    if name.strip() == b"*" and weight.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000"):
+        return b"gzip" + mark + weight
+    return coding if name.strip().lower() in READABLE or name.strip() == b"*" else b""
+
+
+def _once(codings: Iterable[bytes]) -> Iterator[bytes]:
+    """Without a coding that is named before."""
+    seen: set[bytes] = set()
+    for coding in codings:
+        name = coding.partition(b";")[0].strip().lower()
+        if name not in seen:
+            seen.add(name)
+            yield coding

@@ -1,0 +1,196 @@
+"""Whose a request is, and which conversation its client says it belongs to.
+
+*Namespace*: what separates those who may see what. It is a hash of the credentials that the request carries, as they
+stand there, and of nothing else; its key is a secret of the store's gateways, without which nobody can test a guess.
+Not of the organization or project headers: they say who is billed, whoever holds the key may name either, and a client
+that begins to send them goes on with its sessions. Not of the provider: nobody else holds the same key at another one,
+and histories of different APIs are kept apart by whoever looks them up. Not of any id that a client states: stating is
+no proof. So a rotated key or a renewed access token begins anew, which is the safe side. Requests without a credential
+(a local server behind the gateway) are all "anonymous" and see each other's sessions.
+
+*Session*: what the client says, in the order of the tables below; a hint that narrows where a history is looked for,
+never a permission. A wrong hint costs more than none: within a namespace histories are told apart by what they say,
+while an id that changes within one conversation tears it. Hence what is not read: `prompt_cache_key` from anyone (the
+OpenAI Agents SDK makes one up per run), `user`, `safety_identifier` and a plain `metadata.user_id` (a person),
+request and turn ids, `previous_response_id`, and no header by pattern (`x-.+-session-id` is the parent's id at
+opencode). Where the rows are from: shared notes on clients of November 2026, the source beside each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, Protocol, TypeAlias
+
+from elision.dialects import mapping_in, text_in
+from elision.gateway.routes import Api
+
+ANONYMOUS: Final = "anonymous"
+#: Characters of an id that are kept as they are; a longer one, or one with control characters, is hashed.
+LONGEST: Final = 128
+
+
+class Fields(Protocol):
+    """What is read of a request's body: a decoded top-level field, None where there is none."""
+
+    def field(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose a request is.
+
+    namespace: "k" and 32 hex digits, or "anonymous".
+    session:   the client's own id of the conversation, of one agent where it has several; "" where it says none.
+    """
+
+    namespace: str
+    session: str = ""
+
+    @property
+    def family(self) -> str:
+        """Histories of it are looked up among themselves."""
+        return f"{self.namespace}/{self.session}" if self.session else self.namespace
+
+
+_Headers: TypeAlias = Mapping[str, str]
+
+#: Headers that may hold a credential. Two of them in one request both count: neither alone is who asks. Those of other
+#: gateways (LiteLLM, Azure API Management, Cloudflare, Portkey, Helicone) are among them: one may stand behind this.
+_CREDENTIALS: Final = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-litellm-api-key",
+    "ocp-apim-subscription-key",
+    "cf-aig-authorization",
+    "x-portkey-api-key",
+    "helicone-auth",
+)
+
+_CODEX: Final = re.compile(r"codex", re.IGNORECASE)
+_CODEX_OR_PI: Final = re.compile(r"codex|pi\b", re.IGNORECASE)
+_OWN_KEY: Final = re.compile(r"codex|opencode|pi\b", re.IGNORECASE)
+
+#: pi (0.73, seen on the wire) goes under the OpenAI SDK's User-Agent and says the conversation's id here once more, as
+#: Codex does with its thread's: a common name that holds the same is theirs.
+_REPEATED: Final = "x-client-request-id"
+
+#: Header -> how the User-Agent must begin for it to be believed; None: whatever. The first that is there is taken.
+_SESSION_HEADERS: Final[tuple[tuple[str, re.Pattern[str] | None], ...]] = (
+    ("x-elision-session", None),  # ours
+    ("x-claude-code-session-id", None),  # Claude Code since 2.1.86; code.claude.com, llm-gateway-protocol
+    # Codex 0.169: `session-id` is the root's for all its sub-agents, so the thread comes first. Names as common as
+    # these are some other program's as easily: only from Codex (LiteLLM's rule 4), and from pi, which goes its way.
+    ("thread-id", _CODEX),
+    ("session-id", _CODEX_OR_PI),
+    ("conversation_id", _CODEX),
+    ("session_id", _CODEX_OR_PI),
+    ("x-opencode-session", None),  # opencode 1.18 at its own provider
+    ("x-litellm-session-id", None),  # LiteLLM, OpenHands SDK 1.58
+    ("x-session-id", None),  # opencode 1.18 elsewhere, pi 1.5
+    ("x-session-affinity", None),  # opencode 1.18, pi 1.5: the same id again
+    ("x-grok-conv-id", None),  # xAI
+    ("x-affinity", None),  # pi at Mistral
+    ("x-litellm-trace-id", None),  # LiteLLM: one trace, many calls
+)
+
+
+def _claude_code(value: Any) -> str:
+    """`metadata.user_id`: JSON with a `session_id` since Claude Code 2.1.78, before that `..._session_<uuid>`."""
+    user = text_in(mapping_in(value).get("user_id"))[:2_048]
+    if user.startswith("{"):
+        try:
+            return text_in(mapping_in(json.loads(user)).get("session_id"))
+        except (ValueError, RecursionError):
+            return ""
+    found = re.search(r"_session_([0-9A-Fa-f-]{8,64})$", user)
+    return found[1] if found else ""
+
+
+def _codex(value: Any) -> str:
+    told = mapping_in(value)
+    return text_in(told.get("thread_id")) or text_in(told.get("session_id"))
+
+
+def _conversation(value: Any) -> str:
+    """Responses: an id, or an object that has one."""
+    return text_in(value) or text_in(mapping_in(value).get("id"))
+
+
+#: (API or None for any, field of the body, how its id is read, how the User-Agent must begin).
+_SESSION_FIELDS: Final = (
+    ("anthropic", "metadata", _claude_code, None),
+    (None, "client_metadata", _codex, _CODEX),  # Codex 0.169
+    ("openai-responses", "conversation", _conversation, None),  # OpenAI: the conversation that it keeps
+    (None, "session_id", text_in, None),  # OpenRouter
+    (None, "prompt_cache_key", text_in, _OWN_KEY),  # theirs is the thread's or session's id
+)
+
+
+def identity(api: Api | None, headers: _Headers, body: Fields | None, secret: bytes) -> Identity:
+    """Whose a request is. headers: names in lower case, the values of one name in one; secret: the hash's key."""
+    session = _agents(_said(api, headers, body), headers.get("x-claude-code-agent-id", ""))
+    return Identity(namespace=namespace(headers, secret), session=_bounded(session))
+
+
+def namespace(headers: _Headers, secret: bytes) -> str:
+    """The namespace of whoever holds the request's credentials. Raises ValueError where `secret` is empty."""
+    if not secret:
+        raise ValueError("a namespace needs a secret: without one a short credential can be guessed from it")
+    given = _given(headers)
+    if not given:
+        return ANONYMOUS
+    # A key may have any length here, and at most 64 bytes there.
+    # `person` is part of the hash: another one would give every client of an existing store a new name.
+    hashed = blake2b(digest_size=16, key=blake2b(secret).digest(), person=b"lacuna-namespace")
+    for name, value in given:
+        told = value.strip().encode("utf-8", "surrogatepass")
+        hashed.update(b"%s %d " % (name.encode(), len(told)) + told)
+    return f"k{hashed.hexdigest()}"
+
+
+def credentials(headers: _Headers) -> list[str]:
+    """The request's own, which nothing here is to tell anybody."""
+    return [value.strip() for _, value in _given(headers)]
+
+
+def _given(headers: _Headers) -> list[tuple[str, str]]:
+    given = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
+    if not given and headers.get("cookie", "").strip():
+        given = [("cookie", headers["cookie"])]
+    return given
+
+
+def _said(api: Api | None, headers: _Headers, body: Fields | None) -> str:
+    """The id as the client wrote it; "" where it says none."""
+    agent = headers.get("user-agent", "").lstrip()
+    for name, believed in _SESSION_HEADERS:
+        value = headers.get(name, "").strip()
+        if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED)):
+            return value
+    return _said_within(api, body, agent) if body is not None else ""
+
+
+def _said_within(api: Api | None, body: Fields, agent: str) -> str:
+    for whose, name, read, believed in _SESSION_FIELDS:
+        meant = whose in (None, api) and (believed is None or believed.match(agent))
+        if meant and (value := read(body.field(name)).strip()):
+            return value
+    return ""
+
+
+def _agents(session: str, agent: str) -> str:
+    """Claude Code's sub-agents share its session id and have one more of their own, for as long as they live."""
+    return f"{session}:{agent.strip()}" if session and agent.strip() else session
+
+
+def _bounded(told: str) -> str:
+    """Any text is an id; what no store should have to take (long, unprintable) is named by its hash."""
+    if len(told) <= LONGEST and told.isprintable():
+        return told
+    return f"h{blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

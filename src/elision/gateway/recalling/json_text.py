@@ -1,0 +1,59 @@
+"""JSON out of answers and back into them.
+
+The standard library's: it keeps numbers of any size and halves of surrogate pairs, which servers do send when they cut
+a text between two deltas.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from elision.gateway.recalling.outcome import Json
+
+
+def decoded(data: bytes) -> Json | None:
+    """The JSON object that `data` is; None if it is none."""
+    try:
+        value = json.loads(data) if data else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def object_in(text: str) -> Json | None:
+    """The JSON object that a model wrote as a call's arguments, {} for nothing; None if it is none."""
+    return decoded((text.strip() or "{}").encode("utf-8", "surrogatepass"))
+
+
+def encoded(value: Any) -> bytes:
+    """Compact JSON in UTF-8, escaped where UTF-8 cannot say it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def listed(value: object) -> list[Any]:
+    """`value` if it is a list, else []."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: object) -> list[Json]:
+    """The JSON objects of a list; [] if it is none."""
+    return [item for item in listed(value) if isinstance(item, dict)]
+
+
+def object_of(value: object) -> Json:
+    """`value` if it is a JSON object, else {}."""
+    return value if isinstance(value, dict) else {}
+
+
+def word(value: object) -> str:
+    """`value` if it is a text, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: object) -> int | None:
+    """`value` if it is a whole number, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

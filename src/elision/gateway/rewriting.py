@@ -1,0 +1,183 @@
+"""JSON that was changed as a value, written so that whatever did not change keeps its very bytes.
+
+Numbers beyond a float, escapes, white space and fields nobody here knows of survive in a message of which one part was
+hidden. How the parts of both values are matched decides only what is kept; what is written says `after` in any case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+from elision.errors import MissingExtra
+from elision.gateway import spans
+from elision.gateway.spans import Array, Edit, Unreadable
+
+try:
+    import msgspec
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
+
+#: What tells two content blocks of one type apart.
+_NAMES: Final = ("type", "id", "tool_use_id", "call_id", "tool_call_id")
+#: Elements that are looked at for one that was made of them.
+_AHEAD: Final = 100
+#: Equal to nothing.
+_ABSENT: Final = object()
+
+
+def rewritten(raw: bytes, before: Any, after: Any, sources: Sequence[tuple[Any, bytes]] = ()) -> bytes:
+    """The bytes of `after`; where a part of it equals the part of `before` at its place, the bytes that stand there.
+
+    raw:     JSON text that says `before`.
+    sources: other messages and their bytes, where parts of `after` may come from as well.
+    Raises Unreadable where `raw` is no JSON or `after` cannot be said in it.
+    """
+    try:
+        return _Rewriting(sources).value(raw, before, after)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Unreadable(f"a value that cannot be rewritten: {error}") from error
+
+
+def appended(raw_array: bytes | None, items: Sequence[bytes]) -> bytes:
+    """A JSON array with more elements at its end; None and null are taken for an empty one. Raises Unreadable."""
+    if raw_array is None or raw_array == b"null":
+        return b"[" + b",".join(items) + b"]"
+    try:
+        array = Array(raw_array, 0, spans.elements(raw_array))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"no JSON array: {error}") from error
+    return spans.spliced(raw_array, array.edits([*array.values, *items]))
+
+
+def written(value: Any) -> bytes:
+    """Compact JSON. Raises ValueError or TypeError where `value` cannot be said in it."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8; as an escape it is JSON.
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+@dataclass(frozen=True)
+class _Rewriting:
+    """sources: as in `rewritten`. near: strings that stood where something else stands now, and their bytes."""
+
+    sources: Sequence[tuple[Any, bytes]]
+    near: dict[str, bytes] = field(default_factory=dict)
+
+    def value(self, raw: bytes, before: Any, after: Any) -> bytes:
+        if _same(before, after):
+            return raw
+        if isinstance(before, dict) and isinstance(after, dict):
+            return self._object(raw, before, after)
+        if isinstance(before, list) and isinstance(after, list):
+            return self._array(raw, before, after)
+        if isinstance(before, str):
+            self.near[before] = raw
+        return self._new(after)
+
+    def _object(self, raw: bytes, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
+        fields = spans.fields(raw)
+        known = {each.name: each for each in fields}
+        edits = list(spans.without(fields, known.keys() - after.keys()))
+        for name in known.keys() & after.keys():
+            place = known[name]
+            own = raw[place.start : place.end]
+            new = self.value(own, before.get(name, _ABSENT), after[name])
+            if new is not own:
+                edits.append(Edit(place.start, place.end, new))
+        more = [(name, self._new(value)) for name, value in after.items() if name not in known]
+        return spans.spliced(
+            raw, chain(edits, spans.added(raw, fields, more, first=known.keys().isdisjoint(after.keys())))
+        )
+
+    def _array(self, raw: bytes, before: list[Any], after: list[Any]) -> bytes:
+        values = spans.elements(raw)
+        new = [
+            self._new(element) if place is None else self.value(values[place], before[place], element)
+            for element, place in zip(after, _matched(before, after), strict=True)
+        ]
+        return spans.spliced(raw, Array(raw, 0, values).edits(new))
+
+    # -- parts that did not stand here -----------------------------------------------------------------------------
+
+    def _new(self, value: Any) -> bytes:
+        if not self.sources and not self.near:
+            return written(value)
+        found = self._known(value)
+        if found is not None:
+            return found
+        if isinstance(value, dict):
+            return b"{%b}" % b",".join(written(name) + b":" + self._new(inner) for name, inner in value.items())
+        if isinstance(value, list):
+            return b"[%b]" % b",".join(map(self._new, value))
+        return written(value)
+
+    def _known(self, value: Any) -> bytes | None:
+        # Where something stands in its message's bytes is looked for once it is found at all.
+        if isinstance(value, str):
+            source = self._texts.get(value)
+            return self.near.get(value) or (_content(source) if source is not None else None)
+        if isinstance(value, dict):
+            found = next(((place, raw) for block, place, raw in self._blocks if _same(block, value)), None)
+            return spans.elements(_content(found[1]))[found[0]] if found is not None else None
+        return None
+
+    @cached_property
+    def _texts(self) -> dict[str, bytes]:
+        """Texts that are a source's whole content, and its bytes."""
+        return {content: raw for content, raw in self._contents() if isinstance(content, str)}
+
+    @cached_property
+    def _blocks(self) -> list[tuple[Any, int, bytes]]:
+        """Content blocks of sources, the place of each, and the source's bytes."""
+        listed = ((content, raw) for content, raw in self._contents() if isinstance(content, list))
+        return [(block, place, raw) for content, raw in listed for place, block in enumerate(content)]
+
+    def _contents(self) -> Iterator[tuple[Any, bytes]]:
+        return (
+            (value["content"], raw) for value, raw in self.sources if isinstance(value, dict) and "content" in value
+        )
+
+
+def _content(raw: bytes) -> bytes:
+    """The bytes of a message's content."""
+    place = next(each for each in reversed(spans.fields(raw)) if each.name == "content")
+    return raw[place.start : place.end]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether both are the same JSON, which `==` does not say: 1, 1.0 and True are equal in Python."""
+    if one is other:
+        return True
+    return bool(one == other) and (isinstance(one, str) or written(one) == written(other))
+
+
+# -- which element of a list became which ------------------------------------------------------------------------------
+
+
+def _matched(before: Sequence[Any], after: Sequence[Any]) -> list[int | None]:
+    """For each element of `after` the one of `before` that it is, or else was made of; None for a new one."""
+    partners: dict[int, int] = {}
+    for fits in (_same, _alike):
+        at, taken = 0, set(partners.values())
+        for place, element in enumerate(after):
+            if place not in partners:
+                ahead = (each for each in range(at, min(len(before), at + _AHEAD)) if each not in taken)
+                found = next((each for each in ahead if fits(before[each], element)), None)
+                if found is None:
+                    continue
+                partners[place] = found
+            at = partners[place] + 1
+    return [partners.get(place) for place in range(len(after))]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return (
+        isinstance(one, dict) and isinstance(other, dict) and all(one.get(name) == other.get(name) for name in _NAMES)
+    )

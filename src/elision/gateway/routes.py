@@ -1,0 +1,117 @@
+"""Where a request goes: which API it speaks, whose it is, and the address it is sent on to.
+
+What is matched is what the path means (percent signs decoded, slashes doubled or at the end passed over); what is
+sent on are the path and the query as they came, byte for byte. A path with a `.` or `..` segment is nobody's: it could
+leave the place that the provider's address names, or end at a page of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
+
+#: Whose messages, as everywhere in Elision: OpenAI's chat completions, its Responses, Anthropic's Messages.
+Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
+Provider: TypeAlias = Literal["openai", "anthropic"]
+#: Answered by the model; counted only; none of our business.
+Kind: TypeAlias = Literal["complete", "count", "pass"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where one request goes.
+
+    api:      whose messages its body holds; None where it is passed on as it is.
+    upstream: which of the two providers gets it.
+    kind:     what it asks for.
+    path:     as the client wrote it, from behind `/v1` (or, where `rooted`, from the provider's root).
+    query:    as the client wrote it, without the "?".
+    """
+
+    api: Api | None
+    upstream: Provider
+    kind: Kind
+    path: bytes
+    query: bytes = b""
+    rooted: bool = False
+
+
+#: POST, below /v1 -> the API, who has it where no prefix says so, and what it asks for.
+_ENDPOINTS: Final[Mapping[bytes, tuple[Api, Provider, Kind]]] = {
+    b"/chat/completions": ("openai", "openai", "complete"),
+    b"/responses": ("openai-responses", "openai", "complete"),
+    b"/messages": ("anthropic", "anthropic", "complete"),
+    b"/messages/count_tokens": ("anthropic", "anthropic", "count"),
+}
+#: First segment -> the provider that it names; None: whichever the rest of the request speaks to.
+_PREFIXES: Final[Mapping[bytes, Provider | None]] = {b"v1": None, b"openai": "openai", b"anthropic": "anthropic"}
+#: Headers that only requests to Anthropic carry.
+_ANTHROPIC: Final = ("anthropic-version", "anthropic-beta", "x-api-key")
+#: Behind a provider's prefix: what stands beside `/v1`, not below it. Other versions; Claude Code's `/api/...`; Azure's
+#: `/openai/deployments/...`.
+_ROOTED: Final = re.compile(rb"/(?:v\d\w*|api|deployments)(?:/|$)")
+_SLASHES: Final = re.compile(rb"/+")
+_VERSION: Final = re.compile(r"v\d\w*")
+#: Everything that may stand in a request line; "#" would end the path.
+_SAFE: Final = "!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+
+def route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -> Route | None:
+    """Where a request goes; None if it is for no provider. headers: their names, in lower case."""
+    first, slash, rest = raw_path[1:].partition(b"/")
+    if raw_path[:1] != b"/" or first not in _PREFIXES or _climbs(raw_path):
+        return None
+    named, rest = _PREFIXES[first], slash + rest
+    if named and (rest + b"/").startswith(b"/v1/"):
+        rest = rest[len(b"/v1") :]
+    elif named and _ROOTED.match(rest):
+        return Route(api=None, upstream=named, kind="pass", path=rest, query=query, rooted=True)
+    meant = _meant(rest)
+    if method == "POST" and meant in _ENDPOINTS:
+        api, usual, kind = _ENDPOINTS[meant]
+        return Route(api=api, upstream=named or usual, kind=kind, path=rest, query=query)
+    return Route(api=None, upstream=named or _spoken_to(meant, headers), kind="pass", path=rest, query=query)
+
+
+def target(base: str, route: Route) -> str:
+    """The address of `route` at the provider whose address is `base`.
+
+    base: an http or https address as the provider's own clients take it: with or without `/v1`, with or without a path
+    in front (`https://host/api/v1`). A version in an OpenAI base stands for our `/v1` wherever it is, as behind
+    `/v1beta/openai` or `/v1/ACCOUNT/GATEWAY/openai`; Anthropic's clients always write `/v1` themselves, so there it
+    counts as the last segment alone.
+    """
+    root, version = _split(base, route.upstream)
+    place = (root if route.rooted else root + version) + quote_from_bytes(route.path, safe=_SAFE)
+    return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}" if route.query else place
+
+
+def _meant(path: bytes) -> bytes:
+    return _SLASHES.sub(b"/", unquote_to_bytes(path)).rstrip(b"/")
+
+
+def _climbs(path: bytes) -> bool:
+    segments = unquote_to_bytes(path).replace(b"\\", b"/").split(b"/")
+    return b".." in segments or b"." in segments
+
+
+def _spoken_to(meant: bytes, headers: Container[str]) -> Provider:
+    """Whose a request below /v1 is that no table knows: `/v1/models` and `/v1/files` exist at both."""
+    if (meant + b"/").startswith(b"/messages/") or any(name in headers for name in _ANTHROPIC):
+        return "anthropic"
+    return "openai"
+
+
+@lru_cache(maxsize=64)
+def _split(base: str, provider: Provider) -> tuple[str, str]:
+    """(root, version) of an address: `https://host/api/v1` is `https://host/api` and `/v1`."""
+    base = base.rstrip("/")
+    segments = urlsplit(base).path.split("/")
+    if _VERSION.fullmatch(segments[-1]):
+        return base.removesuffix("/" + segments[-1]), "/" + segments[-1]
+    versioned = provider == "openai" and any(map(_VERSION.fullmatch, segments))
+    return base, "" if versioned else "/v1"

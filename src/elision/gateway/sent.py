@@ -1,0 +1,84 @@
+"""A view's messages as bytes: what was not touched in the client's very own, the rest as near to them as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import is_not
+from typing import Any, Final
+
+import msgspec
+
+from elision.gateway.exchanges import Said, shared_objects
+from elision.gateway.rewriting import rewritten
+
+#: Messages on either side in which parts of a message of ours are looked for.
+_BESIDE: Final = 4
+
+
+@dataclass(slots=True)
+class Sent:
+    """Of one session. A message of ours that comes again is the very object, and is written once; what a view begins
+    like the one before is not looked at again."""
+
+    _written: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
+    #: The newest view, and its messages' bytes.
+    _view: list[Any] = field(default_factory=list)
+    _out: list[bytes] = field(default_factory=list)
+
+    def messages(self, view: Sequence[Any], said: Sequence[Said]) -> list[bytes]:
+        """The bytes of each message of `view`, which was made of `said`."""
+        # The very object has the very bytes: a message that came in other bytes was read to another object.
+        shared = shared_objects(view, self._view)
+        out = self._behind(view, shared, said) or self._anew(view, said)
+        self._view, self._out = list(view), out
+        return out
+
+    def _behind(self, view: Sequence[Any], shared: int, said: Sequence[Said]) -> list[bytes] | None:
+        """The same where only the client's newest messages stand behind what the view before began with."""
+        new = view[shared:]
+        if not shared or len(new) > len(said):
+            return None
+        newest = said[len(said) - len(new) :]
+        if any(map(is_not, new, (each.json for each in newest))):
+            return None
+        return [*self._out[:shared], *(each.raw for each in newest)]
+
+    def _anew(self, view: Sequence[Any], said: Sequence[Said]) -> list[bytes]:
+        own = {id(each.json): place for place, each in enumerate(said)}
+        places = [own.get(id(message)) for message in view]
+        written: dict[int, tuple[Any, bytes]] = {}
+        out: list[bytes] = []
+        for message, place, source in zip(view, places, _sources(places, len(said)), strict=True):
+            if place is not None:
+                out.append(said[place].raw)
+                continue
+            known = self._written.get(id(message))
+            raw = known[1] if known is not None and known[0] is message else _of(message, source, said)
+            written[id(message)] = message, raw
+            out.append(raw)
+        self._written = written
+        return out
+
+
+def _of(message: Any, source: int | None, said: Sequence[Said]) -> bytes:
+    """A message that is ours: what it kept of the client's keeps its bytes."""
+    if source is None:
+        return msgspec.json.encode(message)
+    # What joins a message (user messages behind a summary) stood beside it.
+    beside = said[max(0, source - _BESIDE) : source + _BESIDE + 1]
+    return rewritten(said[source].raw, said[source].json, message, [(each.json, each.raw) for each in beside])
+
+
+def _sources(places: Sequence[int | None], count: int) -> Iterator[int | None]:
+    """For each message of a view the client's message that it probably was made of.
+
+    Between two messages that went untouched, those in between answer each other from the back: a summary, which is
+    nobody's, stands in front of them. A wrong guess costs nothing but bytes that could have stayed.
+    """
+    found: list[int | None] = []
+    following = count
+    for place in reversed(places):
+        following = place if place is not None else following - 1
+        found.append(following if following >= 0 else None)
+    return reversed(found)

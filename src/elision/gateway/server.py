@@ -1,0 +1,244 @@
+"""The sockets under one worker: uvicorn, with patience for whoever is slow within limits, and an end that cuts nobody
+short without a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import signal
+import socket
+import sys
+from asyncio.events import TimerHandle
+from collections.abc import Callable, Iterator
+from multiprocessing import parent_process
+from typing import Any, Final
+
+from elision.errors import ElisionError, MissingExtra
+from elision.gateway.settings import GatewaySettings
+from elision.gateway.worker import Worker
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
+
+_log: Final = logging.getLogger("elision.gateway")
+
+#: Seconds that a client's idle connection is kept: longer than clients keep theirs, so that none meets it closing.
+KEEP_ALIVE: Final = 75
+#: Seconds and bytes in which the head of a request must be complete.
+HEAD_SECONDS: Final = 20.0
+HEAD_BYTES: Final = 256 * 1024
+#: New objects between two looks for garbage among the newest, how many of these lie between two at older ones, and how
+#: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at older ones,
+#: 100-300 ms at everything where a thousand sessions are kept. So the last kind is rare: what a request leaves is found
+#: by the first two, and a session that is let go needs none (tests/manager/test_references.py).
+GARBAGE: Final = (3_000, 3, 500)
+#: Seconds that a thread which computes may hold the interpreter while the event loop waits for it: at each of some ten
+#: calls to the system of one request. Python's own 5 ms are for programs in which nobody waits.
+SWITCH_SECONDS: Final = 0.0005
+#: Connections that may wait to be taken.
+BACKLOG: Final = 2_048
+#: Seconds from one look at how things stand to the next.
+TICK: Final = 1.0
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at that address. Raises ElisionError where it cannot be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise ElisionError(f"cannot listen at {host}: {error.strerror or error}") from error
+    # asyncio turns off the delay of small packets only where the protocol is named: 40 ms an answer otherwise.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(address)
+    except OSError as error:
+        found.close()
+        mend = "; is another gateway running? Choose another --port" if error.errno == errno.EADDRINUSE else ""
+        raise ElisionError(f"cannot listen at {host}:{port}: {error.strerror}{mend}") from error
+    return found
+
+
+def address_of(listening: socket.socket) -> str:
+    """http://HOST:PORT."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """Serves one worker until SIGTERM, SIGINT or `leave`.
+
+    up: called when it listens. A second signal ends it at once.
+    """
+
+    def __init__(self, worker: Worker, settings: GatewaySettings, up: Callable[[], None] = lambda: None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                worker.app,
+                http=_Protocol,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE,
+                backlog=BACKLOG,
+            )
+        )
+        self._worker, self._settings, self._up = worker, settings, up
+        self._leaving = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def leave(self) -> None:
+        """Stop, gracefully; from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._leave)
+
+    def _leave(self) -> None:
+        (self._hurry if self._leaving.is_set() else self._leaving).set()
+
+    # -- what uvicorn calls ----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals wake the loop, where a handler of uvicorn's would wait for its next look."""
+        self._loop = loop = asyncio.get_running_loop()
+        signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)
+        try:
+            for each in signals:
+                loop.add_signal_handler(each, self._leave)
+        except (ValueError, RuntimeError, NotImplementedError):
+            # Not the main thread: whoever runs it says when to stop.
+            signals = ()
+        if (parent := parent_process()) is not None:
+            loop.add_reader(parent.sentinel, self._orphaned, parent.sentinel)
+        yield
+        for each in signals:
+            loop.remove_signal_handler(each)
+
+    def _orphaned(self, sentinel: int) -> None:
+        asyncio.get_running_loop().remove_reader(sentinel)
+        self._leave()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        await self.on_tick(0)
+        self._up()
+
+    async def main_loop(self) -> None:
+        while not self._leaving.is_set():
+            self._worker.tick()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self._leaving.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No new connections; answers under way come to their end, or are cut with an error when time is up."""
+        app = self._worker.app
+        app.draining = True
+        for server in self.servers:
+            server.close()
+        for each in sockets or []:
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if app.under_way:
+            given = self._settings.drain_seconds
+            _log.info(
+                "answers under way: %d; they have %g seconds, a second signal waits for none", app.under_way, given
+            )
+        draining = asyncio.ensure_future(app.drained(self._settings.drain_seconds))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not draining.done():
+            draining.cancel()
+            await asyncio.wait({draining})
+            await app.drained(0)
+        elif count := draining.result():
+            _log.warning("answers cut because they were not complete in time: %d", count)
+        for connection in list(self.server_state.connections):
+            connection.transport.close()
+        await self._worker.close()
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 as uvicorn speaks it, with a limit on how long and how large the head of a request may be."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._in_head = False
+        self._head_bytes = 0
+        self._head_timer: TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # Whoever connects and says nothing is not waited for any longer than whoever has said something before.
+        self._head_timer = self.loop.call_later(KEEP_ALIVE, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._in_head:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES:
+            self._refuse(b"431 Request Header Fields Too Large")
+        elif self._head_bytes == len(data):
+            self._disarm()
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._disarm()
+        super().on_headers_complete()
+
+    def _too_slow(self) -> None:
+        if self._in_head:
+            self._refuse(b"408 Request Timeout")
+        elif not self.transport.is_closing():
+            self.transport.close()
+
+    def _refuse(self, status: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def serve(settings: GatewaySettings, listening: socket.socket, up: Callable[[], None] = lambda: None) -> None:
+    """Run one worker in this process, until it is told to stop."""
+
+    async def run() -> None:
+        worker = Worker(settings)
+        # What is there by now stays, and need not be looked through for garbage again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GARBAGE)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        await Server(worker, settings, up).serve([listening])
+
+    asyncio.run(run())

@@ -1,0 +1,107 @@
+"""What a gateway goes by, as one frozen value: its own settings, and those that every session of it has."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from elision.config import OPTION, Settings, settings
+from elision.errors import SettingError
+
+#: Stores that several processes cannot share.
+_OF_ONE_PROCESS: Final = ("memory", "linear-hash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """`docs/settings.md` has the meanings and defaults. Raises SettingError for what does not go together.
+
+    library: strategy, store and all else that a session goes by; `library.options()` are a ContextManager's.
+    Sizes are bytes, of one worker. A limit that is None is none.
+    """
+
+    host: str
+    port: int
+    workers: int
+    admin_token: str | None = field(repr=False)
+    secret: str | None = field(repr=False)
+    log: Literal["none", "text", "json"]
+    upstream_openai: str | None
+    upstream_anthropic: str | None
+    connect_seconds: float
+    read_seconds: float
+    proxy_env: bool
+    off: bool
+    shadow: bool
+    recall_bound: Literal["start", "never"]
+    max_read_bytes: int
+    max_body_bytes: int
+    memory_bytes: int
+    max_concurrent: int
+    max_waiting: int
+    wait_seconds: float
+    body_seconds: float
+    drain_seconds: float
+    max_sessions: int
+    session_memory_bytes: int
+    session_idle_seconds: float
+    session_max_cost_usd: float | None
+    session_max_turns: int | None
+    key_max_cost_usd: float | None
+    key_max_turns: int | None
+    at_limit: Literal["hint", "refuse"]
+    library: Settings = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and self.admin_token is None:
+            raise SettingError(
+                f"{self._typed('host')} {self.host!r}: others can reach it there, and dashboard and metrics would be "
+                "open to them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
+            )
+        scheme = self.library.store.partition(":")[0]
+        if self.workers > 1 and scheme in _OF_ONE_PROCESS:
+            raise SettingError(
+                f"{self._typed('workers')} {self.workers}: a store at {scheme}: serves one process; give another "
+                "store, such as sqlite:///elision.db or postgresql://..., or one worker"
+            )
+        if self.max_read_bytes > self.memory_bytes:
+            raise SettingError(
+                f"gateway_max_read_bytes {self.max_read_bytes:_}: more than gateway_memory_bytes "
+                f"{self.memory_bytes:_} can hold; lower the one, or raise the other"
+            )
+
+    def _typed(self, name: str) -> str:
+        """A setting of the gateway's as whoever gave it knows it: an option, or the setting's own name."""
+        place = next((each.place for each in self.library.entries if each.key.name == f"gateway_{name}"), "")
+        return place if place.startswith(OPTION) else f"gateway_{name}"
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes are to be reckoned with that serve the same sessions."""
+        return self.workers > 1 or self.library.store.startswith("postgres")
+
+    @property
+    def recall(self) -> bool:
+        """Whether what is hidden can be asked for again."""
+        return self.library.recall
+
+
+def gateway_settings(
+    environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
+) -> GatewaySettings:
+    """The settings in force, as `elision.config.settings` finds them: arguments have the names that `elision config`
+    shows, such as gateway_port and store. Raises SettingError."""
+    found = settings(environ, folder, **arguments)
+    return GatewaySettings(**found.gateway, library=found)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`: an address of it, or the name localhost."""
+    name = host.strip("[]").lower().rstrip(".")
+    try:
+        return name == "localhost" or name.endswith(".localhost") or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

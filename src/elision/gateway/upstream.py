@@ -1,0 +1,344 @@
+"""The one seam to providers: a request goes out as it is, an answer comes back chunk by chunk as it came. aiohttp.
+
+    async with await upstream.open("POST", url, headers, body) as answer:
+        async for chunk in answer.chunks(): ...
+
+Nothing is decompressed, redirected or remembered. A request is sent once more only where a connection that had idled
+was closed under it, at once and before a byte of an answer. Whoever is cancelled within closes the connection.
+"""
+
+from __future__ import annotations
+
+import errno
+import ssl
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias
+from urllib.request import getproxies, proxy_bypass
+
+from elision.errors import ElisionError, MissingExtra
+from elision.gateway.wire import Headers
+
+try:
+    import aiohttp
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.payload import Payload
+    from yarl import URL
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
+
+#: Why there is no answer, or none to its end.
+Kind: TypeAlias = Literal["dns", "refused", "tls", "connect", "connect-timeout", "read-timeout", "cut", "malformed"]
+#: Seconds that an idle connection is kept: less than providers keep theirs, so that none is met while it closes.
+KEEP_ALIVE: Final = 15.0
+#: Seconds behind taking an idle connection up again in which its end is that of idling: a server that had closed it by
+#: then says so within a round trip. One that closes later may have been at work on the request, which is a POST: sent
+#: again it would be done and billed twice (RFC 9110, 9.2.2: only where the first is known not to have been applied).
+SOON: Final = 0.5
+#: Bytes of a body that are handed to the transport at once.
+_SLICE: Final = 256 * 1024
+#: Bytes that one header field of an answer may have.
+FIELD: Final = 65_536
+#: Fields that aiohttp would add of its own.
+_AUTOMATIC: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+class UpstreamError(ElisionError):
+    """The provider was not reached, or its answer broke off. The text names no credential and no body."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+
+
+class Answer:
+    """An answer that has begun: status and headers are there, the body comes. Used with `async with`."""
+
+    def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
+        self.status = response.status
+        self.headers: Headers = list(response.raw_headers)
+        self._response, self._place = response, place
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first field of that name; `name` is in lower case."""
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, still compressed if it came so. Raises UpstreamError where it breaks off."""
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise _translated(error, self._place, begun=True) from error
+
+    async def close(self) -> None:
+        """Be done with it: a body read to its end leaves the connection for the next request, else it is closed."""
+        if self._response.content.at_eof() and self._response.content.exception() is None:
+            self._response.release()
+        else:
+            self._response.close()
+
+    async def __aenter__(self) -> Answer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Upstream:
+    """A pool of connections to providers; made and used in one event loop.
+
+    connect_seconds: until a connection stands, names and TLS included. read_seconds: from one byte to the next.
+    proxy_env: whether HTTPS_PROXY and the like are heeded.
+    """
+
+    def __init__(self, *, connect_seconds: float = 10.0, read_seconds: float = 600.0, proxy_env: bool = False) -> None:
+        self.connect_seconds, self.read_seconds = connect_seconds, read_seconds
+        self._proxy_env = proxy_env
+        #: Whether the newest request reached its provider; None before there was one.
+        self.reached: bool | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._second: aiohttp.ClientSession | None = None
+
+    async def open(
+        self,
+        method: str,
+        url: str,
+        headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes],
+        body: bytes | AsyncIterable[bytes] = b"",
+    ) -> Answer:
+        """Send a request and wait for the head of its answer. Raises UpstreamError, and whatever `body` raises itself.
+
+        url: sent as it is written, percent signs included. headers: all that is sent, `Host` and the length of `body`
+        aside; a `content-length` among them is used where `body` comes in chunks.
+        """
+        place = _place(url)
+        sent = body if isinstance(body, bytes) else _Chunks(body)
+        target, fields, used = URL(url, encoded=True), _fields(headers, measured=isinstance(body, bytes)), _Used()
+        proxy: URL | None = None
+
+        async def asked(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+            return await pool.request(
+                method,
+                target,
+                headers=fields,
+                data=_body(sent),
+                allow_redirects=False,
+                trace_request_ctx=used,
+                proxy=proxy,
+            )
+
+        try:
+            if self._proxy_env:
+                proxy = _proxy(target)
+            try:
+                response = await asked(self._pool())
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # Servers close what idles whenever they like, often at the moment in which it is used again.
+                if not (used.just_now and isinstance(sent, bytes)):
+                    raise
+                response = await asked(self._fresh())
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(sent, _Chunks) and sent.failed is not None:
+                raise sent.failed from None
+            failure = _translated(error, place, begun=False)
+            self.reached = failure.kind not in _UNREACHED
+            raise failure from error
+        self.reached = True
+        if not 200 <= response.status < 600:
+            # Nothing is upgraded here, and HTTP knows no other; no server could say it to a client.
+            response.close()
+            raise UpstreamError("malformed", _WORDS["malformed"].format(place=place, why=f"status {response.status}"))
+        return Answer(response, place)
+
+    async def close(self) -> None:
+        """Close the pool; answers under way are cut."""
+        for session in (self._session, self._second):
+            if session is not None:
+                await session.close()
+        self._session = self._second = None
+
+    def _pool(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            traced = aiohttp.TraceConfig()
+            traced.on_connection_reuseconn.append(_reused)
+            kept = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ttl_dns_cache=60)
+            self._session = self._made(kept, traced)
+        return self._session
+
+    def _fresh(self) -> aiohttp.ClientSession:
+        """Of which each connection is a new one: others that idled may be closed as well."""
+        if self._second is None:
+            self._second = self._made(aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60))
+        return self._second
+
+    def _made(self, connector: aiohttp.TCPConnector, *traced: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+        """connector: without a limit, as how many requests run at once is bounded where they come in."""
+        return aiohttp.ClientSession(
+            connector=connector,
+            trace_configs=list(traced),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None,
+                connect=self.connect_seconds,
+                sock_connect=self.connect_seconds,
+                sock_read=self.read_seconds,
+            ),
+            auto_decompress=False,
+            # It would heed ~/.netrc as well, and send what stands there for the client's own credential.
+            trust_env=False,
+            skip_auto_headers=_AUTOMATIC,
+            max_line_size=FIELD,
+            max_field_size=FIELD,
+        )
+
+
+@dataclass(slots=True)
+class _Used:
+    """When a request went over a connection that had served one before, monotonic seconds."""
+
+    again: float | None = None
+
+    @property
+    def just_now(self) -> bool:
+        return self.again is not None and time.monotonic() - self.again < SOON
+
+
+async def _reused(session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams) -> None:
+    context.trace_request_ctx.again = time.monotonic()
+
+
+def _proxy(target: URL) -> URL | None:
+    """The proxy that the surroundings name on the way to `target`. Raises ValueError where its address is none."""
+    named = None if proxy_bypass(target.host or "") else getproxies().get(target.scheme)
+    if not named:
+        return None
+    proxy = URL(named)
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        raise ValueError(f"no address of a proxy is named for {target.scheme}: write http://HOST:PORT")
+    return proxy
+
+
+class _Whole(Payload):
+    """Bytes that go out as the socket takes them: a transport copies what it is given and cannot send at once.
+
+    aiohttp's own class of it warns above a megabyte, which here is usual.
+    """
+
+    _autoclose = True
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value, content_type=None)
+        self._size = len(value)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        text: str = self._value.decode(encoding, errors)
+        return text
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        view = memoryview(self._value)[:content_length]
+        for start in range(0, len(view), _SLICE):
+            await writer.write(view[start : start + _SLICE])
+
+
+class _Chunks:
+    """A body in chunks; `failed` is what ended it early, which is its maker's to say and no fault of the provider."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = chunks
+        self.failed: Exception | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._chunks:
+                yield chunk
+        except Exception as error:
+            self.failed = error
+            raise
+
+
+def _body(body: bytes | AsyncIterable[bytes]) -> Any:
+    if isinstance(body, bytes):
+        return _Whole(body) if body else None
+    return body
+
+
+def _fields(headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes], *, measured: bool) -> list[tuple[str, str]]:
+    """measured: the body is at hand, so its length is not the client's to say."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [
+        (name.decode("latin-1"), _text(value))
+        for name, value in pairs
+        if not (measured and name.lower() == b"content-length")
+    ]
+
+
+def _text(value: bytes) -> str:
+    # aiohttp writes fields as UTF-8, so what is UTF-8 goes out as it came.
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _place(url: str) -> str:
+    """Scheme and host of `url`: nothing of it that may be private."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def _translated(error: Exception, place: str, *, begun: bool) -> UpstreamError:
+    kind = _kind(error, begun=begun)
+    return UpstreamError(kind, _WORDS[kind].format(place=place, why=_why(error)))
+
+
+def _kind(error: Exception, *, begun: bool) -> Kind:
+    if isinstance(error, TimeoutError):
+        return "connect-timeout" if isinstance(error, aiohttp.ConnectionTimeoutError) else "read-timeout"
+    if getattr(error, "errno", None) == errno.ECONNREFUSED:
+        return "refused"
+    return next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), "cut" if begun else "connect")
+
+
+#: In the order in which they are asked: an error may be of several classes.
+_KINDS: Final[tuple[tuple[tuple[type[Exception], ...], Kind], ...]] = (
+    ((aiohttp.ClientConnectorDNSError,), "dns"),
+    ((aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch, ssl.SSLError), "tls"),
+    ((aiohttp.ClientProxyConnectionError,), "connect"),
+    ((aiohttp.ClientConnectorError,), "connect"),
+    ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError), "cut"),
+    # No connector's, which are asked for above: the connection stood, and was reset.
+    ((aiohttp.ClientOSError,), "cut"),
+    ((aiohttp.ClientResponseError, aiohttp.InvalidURL, ValueError), "malformed"),
+)
+
+#: Those in which there was no connection.
+_UNREACHED: Final[tuple[Kind, ...]] = ("dns", "refused", "tls", "connect", "connect-timeout")
+#: What is said of each.
+_WORDS: Final[dict[Kind, str]] = {
+    "dns": "the name of {place} is not known: {why}",
+    "refused": "nothing listens at {place}",
+    "tls": "no TLS connection to {place}: {why}",
+    "connect": "no connection to {place}: {why}",
+    "connect-timeout": "{place} took too long to connect to",
+    "read-timeout": "{place} was silent for too long",
+    "cut": "{place} closed the connection before its answer was complete",
+    "malformed": "no HTTP exchange with {place}: {why}",
+}
+
+
+def _why(error: Exception) -> str:
+    """The operating system's or TLS's word for it, in one line."""
+    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner) or type(inner).__name__
+    return " ".join(str(text).split())[:200]

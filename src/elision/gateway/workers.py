@@ -1,0 +1,237 @@
+"""Several processes behind one socket. One that dies is replaced; all stop together, and finish what they are at."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import Final
+
+from elision.errors import ElisionError
+from elision.gateway.request_log import log_to_stderr
+from elision.gateway.server import serve
+from elision.gateway.settings import GatewaySettings
+
+_log: Final = logging.getLogger("elision.gateway")
+
+#: Workers in a row that may die before they serve; then it is no accident, and where nobody serves, the end.
+TRIES: Final = 3
+#: Seconds before the first of them is replaced, doubled for each further one; at most.
+PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 30.0
+#: Seconds beyond the time for answers that a worker has to end.
+GRACE: Final = 5.0
+#: How a worker ends that cannot be what the settings ask for.
+REFUSED: Final = 3
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+#: The folder in which workers share their metrics; prometheus_client reads it when it is imported.
+_METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def supervise(settings: GatewaySettings, listening: socket.socket, up: Callable[[], None] = lambda: None) -> int:
+    """Run `settings.workers` processes until SIGTERM or SIGINT; the exit code. up: called when the first one serves.
+
+    listening: closed when they stop. Raises ElisionError where none comes up.
+    """
+    with _shared_metrics() as folder, _signals() as told:
+        crew = _Crew(_portable(settings), listening, folder, up)
+        try:
+            crew.run(settings.workers, told)
+        finally:
+            # Workers have copies and close them. With one left open here, whoever connects would wait for nobody until
+            # the last answer is through.
+            listening.close()
+            crew.stop(settings.drain_seconds + GRACE)
+    return 0
+
+
+@dataclass(slots=True)
+class _Worker:
+    """pipe: on which it says that it serves; None when it has, or will not."""
+
+    process: SpawnProcess
+    pipe: Connection | None
+    serves: bool = False
+
+    def close(self) -> None:
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None
+
+
+class _Crew:
+    """The workers of one supervisor."""
+
+    def __init__(
+        self, settings: GatewaySettings, listening: socket.socket, metrics: str, up: Callable[[], None]
+    ) -> None:
+        # Not forked: threads and event loops do not survive that.
+        self._context = multiprocessing.get_context("spawn")
+        self._settings, self._listening, self._metrics, self._up = settings, listening, metrics, up
+        self._workers: list[_Worker] = []
+        self._failures = 0
+        self._serving = False
+        #: Before when none is started, monotonic seconds.
+        self._due = 0.0
+
+    def run(self, count: int, told: socket.socket) -> None:
+        """Keep `count` of them alive until a byte can be read from `told`."""
+        while True:
+            if len(self._workers) < count and time.monotonic() >= self._due:
+                try:
+                    self._start()
+                except OSError as error:
+                    self._failed(f"a worker could not be started: {error}")
+            pipes = [each.pipe for each in self._workers if each.pipe is not None]
+            # Not slept through: those who serve are looked after, and a word to stop is heard.
+            pause = max(0.0, self._due - time.monotonic()) if len(self._workers) < count else None
+            found = wait([told, *pipes, *(each.process.sentinel for each in self._workers)], pause)
+            if told in found:
+                return
+            # Who serves is known before it is asked whether anybody does.
+            for worker in [each for each in self._workers if each.pipe in found]:
+                self._heard(worker)
+            for worker in [each for each in self._workers if each.process.sentinel in found]:
+                self._lost(worker)
+
+    def stop(self, seconds: float) -> None:
+        """Have them end; whoever has not in time is killed."""
+        for worker in self._workers:
+            worker.close()
+            worker.process.terminate()
+        deadline = time.monotonic() + seconds
+        for process in (worker.process for worker in self._workers):
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                _log.error("worker %s did not end in time and is killed", process.pid)
+                process.kill()
+                process.join()
+
+    def _start(self) -> None:
+        self._make_folder()
+        ours, theirs = self._context.Pipe(duplex=False)
+        arguments = (self._settings, self._listening, theirs)
+        process = self._context.Process(target=_work, args=arguments, name="elision-gateway-worker")
+        process.start()
+        theirs.close()
+        self._workers.append(_Worker(process, ours))
+
+    def _heard(self, worker: _Worker) -> None:
+        assert worker.pipe is not None
+        try:
+            worker.pipe.recv()
+        except EOFError:
+            # It ends before it serves; its process says so too.
+            worker.close()
+            return
+        worker.close()
+        worker.serves = True
+        self._failures = 0
+        if not self._serving:
+            self._serving = True
+            self._up()
+
+    def _lost(self, worker: _Worker) -> None:
+        worker.close()
+        self._workers.remove(worker)
+        process = worker.process
+        process.join()
+        self._forget(process)
+        if worker.serves:
+            # What others died of, before they served, is not what ended this one.
+            self._failures = 0
+        refused = process.exitcode == REFUSED and not self._serving
+        self._failed(f"worker {process.pid} died (exit code {process.exitcode}) and is replaced", last=refused)
+
+    def _failed(self, how: str, *, last: bool = False) -> None:
+        """Another one is started when it is time. last: whether that is known to be of no use."""
+        self._failures += 1
+        # As long as one serves there is a gateway, and what keeps others from it may pass.
+        serving = any(each.serves for each in self._workers)
+        _log.error("%s", how)
+        if last or (self._failures > TRIES and not serving):
+            raise ElisionError("no worker comes up; what is said above tells why")
+        doubled = PAUSE * 2 ** min(self._failures, 16)
+        self._due = time.monotonic() + (min(doubled, LONGEST_PAUSE) if self._failures > 1 else 0.0)
+
+    def _make_folder(self) -> None:
+        """The folder of metrics, anew where somebody tidied it up; a worker does without where there is none."""
+        try:
+            os.makedirs(self._metrics, mode=0o700, exist_ok=True)
+        except OSError as error:
+            _log.error("workers share no metrics: %s", error)
+
+    def _forget(self, process: SpawnProcess) -> None:
+        """What a worker had under way when it died is under way no longer; what it counted stays counted."""
+        with suppress(ImportError, OSError):
+            from prometheus_client.multiprocess import mark_process_dead
+
+            mark_process_dead(process.pid, self._metrics)  # type: ignore[no-untyped-call]
+
+
+def _work(settings: GatewaySettings, listening: socket.socket, pipe: Connection) -> None:
+    """A worker's process."""
+
+    def up() -> None:
+        pipe.send(True)
+        pipe.close()
+
+    log_to_stderr(settings.log)
+    try:
+        serve(settings, listening, up)
+    except ElisionError as error:
+        print(f"elision: {error}", file=sys.stderr)
+        raise SystemExit(REFUSED) from None
+
+
+def _portable(settings: GatewaySettings) -> GatewaySettings:
+    """Without what only people look at, which other processes could not be given."""
+    return replace(settings, library=replace(settings.library, entries=()))
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[str]:
+    """A folder for the workers' metrics, for as long as they live."""
+    folder = tempfile.mkdtemp(prefix="elision-metrics-")
+    before = os.environ.get(_METRICS)
+    os.environ[_METRICS] = folder
+    try:
+        yield folder
+    finally:
+        if before is None:
+            del os.environ[_METRICS]
+        else:
+            os.environ[_METRICS] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket on which there is a byte to read when a signal came that ends this process."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with ours, theirs:
+        woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        before = [(each, signal.signal(each, _noted)) for each in _SIGNALS]
+        try:
+            yield ours
+        finally:
+            for each, handler in before:
+                signal.signal(each, handler)
+            signal.set_wakeup_fd(woken)
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """The byte on the socket says it; without a handler the process would end."""

@@ -1,0 +1,470 @@
+"""The recorded bill beside the simulated one, and where they part, why.
+
+Two simulations run over the same requests (`lab/sent.py`) through the cache of the lab (`trajectory/cache.py`):
+`counted` sizes them as we count our rendered messages, `lengths` takes every prompt as long as it was billed. The
+first is what a replay can know; the second leaves nothing but the cache's behaviour to be wrong about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from elision.engine import output_tokens
+from elision.errors import PriceError
+from elision.lab.sent import Request, Restart, requests
+from elision.trajectory.cache import HOUR, PromptCache
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_table import PROVIDERS
+from elision.trajectory.prices import CacheRules, Prices
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.view import View
+
+FORMAT: Final = "elision.calibrate/1"
+
+#: Share of a call's prompt below which a difference is rounding (of blocks, units, a few tokens of framing).
+ROUNDING = 0.01
+#: The same in tokens: the coarsest step in which a provider reports cached tokens (OpenAI, 128).
+ROUNDING_TOKENS = 128
+
+#: Why a call read less, or more, than the call before it left in the cache.
+Cause: TypeAlias = Literal[
+    "no-cache",
+    "compaction",
+    "second-model",
+    "gap",
+    "minimum",
+    "changed-prefix",
+    "missed",
+    "answer",
+    "kept-longer",
+    "unsent",
+]
+
+#: What the causes mean, for a person.
+CAUSES: Final[Mapping[Cause, str]] = {
+    "compaction": "the recording agent cut its own context",
+    "second-model": "the first call of another model",
+    "gap": "more time than the cache keeps an entry",
+    "minimum": "the prompt is shorter than what is cached",
+    "no-cache": "no cache read or write in the whole run",
+    "changed-prefix": "all rewritten without a gap: settings or tools",
+    "missed": "the provider's best effort did not find it",
+    "answer": "the provider cached its own answer too",
+    "kept-longer": "the entry outlived its documented lifetime",
+    "unsent": "more is recorded than was sent (clipped)",
+}
+#: Causes that the simulation foresees, so that both sides read the same there.
+FORESEEN: Final = frozenset[Cause]({"compaction", "second-model", "gap", "minimum"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billing:
+    """How one model is billed: a price list where one is known, and cache rules always."""
+
+    prices: Prices | None
+    rules: CacheRules
+
+    def usage(self, prompt: int, read: int, output: int, hour: int = 0) -> Usage:
+        """A call's bill; without a price list no USD, and all that is not read is plain input.
+
+        hour: leading tokens whose entries live an hour.
+        """
+        if self.prices is None:
+            return Usage(input=prompt - read, cache_read=read, output=output)
+        bill = self.prices.bill(prompt, read, output, hour)
+        return Usage(
+            input=bill.input,
+            cache_read=bill.cache_read,
+            cache_write=bill.cache_write,
+            output=bill.output,
+            usd=bill.usd,
+            cache_write_1h=bill.cache_write_1h,
+        )
+
+    def usd(self, usage: Usage) -> float | None:
+        """What recorded token counts cost, in USD: as recorded, else at the list price."""
+        if usage.usd is not None or self.prices is None:
+            return usage.usd
+        return usage_cost(usage, self.prices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call. counted, lengths: as simulated.
+
+    added: tokens that it sent beyond this model's call before, as counted and as billed; (0, 0) where the two are not
+    of the same text: at a first call, at a restart, where text was recorded that was not sent.
+    """
+
+    index: int
+    model: str
+    billed: Usage
+    counted: Usage
+    lengths: Usage
+    restart: Restart = ""
+    cause: Cause | None = None
+    added: tuple[int, int] = (0, 0)
+
+    @property
+    def over(self) -> int:
+        """Tokens that the simulation by billed lengths reads more from cache than was billed."""
+        return self.lengths.cache_read - self.billed.cache_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Calls of one cause, and the tokens that the simulation by billed lengths reads too many there (signed)."""
+
+    calls: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """One run, or many.
+
+    priced_as: the price list's name, None where no price is known. stated: whether the recording itself gave the USD.
+    """
+
+    file: str = ""
+    trajectory: str = ""
+    reader: str = ""
+    model: str = ""
+    priced_as: str | None = None
+    stated: bool = False
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def cached(self) -> bool:
+        """Whether a cache was at work at all."""
+        return any(call.billed.cache_read or call.billed.cache_write for call in self.calls)
+
+    @property
+    def billed(self) -> Usage:
+        return total(call.billed for call in self.calls)
+
+    @property
+    def counted(self) -> Usage:
+        return total(call.counted for call in self.calls)
+
+    @property
+    def lengths(self) -> Usage:
+        return total(call.lengths for call in self.calls)
+
+    @property
+    def difference(self) -> float:
+        """Simulated less billed cache-read share, lengths from our messages."""
+        return read_share(self.counted) - read_share(self.billed)
+
+    @property
+    def elsewhere(self) -> float | None:
+        """The same over the calls that no unforeseen cause explains; None if there is none."""
+        plain = [call for call in self.calls if call.cause is None or call.cause in FORESEEN]
+        if not plain:
+            return None
+        return read_share(total(call.counted for call in plain)) - read_share(total(call.billed for call in plain))
+
+    @property
+    def causes(self) -> dict[Cause, Tally]:
+        """In the order of CAUSES, those that occur."""
+        found = {cause: [call for call in self.calls if call.cause == cause] for cause in CAUSES}
+        return {
+            cause: Tally(calls=len(calls), tokens=sum(call.over for call in calls))
+            for cause, calls in found.items()
+            if calls
+        }
+
+    @property
+    def scale(self) -> float | None:
+        """Billed tokens per token that we count, over what calls added to the call before; None if nothing was."""
+        counted = sum(call.added[0] for call in self.calls)
+        return sum(call.added[1] for call in self.calls) / counted if counted else None
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "trajectory": self.trajectory,
+            "reader": self.reader,
+            "model": self.model,
+            "priced_as": self.priced_as,
+            "usd_recorded": self.stated,
+            **figures(self),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Everything a calibration found. counter: how tokens were counted. silent: recordings without usage."""
+
+    counter: str
+    runs: tuple[Calibration, ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def cached(self) -> tuple[Calibration, ...]:
+        """The runs at whose provider a cache was at work: those that can be compared."""
+        return tuple(run for run in self.runs if run.cached)
+
+    @property
+    def uncached(self) -> tuple[Calibration, ...]:
+        return tuple(run for run in self.runs if not run.cached)
+
+    @property
+    def total(self) -> Calibration:
+        """All comparable runs as one."""
+        return Calibration(
+            stated=all(run.stated for run in self.cached),
+            calls=tuple(call for run in self.cached for call in run.calls),
+        )
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Model -> billed tokens per token that we count, all its comparable runs together."""
+        models = dict.fromkeys(run.priced_as or run.model for run in self.cached)
+        return {name: scale for name in models if (scale := self._of(name).scale) is not None}
+
+    def _of(self, model: str) -> Calibration:
+        runs = [run for run in self.cached if (run.priced_as or run.model) == model]
+        return Calibration(calls=tuple(call for run in runs for call in run.calls))
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "counter": self.counter,
+            "runs": [run.json() for run in self.runs],
+            "totals": {"runs": len(self.cached), **figures(self.total)},
+            "billed_per_counted_token": self.scales,
+            "without_usage": [{"file": file, "trajectory": trajectory} for file, trajectory in self.silent],
+            "problems": [
+                {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
+            ],
+        }
+
+
+def read_share(usage: Usage) -> float:
+    """Share of the prompt tokens that was read from cache."""
+    return usage.cache_read / usage.prompt if usage.prompt else 0.0
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """The sum; USD only where every part has it."""
+    return sum(usages, Usage(usd=0.0))
+
+
+def figures(run: Calibration) -> dict[str, Any]:
+    """The numbers of a run, or of many, as JSON."""
+    restarts = [call.restart for call in run.calls]
+    return {
+        "calls": len(run.calls),
+        "billed": _sums(run.billed),
+        "counted": _sums(run.counted),
+        "lengths": _sums(run.lengths),
+        "difference": run.difference,
+        "difference_elsewhere": run.elsewhere,
+        "billed_per_counted_token": run.scale,
+        "compactions": {"recorded": restarts.count("recorded"), "inferred": restarts.count("inferred")},
+        "causes": {cause: {"calls": tally.calls, "tokens": tally.tokens} for cause, tally in run.causes.items()},
+    }
+
+
+def _sums(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt": usage.prompt,
+        "input": usage.input,
+        "cache_write": usage.cache_write,
+        "cache_read": usage.cache_read,
+        "output": usage.output,
+        "usd": usage.usd,
+        "read_share": read_share(usage),
+    }
+
+
+# -- one run ----------------------------------------------------------------------------------------------------------
+
+
+def calibrate(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
+    """`trajectory` as it was billed and as it is simulated; None where no usage was recorded."""
+    sent = list(requests(trajectory, sizer))
+    if not sent:
+        return None
+    billings = _billings(sent)
+    books = _Books(
+        billings,
+        warm=sent[0].usage.cache_read if sent[0].call == 1 else 0,
+        no_cache=not any(request.usage.cache_read or request.usage.cache_write for request in sent),
+    )
+    outputs = {turn.index: output_tokens(turn, sizer) for turn in trajectory.turns}
+    main = billings[trajectory.model] if trajectory.model in billings else billings[sent[0].model]
+    return Calibration(
+        file=trajectory.file,
+        trajectory=trajectory.id,
+        reader=trajectory.format,
+        model=trajectory.model,
+        priced_as=main.prices.name if main.prices else None,
+        stated=all(request.usage.usd is not None for request in sent),
+        calls=tuple(books.enter(request, outputs[request.call]) for request in sent),
+    )
+
+
+def _billings(sent: Iterable[Request]) -> dict[str, Billing]:
+    """Model -> how it is billed, on the day of its first call."""
+    found: dict[str, Billing] = {}
+    writes = {request.model for request in sent if request.usage.cache_write}
+    for request in sent:
+        if request.model not in found:
+            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
+            found[request.model] = billing(request.model, day, writes=request.model in writes)
+    return found
+
+
+def billing(model: str, on: date | None, *, writes: bool) -> Billing:
+    """How `model` is billed on a day. writes: whether its recorded bills hold cache writes.
+
+    A model without a price keeps the cache rules of the provider it names, or of the way of billing it shows.
+    """
+    try:
+        prices = for_model(model, on=on)
+        return Billing(prices=prices, rules=prices.cache)
+    except PriceError:
+        return Billing(prices=None, rules=_rules(model, writes=writes))
+
+
+def _rules(model: str, *, writes: bool) -> CacheRules:
+    hosts = model.lower().split("/")[:-1]
+    named = (provider for provider in PROVIDERS.values() if provider.hosts.intersection(hosts))
+    if writes:
+        return PROVIDERS["anthropic"].cache
+    return next((provider.cache for provider in named), CacheRules())
+
+
+class _Books:
+    """Both simulated caches of a run, call by call.
+
+    warm: tokens that other runs had left in the first model's cache; `billings` is in call order.
+    """
+
+    def __init__(self, billings: Mapping[str, Billing], *, warm: int, no_cache: bool) -> None:
+        self._billings = billings
+        self._no_cache = no_cache
+        first = next(iter(billings))
+        warmth = {model: warm if model == first else 0 for model in billings}
+        self._counted = {model: PromptCache(billing.rules, warmth[model]) for model, billing in billings.items()}
+        self._lengths = {model: PromptCache(billing.rules, warmth[model]) for model, billing in billings.items()}
+        self._before: dict[str, Request] = {}
+        self._newest = ""
+
+    def enter(self, request: Request, output: int) -> Call:
+        model = request.model
+        counted = self._bill(self._counted[model], request, request.counted, output)
+        lengths = self._bill(self._lengths[model], request, request.billed, output)
+        moment = self._moment(request, lengths.cache_read)
+        cause = cause_of(moment)
+        self._before[model], self._newest = request, model
+        return Call(
+            index=request.call,
+            model=model,
+            billed=replace(request.usage, usd=self._billings[model].usd(request.usage)),
+            counted=counted,
+            lengths=lengths,
+            restart=request.restart,
+            cause=cause,
+            added=(0, 0) if request.restart or cause == "unsent" else moment.added,
+        )
+
+    def _bill(self, cache: PromptCache, request: Request, view: View, output: int) -> Usage:
+        read = cache.send(view, request.now, request.model)
+        return self._billings[request.model].usage(view.tokens, read, output, view.hour_tokens)
+
+    def _moment(self, request: Request, simulated: int) -> _Moment:
+        return _Moment(
+            request=request,
+            before=self._before.get(request.model),
+            interleaved=self._newest not in ("", request.model),
+            rules=self._billings[request.model].rules,
+            simulated=simulated,
+            no_cache=self._no_cache,
+        )
+
+
+# -- why --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What is known of one call when its cause is looked for.
+
+    before: this model's call before. interleaved: whether another model's call came in between. simulated: tokens read.
+    """
+
+    request: Request
+    before: Request | None
+    interleaved: bool
+    rules: CacheRules
+    simulated: int
+    no_cache: bool = False
+
+    @property
+    def slack(self) -> int:
+        return max(ROUNDING_TOKENS, int(ROUNDING * self.request.usage.prompt))
+
+    @property
+    def left(self) -> int:
+        """Prompt tokens that the call before left in the cache."""
+        return self.before.usage.prompt if self.before else 0
+
+    @property
+    def lost(self) -> bool:
+        return self.left - self.request.usage.cache_read > self.slack
+
+    @property
+    def more(self) -> bool:
+        return self.request.usage.cache_read - self.simulated > self.slack
+
+    @property
+    def unsent(self) -> bool:
+        """Whether we count far more new text than was billed; tokenizers differ, but by less than half."""
+        counted, billed = self.added
+        return counted - billed > max(self.slack, billed // 2)
+
+    @property
+    def added(self) -> tuple[int, int]:
+        """Tokens sent beyond the call before, as counted and as billed; (0, 0) where that says nothing."""
+        if self.before is None or self.interleaved:
+            return 0, 0
+        counted = self.request.counted.tokens - self.before.counted.tokens
+        return counted, self.request.usage.prompt - self.before.usage.prompt
+
+    @property
+    def late(self) -> bool:
+        """Whether the entry of the call before was dead by now."""
+        if self.before is None or self.before.now is None or self.request.now is None:
+            return False
+        kept = self.before.billed.hour >= self.before.billed.length
+        return self.request.now - self.before.now > (HOUR if kept else self.rules.ttl)
+
+
+#: The first that holds is the cause.
+_WHY: Final[tuple[tuple[Cause, Callable[[_Moment], bool]], ...]] = (
+    ("no-cache", lambda moment: moment.no_cache),
+    ("compaction", lambda moment: bool(moment.request.restart)),
+    ("kept-longer", lambda moment: moment.more and moment.late),
+    ("answer", lambda moment: moment.more and moment.rules.kind == "prefix" and bool(moment.before)),
+    ("gap", lambda moment: moment.lost and moment.late),
+    ("minimum", lambda moment: moment.lost and moment.left < moment.rules.minimum),
+    ("second-model", lambda moment: moment.interleaved and moment.before is None),
+    ("missed", lambda moment: moment.lost and moment.rules.kind == "prefix"),
+    ("changed-prefix", lambda moment: moment.lost),
+    ("unsent", lambda moment: moment.unsent),
+)
+
+
+def cause_of(moment: _Moment) -> Cause | None:
+    """The likely cause why this call did not simply read what the one before left; None where it did."""
+    return next((cause for cause, holds in _WHY if holds(moment)), None)

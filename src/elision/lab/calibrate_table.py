@@ -1,0 +1,247 @@
+"""A calibration for the terminal: one line a run, the causes, the bills of all runs together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, Cause, Study, read_share
+from elision.lab.report.figures import plural
+from elision.lab.report.fitting import fitting
+from elision.lab.report.fitting import width as width_of
+from elision.trajectory.usage import Usage
+
+#: A difference of cache-read share that is none worth explaining.
+BAR: Final = 0.02
+#: Columns from which on the causes stand beside the numbers.
+WIDE: Final = 110
+#: Cells of a run's name that are shown however narrow the terminal.
+_NAME: Final = 12
+#: Columns of numbers, and which stays the longer (higher) where room is short.
+_SHARES: Final = {"calls": 4, "billed": 6, "ours": 5, "diff": 7, "length": 1, "$ billed": 3, "$ ours": 2}
+_TOKENS: Final = {"prompt": 6, "read": 5, "written": 3, "plain": 1, "output": 2, "USD": 4}
+_SUFFIXES: Final = (".gz", ".tar", ".jsonl", ".json", ".traj", ".eval")
+
+
+def print_study(study: Study, console: Console, *, detail: bool = False) -> None:
+    """The whole of `study`. detail: the token bill of every run too."""
+    for number, part in enumerate(_parts(study, console.width, detail=detail)):
+        if number:
+            console.print()
+        console.print(part)
+
+
+def _parts(study: Study, width: int, *, detail: bool) -> Iterator[RenderableType]:
+    names = labels(study.runs)
+    cached = [(name, run) for name, run in zip(names, study.runs, strict=True) if run.cached]
+    if cached:
+        yield _shares(cached, study, width)
+        yield from _causes(cached, study, width)
+        if detail:
+            yield from (_bill(name, run, width) for name, run in cached)
+        yield _bill(f"All {len(cached)} runs, in tokens" if len(cached) > 1 else "In tokens", study.total, width)
+        yield _key(study)
+    yield from _rest(study)
+
+
+def labels(runs: Sequence[Calibration]) -> list[str]:
+    """What to call each run: its file or archive, with its folder where names collide, its id where it is not alone."""
+    held = Counter(run.file for run in runs)
+    places = {file: file.partition("!")[0] for file in held}
+    short = {file: _stem(place) for file, place in places.items()}
+    taken = Counter(short.values())
+    found = []
+    for run in runs:
+        name = short[run.file] if taken[short[run.file]] == 1 else _longer(run.file)
+        found.append(plain(name + (f" {run.trajectory}" if held[run.file] > 1 else "")))
+    return found
+
+
+def _longer(file: str) -> str:
+    """File and folder, the member of an archive included."""
+    *folders, name = file.replace("!", "/").split("/")
+    return "/".join((*folders[-1:], _stem(name)))
+
+
+def plain(text: str) -> str:
+    """`text` without anything a terminal would act on."""
+    return "".join(letter if letter.isprintable() else "·" for letter in text)
+
+
+def _stem(file: str) -> str:
+    name = file.rsplit("/", 1)[-1]
+    while name.endswith(_SUFFIXES):
+        name = name.rpartition(".")[0]
+    return name or file
+
+
+def _cropped(name: str, width: int) -> Text:
+    """The end of a name tells more than its beginning; never read as markup."""
+    return Text(name if len(name) <= width else f"…{name[1 - width :]}")
+
+
+# -- one line a run ---------------------------------------------------------------------------------------------------
+
+
+def _table() -> Table:
+    """Light enough that eight columns fit into 80 characters."""
+    table = Table(box=SIMPLE_HEAD)
+    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    return table
+
+
+def _titled(title: str, table: Table) -> Group:
+    return Group(Text(title, style="bold"), table)
+
+
+def _shares(cached: Sequence[tuple[str, Calibration]], study: Study, width: int) -> Group:
+    runs = [*cached, *([("all", study.total)] if len(cached) > 1 else [])]
+    cells = [_cells(run) for _, run in runs]
+    shown = _shown(_SHARES, cells, width - _NAME)
+    taken = sum(width_of(_column(_SHARES, cells, place)) for place in shown)
+    room = 26 if width >= WIDE else width - taken
+    table = _numbers("run", _SHARES, shown)
+    if width >= WIDE:
+        table.add_column("cause: calls")
+    for place, ((name, run), row) in enumerate(zip(runs, cells, strict=True)):
+        causes = [_listed(run)] if width >= WIDE else []
+        style = "bold" if place == len(cached) else ""
+        table.add_row(_cropped(name, room), *(row[column] for column in shown), *causes, style=style)
+    return _titled("Share of prompt tokens read from cache, and USD", table)
+
+
+def _numbers(first: str, titles: Mapping[str, int], shown: Sequence[int]) -> Table:
+    table = _table()
+    table.add_column(first, no_wrap=True)
+    for place in shown:
+        table.add_column(list(titles)[place], justify="right", no_wrap=True)
+    return table
+
+
+def _column(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], place: int) -> list[str]:
+    return [list(titles)[place], *(str(row[place]) for row in rows)]
+
+
+def _shown(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], room: int) -> list[int]:
+    """Places of the columns of numbers that fit into `room` cells, whole."""
+    return fitting([_column(titles, rows, place) for place in range(len(titles))], list(titles.values()), room)
+
+
+def _cells(run: Calibration) -> list[Text | str]:
+    return [
+        f"{len(run.calls):,}",
+        f"{read_share(run.billed):.3f}",
+        f"{read_share(run.counted):.3f}",
+        Text(f"{round(run.difference, 3) + 0.0:+.3f}", style=_style(run)),  # + 0.0 turns -0 into 0
+        f"{read_share(run.lengths):.3f}",
+        _usd(run.billed.usd),
+        _usd(run.counted.usd),
+    ]
+
+
+def _style(run: Calibration) -> str:
+    """Green within the bar, yellow where the calls without an unforeseen cause are, else red."""
+    if abs(run.difference) <= BAR:
+        return "green"
+    return "yellow" if abs(run.elsewhere or 0.0) <= BAR else "red"
+
+
+def _usd(usd: float | None) -> str:
+    return "–" if usd is None else f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
+
+
+# -- causes -----------------------------------------------------------------------------------------------------------
+
+
+def _listed(run: Calibration) -> Text:
+    """Causes and their calls; those that the simulation foresees are dim."""
+    parts = [
+        Text(f"{cause} {tally.calls}", style="dim" if cause in FORESEEN else "") for cause, tally in run.causes.items()
+    ]
+    return Text(", ").join(parts) if parts else Text("")
+
+
+def _causes(cached: Sequence[tuple[str, Calibration]], study: Study, width: int) -> Iterator[RenderableType]:
+    """Per run, where the first table has no room for it; then what each cause means and what it amounts to."""
+    found = study.total.causes
+    if not found:
+        return
+    if width < WIDE:
+        table = _table()
+        table.add_column("run", no_wrap=True)
+        table.add_column("cause: calls")
+        for name, run in cached:
+            if run.causes:
+                table.add_row(_cropped(name, min(30, width // 2)), _listed(run))
+        yield _titled("Calls that did not simply read what the call before had left", table)
+    yield _legend(found)
+
+
+def _legend(found: Iterable[Cause]) -> RenderableType:
+    known = [cause for cause in found if cause in FORESEEN]
+    other = [cause for cause in found if cause not in FORESEEN]
+    grid = Table.grid(padding=(0, 2))
+    for title, causes in (("simulated", known), ("not simulated", other)):
+        for number, cause in enumerate(causes):
+            grid.add_row(Text("" if number else title, style="dim"), Text(cause), Text(CAUSES[cause], style="dim"))
+    return grid
+
+
+# -- bills ------------------------------------------------------------------------------------------------------------
+
+
+def _bill(title: str, run: Calibration, width: int) -> Group:
+    usages = (("billed", run.billed), ("ours", run.counted), ("length", run.lengths))
+    rows = [[*_tokens(usage), _usd(usage.usd)] for _, usage in usages]
+    shown = _shown(_TOKENS, rows, width - len("billed"))
+    table = _numbers("", _TOKENS, shown)
+    for (name, _), row in zip(usages, rows, strict=True):
+        table.add_row(name, *(row[place] for place in shown))
+    return _titled(title, table)
+
+
+def _tokens(usage: Usage) -> list[str]:
+    counts = (usage.prompt, usage.cache_read, usage.cache_write, usage.input, usage.output)
+    return [f"{count:,}" for count in counts]
+
+
+def _key(study: Study) -> RenderableType:
+    lines = [f"ours: prompts as long as we count them ({study.counter}); length: as long as they were billed."]
+    if scales := ", ".join(f"{plain(model)} {scale:.2f}" for model, scale in study.scales.items()):
+        lines.append(f"Billed tokens per token that we count: {scales}.")
+    if not study.total.stated:
+        lines.append("Where a recording states no cost, USD billed is its token counts at the list price.")
+    return Text("\n".join(lines), style="dim")
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _rest(study: Study) -> Iterator[RenderableType]:
+    """What could not be compared, a line each."""
+    lines = []
+    if study.uncached:
+        lines.append(
+            f"No cache recorded, {plural(len(study.uncached), 'run')}: {_files(run.file for run in study.uncached)}"
+        )
+    if study.silent:
+        lines.append(
+            f"No usage recorded, {plural(len(study.silent), 'run')}: {_files(file for file, _ in study.silent)}"
+        )
+    if study.problems:
+        lines.append(f"{plural(len(study.problems), 'problem')}, first: {plain(str(study.problems[0]))}")
+    if lines:
+        yield Text("\n".join(lines))
+
+
+def _files(files: Iterable[str], most: int = 5) -> str:
+    held = Counter(plain(_stem(file)) for file in files)
+    named = [name if runs == 1 else f"{name} ({runs})" for name, runs in held.items()]
+    rest = len(named) - most
+    return ", ".join((*named[:most], *([f"and {rest} more"] if rest > 0 else [])))

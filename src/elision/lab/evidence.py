@@ -1,0 +1,177 @@
+"""Evidence recall: of what an agent's steps use and can only know from observations, how much the view still shows.
+
+Line numbers that a tool put in front of lines are no evidence: they are where something stood, and move with each edit.
+A run is read once; every strategy's replay is then asked, call by call, what of it was hidden (design 9).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from elision.lab.gutters import strip_gutters
+from elision.trajectory.items import items
+from elision.trajectory.plan import Key
+from elision.trajectory.spoken import spoken
+from elision.trajectory.state import State
+from elision.trajectory.trajectory import Trajectory
+
+#: Items in the observations of more than this share of the other runs of a format are common property.
+COMMON = 0.2
+#: Fewer runs than this say nothing about what is common.
+FEWEST_RUNS = 5
+#: With so many other runs each is compared at most: with every one, the time would grow with the square of the runs.
+PARTNERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Turn `turn` writes `item` for the first time, and the observations `seen` contained it before."""
+
+    turn: int
+    item: str
+    seen: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Turn `turn` makes a call that was made before, with the result `seen`."""
+
+    turn: int
+    seen: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a run's steps need.
+
+    uses: by turn. fresh: items each turn writes first, whether or not an observation holds them (for the control).
+    observed: all items of the run's observations.
+    """
+
+    uses: dict[int, tuple[Use, ...]]
+    repeats: dict[int, tuple[Repeat, ...]]
+    fresh: frozenset[str]
+    observed: frozenset[str]
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.uses.values()))
+
+
+def evidence(trajectory: Trajectory) -> Evidence:
+    """Read `trajectory` once, front to back."""
+    written = {item for message in trajectory.head.messages for item in items(message.text)}
+    seen: dict[str, list[Key]] = defaultdict(list)
+    made: dict[tuple[str, str], Key] = {}
+    uses: dict[int, tuple[Use, ...]] = {}
+    repeats: dict[int, tuple[Repeat, ...]] = {}
+    fresh: set[str] = set()
+    for turn in trajectory.turns:
+        new = [item for item in items(spoken(turn)) if item not in written]
+        fresh.update(new)
+        uses[turn.index] = tuple(Use(turn.index, item, tuple(seen[item])) for item in new if item in seen)
+        written.update(new)
+        again = []
+        for position, observation in enumerate(turn.observations, start=1):
+            action = turn.action_of(observation)
+            if action is not None:
+                call = (action.name, json.dumps(action.decoded, sort_keys=True) if action.decoded else action.arguments)
+                if call in made:
+                    again.append(Repeat(turn.index, made[call]))
+                made[call] = (turn.index, position)
+            for item in items(strip_gutters(observation.text)):
+                seen[item].append((turn.index, position))
+        repeats[turn.index] = tuple(again)
+        written.update(item for message in turn.interjections for item in items(message.text))
+    return Evidence(uses=uses, repeats=repeats, fresh=frozenset(fresh), observed=frozenset(seen))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one replay hid of one run's evidence.
+
+    common: items left out of the filtered columns.
+    """
+
+    common: Collection[str] = frozenset()
+    items: int = 0
+    found: int = 0
+    found_without_summary: int = 0
+    items_filtered: int = 0
+    found_filtered: int = 0
+    regret_turns: int = 0
+    regret_turns_filtered: int = 0
+    repeats: int = 0
+    repeats_hidden: int = 0
+    _shown: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def look(self, known: Evidence, turn: int, state: State) -> None:
+        """Turn `turn` answers a call whose view is `state`'s; count what its evidence still finds there."""
+        lost = lost_filtered = False
+        summary = self._items(state.summary.block) if state.summary else frozenset()
+        for use in known.uses.get(turn, ()):
+            plain = any(self._visible(key, use.item, state) for key in use.seen)
+            found = plain or use.item in summary
+            rare = use.item not in self.common
+            self.items += 1
+            self.found += found
+            self.found_without_summary += plain
+            self.items_filtered += rare
+            self.found_filtered += rare and found
+            lost |= not found
+            lost_filtered |= rare and not found
+        self.regret_turns += lost
+        self.regret_turns_filtered += lost_filtered
+        for repeat in known.repeats.get(turn, ()):
+            self.repeats += 1
+            self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered
+
+    def _visible(self, key: Key, item: str, state: State) -> bool:
+        if key[0] <= state.covered:
+            return False
+        text = state.hidden.get(key)
+        return text is None or item in self._items(text)
+
+    def _items(self, text: str) -> frozenset[str]:
+        if text not in self._shown:
+            self._shown[text] = frozenset(items(text))
+        return self._shown[text]
+
+
+def common_items(runs: Sequence[Evidence]) -> list[frozenset[str]]:
+    """For each of `runs`, all of one format: the items in the observations of more than a fifth of the others."""
+    if len(runs) < FEWEST_RUNS:
+        return [frozenset() for _ in runs]
+    counts: Counter[str] = Counter()
+    for run in runs:
+        counts.update(run.observed)
+    limit = COMMON * (len(runs) - 1)
+    return [frozenset(item for item in run.fresh if counts[item] - (item in run.observed) > limit) for run in runs]
+
+
+def noise(runs: Sequence[Evidence], common: Sequence[Collection[str]]) -> list[float | None]:
+    """For each of `runs`: the mean count of its items that another run's observations hold, as a share of its own.
+
+    Items of `common` are left out on both sides. None where the run has no item of its own or no other run exists.
+    Each run is compared with `PARTNERS` others at most, picked at random with a fixed seed.
+    """
+    shares: list[float | None] = []
+    for place, run in enumerate(runs):
+        fresh = run.fresh.difference(common[place])
+        own = sum(1 for uses in run.uses.values() for use in uses if use.item not in common[place])
+        others = [len(fresh & runs[partner].observed) for partner in _pick_partners(place, len(runs))]
+        shares.append(sum(others) / len(others) / own if own and others else None)
+    return shares
+
+
+def _pick_partners(place: int, runs: int) -> list[int]:
+    """The places of the runs with which the one at `place` is compared."""
+    if runs - 1 <= PARTNERS:
+        return [other for other in range(runs) if other != place]
+    # The place itself is left out by counting past it.
+    picked = random.Random(place).sample(range(runs - 1), PARTNERS)
+    return [other + (other >= place) for other in picked]

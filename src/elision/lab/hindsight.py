@@ -1,0 +1,135 @@
+"""The cheapest schedule of a run that is already known (design 4): which strategies have one, and the run in numbers.
+
+A yardstick, not a bound: plans that mask only part of what is eligible can be a little cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from elision.engine import Session, drive, output_tokens
+from elision.errors import SummaryError
+from elision.lab.cheapest_plan import Best, PlanSearch, Rhythm, RunFigures
+from elision.lab.clock import calls
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.pipeline import Pipeline
+from elision.strategies.policy import Candidate
+from elision.strategies.schedules import Fixed
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+from elision.strategies.summary_cost import standing_words
+from elision.strategies.supersede import Supersede
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+
+#: Longer runs are not worked out where summaries are: the program is cubic.
+LONGEST = 500
+
+
+def hindsight(
+    trajectory: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    on_progress: Callable[[float], None] | None = None,
+) -> Best | None:
+    """Return the cheapest plan for `strategy` on this run; None where there is none to compute.
+
+    That is: a strategy whose path matters (a budget, a trigger that counts tokens, two-tier), summaries in a run of
+    more than 500 turns, or several models in one run.
+    on_progress: called with the share of the search that is done, from 0 to 1.
+    """
+    rhythm = _rhythm(strategy)
+    if rhythm is None or (rhythm.every and len(trajectory.turns) > LONGEST):
+        return None
+    if len({turn.model for turn in trajectory.turns}) > 1:
+        # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
+        return None
+    run = _observe(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
+    if _limited(strategy, prices, int(run.raw.max(initial=0))):
+        return None
+    return PlanSearch(run, rhythm).solve(on_progress)
+
+
+def has_hindsight(strategy: Strategy) -> bool:
+    """Whether a cheapest schedule can be worked out for `strategy` at all."""
+    return _rhythm(strategy) is not None
+
+
+def _limited(strategy: Strategy, prices: Prices, peak: int) -> bool:
+    """Whether a budget could matter in a run whose raw views reach `peak` tokens."""
+    usable = strategy.usable(prices)
+    return usable is not None and peak > usable
+
+
+def _rhythm(strategy: Strategy) -> Rhythm | None:
+    match strategy:
+        case Pipeline():
+            return _together([_rhythm(part) for part in strategy.parts])
+        case Masking() | Supersede():
+            return Rhythm()
+        case Summarization():
+            return Rhythm(strategy.every + strategy.tail, strategy.tail)
+        case Hybrid(summarize_tokens=None):
+            return Rhythm(strategy.summarize_at, strategy.tail)
+    return None
+
+
+def _together(parts: list[Rhythm | None]) -> Rhythm | None:
+    """The rhythm of a pipeline: that of the one part that summarizes."""
+    known = [part for part in parts if part is not None]
+    summarizing = [part for part in known if part.every]
+    if len(known) < len(parts) or len(summarizing) > 1:
+        return None
+    return summarizing[0] if summarizing else Rhythm()
+
+
+def _never(request: SummaryRequest) -> str:
+    raise SummaryError("the observed run never summarizes")
+
+
+def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
+    """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
+    session = Session(replace(strategy, schedule=Fixed()), prices, sizer)
+    session.begin(trajectory.head)
+    state, policy = session.state, session.policy
+    raw, cold, base = [0], [True], [0]
+    for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
+        raw.append(state.raw.tokens)
+        cold.append(session.books.cache.is_cold(now, model))
+        base.append(session.books.cache.readable(0, state.raw_view(), now, model))
+        drive(session.prepare(now, model), _never)
+        session.add(turn)
+    found: list[Candidate] = [policy.pending[key] for key in sorted(policy.pending)]
+    turns = range(1, len(state.turns) + 2)
+    return RunFigures(
+        prices=prices.for_an_hour() if session.keeps_an_hour else prices,
+        limit=strategy.summary_max_tokens,
+        head=state.raw.start(state.head_length),
+        task=state.task_tokens,
+        raw=np.array(raw),
+        answers=np.array([0] + [output_tokens(turn, sizer) for turn in trajectory.turns]),
+        cold=np.array(cold),
+        base=np.array(base),
+        start=np.array([0] + [state.raw_start(turn) for turn in turns]),
+        said=np.array(
+            [
+                standing_words(said, strategy.keep_user_tokens, strategy.summary_max_tokens)
+                for said in policy.user_tokens
+            ]
+        ),
+        quoted=np.array([policy.quoted(turn) for turn in range(len(turns))])
+        if policy.protected
+        else np.zeros(len(turns), int),
+        since=np.array([item.since for item in found], dtype=int),
+        turn=np.array([item.key[0] for item in found], dtype=int),
+        saves=np.array([item.saves for item in found], dtype=int),
+        size=np.array([state.segment(item.key).tokens for item in found], dtype=int),
+        place=np.array([state.raw.start(state.places[item.key]) for item in found], dtype=int),
+    )

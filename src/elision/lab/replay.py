@@ -1,0 +1,114 @@
+"""One recorded run under one strategy: what it would have cost, how large it would have grown, what it would have lost.
+
+For every call the strategy sees only what existed then; the engine is the live one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from elision.engine import Session, Summarizer, drive
+from elision.lab.clock import calls
+from elision.lab.evidence import Evidence, Tally
+from elision.strategies.strategy import Strategy
+from elision.summarizers.digest import digest
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a replay. usd: this call with output and summarizer. ratio: our bill so far / sending everything."""
+
+    tokens: int
+    cached: int
+    epoch: int
+    usd: float
+    ratio: float
+    reason: str
+    summary: bool
+
+
+@dataclass(slots=True)
+class Replay:
+    """The result of one run. bill excludes the summarizer; raw is the bill of sending everything; both with output."""
+
+    bill: Bill = field(default_factory=Bill)
+    summarizer: Bill = field(default_factory=Bill)
+    raw: Bill = field(default_factory=Bill)
+    calls: list[Call] = field(default_factory=list)
+    evidence: Tally = field(default_factory=Tally)
+    summaries: int = 0
+    epochs: int = 1
+    peak: int = 0
+    masked: int = 0
+
+    @property
+    def usd(self) -> float:
+        """All of it, in USD."""
+        return self.bill.usd + self.summarizer.usd
+
+
+def model_free(sizer: Sizer) -> Summarizer:
+    """The digest, as the summarizer of a replay."""
+
+    def write(request: SummaryRequest) -> str:
+        return digest(request, sizer.count)
+
+    return write
+
+
+def replay(
+    trajectory: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    *,
+    known: Evidence | None = None,
+    tally: Tally | None = None,
+    watch: Callable[[Session], None] | None = None,
+) -> Replay:
+    """Run `trajectory` through the engine under `strategy`.
+
+    known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
+    """
+    session = Session(strategy, prices, sizer)
+    session.begin(trajectory.head)
+    result = Replay(evidence=tally or Tally())
+    summarizer = model_free(sizer)
+    for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
+        drive(session.prepare(now, model), summarizer)
+        if known is not None:
+            result.evidence.look(known, turn.index, session.state)
+        if watch is not None:
+            watch(session)
+        session.add(turn)
+        _book(result, session)
+    result.epochs = session.state.epoch
+    return result
+
+
+def _book(result: Replay, session: Session) -> None:
+    newest, books = session.newest, session.books
+    assert newest is not None
+    before = result.usd
+    result.bill = books.bill + books.answers
+    result.raw = books.raw + books.raw_answers
+    result.summarizer = books.summarizer
+    result.summaries += newest.decided.summary is not None
+    result.masked += len(newest.decided.masks)
+    result.peak = max(result.peak, newest.view.tokens)
+    result.calls.append(
+        Call(
+            tokens=newest.view.tokens,
+            cached=newest.bill.cache_read,
+            epoch=newest.view.epoch,
+            usd=result.usd - before,
+            ratio=result.usd / result.raw.usd if result.raw.usd else 1.0,
+            reason=newest.decided.reason,
+            summary=newest.decided.summary is not None,
+        )
+    )

@@ -1,0 +1,90 @@
+"""The columns of the tables, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from elision.lab.report import figures, wording
+from elision.lab.report.names import is_raw, plain
+from elision.lab.results import Control, Row, Study
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. title: may break at its newlines. keep: the higher, the longer it stays where room is short.
+
+    judged: whether to show by colour that it is good or bad news.
+    """
+
+    title: str
+    keep: int
+    cell: Callable[[Row], str]
+    judged: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title on one line."""
+        return self.title.replace("-\n", "").replace("\n", " ")
+
+    def mood(self, row: Row) -> Literal["", "better", "worse"]:
+        """Whether the cell is good news, compared with sending everything."""
+        if not self.judged or row.to_raw is None or row.to_raw == 1 or is_raw(row.strategy):
+            return ""
+        return "better" if row.to_raw < 1 else "worse"
+
+
+#: Heading of the column that is absent where no cheapest schedule was asked for.
+HINDSIGHT = "× hindsight"
+
+COLUMNS = (
+    Column("cost", 100, lambda row: figures.usd(row.usd)),
+    Column("of it\nsummaries", 40, lambda row: figures.usd(row.summarizer.usd) if row.summaries else figures.NOTHING),
+    Column("× raw", 95, lambda row: figures.times(row.to_raw), judged=True),
+    Column("× hind-\nsight", 85, lambda row: figures.times(row.to_hindsight)),
+    Column("saves", 80, lambda row: _saves(row), judged=True),
+    Column("extra turns\nto eat it", 87, lambda row: _allowance(row)),
+    Column("peak\ncontext", 70, lambda row: figures.tokens(row.peak)),
+    Column("epochs", 88, lambda row: figures.count(row.epochs)),
+    Column("sum-\nmaries", 50, lambda row: figures.count(row.summaries)),
+    Column("evidence\nkept", 90, lambda row: figures.percent(row.evidence_recall)),
+    Column("without\nsummary", 45, lambda row: figures.percent(row.evidence_recall_plain)),
+    Column("fil-\ntered", 30, lambda row: figures.percent(row.evidence_recall_filtered)),
+    Column("regret\nturns", 60, lambda row: figures.count(row.regret_turns)),
+    Column("re-\ndone", 25, lambda row: _redone(row)),
+)
+
+
+#: Of a strategy's worst run.
+WORST = tuple(column for column in COLUMNS if column.heading in ("cost", "× raw", HINDSIGHT, "regret turns"))
+
+
+def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
+    """Return the columns that have something to show: without × hindsight where it was not asked for."""
+    return [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
+
+
+def _saves(row: Row) -> str:
+    return figures.NOTHING if is_raw(row.strategy) else figures.saving(row.to_raw)
+
+
+def _redone(row: Row) -> str:
+    return f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
+
+
+def _allowance(row: Row) -> str:
+    said = wording.allowance(row)
+    return said.replace(" extra turns", "") if said else figures.NOTHING
+
+
+CONTROL_TITLES = ("format", "runs", "noise", "filtered", "floor")
+
+
+def control_cells(control: Control) -> tuple[str, str, str, str, str]:
+    """Format, runs, noise, the same filtered, floor."""
+    floor = figures.percent(control.floor)
+    if control.floor is not None and control.floor_window is not None:
+        floor += f" (window {control.floor_window})"
+    noise, filtered = figures.percent(control.noise), figures.percent(control.noise_filtered)
+    return plain(control.reader), figures.count(control.runs), noise, filtered, floor

@@ -1,0 +1,418 @@
+"""A study as one self-contained page: charts, tables and what they mean. It asks the network for nothing.
+
+What a recording said (names, ids, reasons) reaches the page by two doors only: escaped into the markup here, or as JSON
+that page.js puts into the document as text. The policy in the page's head lets nothing run but the page's own scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from elision.lab.report import charts, figures, wording
+from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, WORST, Column, control_cells, select_columns
+from elision.lab.report.names import is_raw, plain, run_names, short_strategies, spelled_out
+from elision.lab.report.palette import PAGE, Look, css, looks
+from elision.lab.report.vega import renderer
+from elision.lab.results import Row, Study
+
+#: What a page holds at most, so that it stays under 2.5 MB and quick: bytes of the runs' table, and points of lines.
+ROW_BYTES = 700_000
+POINTS = 120_000
+
+#: Blanks at which no line may break: those of `96 %` and `× raw`.
+_UNBROKEN = re.compile(r"(?<=\d) (?=%)|(?<=×) ")
+
+#: Of the runs' table: key, title, how its numbers are written (page.js).
+RUN_COLUMNS = (
+    ("run", "run", "word"),
+    ("strategy", "strategy", "word"),
+    ("reader", "format", "word"),
+    ("calls", "calls", "count"),
+    ("usd", "cost", "usd"),
+    ("to_raw", "× raw", "times"),
+    ("to_hindsight", HINDSIGHT, "times"),
+    ("peak", "peak context", "tokens"),
+    ("epochs", "epochs", "count"),
+    ("summaries", "summaries", "count"),
+    ("evidence", "evidence kept", "percent"),
+    ("regret", "regret turns", "count"),
+)
+
+
+def page(study: Study) -> str:
+    """The page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
+    scripts = [_vega(), _asset("page.js")] if study.rows else []
+    style = _style(study)
+    missing = wording.interruption(study)
+    return Template(_asset("page.html")).substitute(
+        policy=_policy(scripts, style),
+        title=_text(f"Elision replay: {wording.headline(study)}"),
+        style=style,
+        headline=_text(wording.headline(study)),
+        scope=_text(wording.scope(study)),
+        interruption=f'<p class="warning">{_text(missing)}</p>' if missing else "",
+        body="\n".join(_sections(study)),
+        data=embedded(_data(study) if study.rows else {}),
+        scripts=_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
+    )
+
+
+def embedded(value: Any) -> str:
+    """`value` as JSON that may stand inside a script element whatever its strings hold."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _vega() -> str:
+    """Vega with its interpreter, which runs expressions without `eval`."""
+    bundle: str = renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle
+
+
+def _licence() -> str:
+    """The notice that travels with Vega."""
+    return f"<!--\n{_asset('vega-licence.txt')}-->"
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: Sequence[str], style: str) -> str:
+    def allowed(texts: Iterable[str]) -> str:
+        return " ".join(f"'sha256-{_hash(text)}'" for text in texts) or "'none'"
+
+    return (
+        f"default-src 'none'; script-src {allowed(scripts)}; style-src {allowed([style])};"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _style(study: Study) -> str:
+    text = _asset("page.css").replace("--light-slots: 0;", css(dark=False)).replace("--dark-slots: 0;", css(dark=True))
+    # No style attribute passes the policy, so that what is coloured by strategy has a class.
+    slots = {look.slot for look in looks(study.strategies).values()} | set(charts.PAYEES.values())
+    return text + "".join(
+        f".c-{slot}{{background:var(--{slot});stroke:var(--{slot});fill:var(--{slot})}}" for slot in sorted(slots)
+    )
+
+
+def _sections(study: Study) -> list[str]:
+    if not study.rows:
+        return [_problems(study), _reading(study)]
+    return [
+        _tiles(study),
+        _cost(study),
+        _section(
+            "half",
+            "What is paid for",
+            _payees(study),
+            _chart("spent", "stacked bars: what each strategy's cost is made of"),
+        ),
+        _recall(study),
+        _context(study),
+        _totals(study),
+        _worst(study),
+        _runs(study),
+        f'<div class="half stack">{_controls(study)}{_problems(study)}</div>',
+        _reading(study),
+    ]
+
+
+def _section(kind: str, title: str, *content: str) -> str:
+    return f'<section class="{kind}"><h2>{_text(title)}</h2>{"".join(content)}</section>'
+
+
+def _chart(name: str, what: str) -> str:
+    return f'<div class="chart" id="{name}" role="img" aria-label="{_text(what)}"></div>'
+
+
+def _under(text: str) -> str:
+    return f'<p class="under">{_text(text)}</p>'
+
+
+def _tiles(study: Study) -> str:
+    row = wording.featured(study)
+    if row is None:
+        return ""
+    raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
+    tiles = [
+        ("cost", figures.change(row.to_raw), f"{figures.usd(row.usd)} of {figures.usd(row.raw_usd)}"),
+        ("evidence kept", figures.percent(row.evidence_recall), f"{figures.plural(row.regret_turns, 'regret turn')}"),
+        (
+            "peak context",
+            figures.tokens(row.peak),
+            f"tokens, of {figures.tokens(raw_peak)}" if raw_peak is not None else "tokens",
+        ),
+        ("epochs", figures.count(row.epochs), f"in {figures.plural(row.calls, 'call')}"),
+    ]
+    eaten = wording.allowance(row)
+    if eaten:
+        number, _, rest = eaten.partition(" ")
+        tiles.append(("would eat the saving", number, rest))
+    cells = (
+        f"<div><dt>{_text(name)}</dt><dd><strong>{_text(value)}</strong><small>{_text(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+    return f'<section><dl class="tiles">{"".join(cells)}</dl></section>'
+
+
+def _cost(study: Study) -> str:
+    said = "Dashed line: sending everything."
+    if study.hindsight:
+        said += " Upright mark: the same strategy's cheapest schedule in hindsight."
+    return _section("half", "What each strategy costs", _under(said), _chart("cost", "bars: cost of each strategy"))
+
+
+def _payees(study: Study) -> str:
+    paid = {payee for row in study.totals for payee, usd in charts.parts(row, study.prices).items() if usd}
+    keys = "".join(f"<li>{_swatch(slot)}{_text(name)}</li>" for name, slot in charts.PAYEES.items() if name in paid)
+    return f'<ul class="key">{keys}</ul>'
+
+
+def _recall(study: Study) -> str:
+    if charts.recall(study, PAGE) is None:
+        return ""
+    said = "Further left is cheaper, further up keeps more of what the agent used later."
+    return _section("", "Cost against evidence", _under(said), _chart("recall", "points: cost and evidence kept"))
+
+
+def _context(study: Study) -> str:
+    if not study.series:
+        return ""
+    names = short_strategies(study.strategies)
+    keys = "".join(
+        f'<li><label><input type="checkbox" checked data-strategy="{place}">{_line(look)}'
+        f"{_text(names[label])}</label></li>"
+        for place, (label, look) in enumerate(looks(study.strategies).items())
+    )
+    said = (
+        "Each dot begins a new epoch: something earlier was rewritten, and the cache behind it lost. Diamonds are"
+        " summaries."
+    )
+    shown = _kept_series(study)
+    more = (
+        f" The {figures.count(len(shown))} longest runs." if len(shown) < len({key[:2] for key in study.series}) else ""
+    )
+    return _section(
+        "",
+        "Context of each call",
+        _under(said + more),
+        '<div class="bar"><label>Run <select id="run"></select></label></div>',
+        f'<ul class="key">{keys}</ul>',
+        _chart("context", "lines: context size call by call"),
+    )
+
+
+def _swatch(slot: str) -> str:
+    return f'<span class="dot c-{slot}"></span>'
+
+
+def _line(look: Look) -> str:
+    """A short stretch of the strategy's line."""
+    dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"' if look.dash[1] else ""
+    line = f'<line class="c-{look.slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dash}/>'
+    return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
+
+
+def _totals(study: Study) -> str:
+    names, style = short_strategies(study.strategies), looks(study.strategies)
+    columns = select_columns(COLUMNS, study)
+    body = [
+        [f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>", *(_cell(c, row) for c in columns)]
+        for row in study.totals
+    ]
+    legend = "".join(f'<p class="legend">{_text(name)}: {_text(label)}</p>' for name, label in spelled_out(study))
+    missing = wording.no_hindsight(study)
+    foot = f'<p class="legend">{_text(missing)}</p>' if missing else ""
+    table = _table(["strategy", *map(_heading, columns)], body)
+    return _section("", "All strategies", table, foot, legend)
+
+
+def _worst(study: Study) -> str:
+    names, style, runs = short_strategies(study.strategies), looks(study.strategies), run_names(study.rows)
+    columns = select_columns(WORST, study)
+    body = [
+        [
+            f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>",
+            *(_cell(column, row) for column in columns),
+            _run(runs[row.file, row.trajectory]),
+        ]
+        for row in wording.worst(study)
+    ]
+    if not body:
+        return ""
+    return _section("", "Worst runs", _table(["strategy", *map(_heading, columns), "run"], body))
+
+
+def _run(name: str) -> str:
+    """A run's name on one line; if it is too long, all of it where one points."""
+    return f'<td class="word name" title="{_text(name)}"><bdi>{_text(name)}</bdi></td>'
+
+
+def _cell(column: Column, row: Row) -> str:
+    return f'<td class="{column.mood(row)}">{_text(column.cell(row))}</td>'
+
+
+def _heading(column: Column) -> str:
+    """A column's title as markup, which may break where it may in the terminal."""
+    return "&shy;".join(_text(part.replace("\n", " ")) for part in column.title.split("-\n"))
+
+
+def _table(titles: Iterable[str], body: Iterable[Iterable[str]]) -> str:
+    """titles: markup."""
+    head = "".join(f'<th scope="col"{" class=word" if title == "run" else ""}>{title}</th>' for title in titles)
+    rows = "".join(f"<tr>{''.join(cells)}</tr>" for cells in body)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _runs(study: Study) -> str:
+    kept = len(_kept_rows(study))
+    more = (
+        f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
+        if kept < len(study.rows)
+        else ""
+    )
+    return _section(
+        "long",
+        "Runs",
+        _under("Click a heading to sort, a run to see its context." + more),
+        '<div class="bar"><label>Strategy <select id="only"><option value="">all</option></select></label></div>',
+        '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div>',
+        '<p><button type="button" id="more" hidden></button></p>',
+    )
+
+
+def _controls(study: Study) -> str:
+    if not study.controls:
+        return ""
+    title = "How far the evidence measure can be trusted"
+    if not wording.controlled(study):
+        return _section("", title, _under(wording.NO_CONTROLS))
+    body = [[f"<td>{_text(cell)}</td>" for cell in control_cells(control)] for control in study.controls]
+    return _section("", title, _under(wording.CONTROLS), _table(CONTROL_TITLES, body))
+
+
+def _reading(study: Study) -> str:
+    words = "".join(f"<dt>{_text(word)}</dt><dd>{_text(meaning)}</dd>" for word, meaning in wording.glossary(study))
+    notes = "".join(f"<p>{_text(note)}</p>" for note in wording.notes(study))
+    kind = "half" if study.rows and (study.controls or study.problems) else ""
+    return _section(f"read {kind}", "How to read this", f"<dl>{words}</dl>{notes}")
+
+
+def _problems(study: Study) -> str:
+    lines, more = wording.problems(study)
+    if not lines:
+        return ""
+    items = "".join(f"<li><bdi>{_text(line)}</bdi></li>" for line in lines)
+    rest = f"<li>and {figures.count(more)} more</li>" if more else ""
+    title = f"{figures.plural(len(study.problems), 'problem')} while reading"
+    return _section("", title, f'<ul class="problems">{items}{rest}</ul>')
+
+
+def _data(study: Study) -> dict[str, Any]:
+    """What page.js works from."""
+    names = short_strategies(study.strategies)
+    places = {label: place for place, label in enumerate(study.strategies)}
+    rows, series = _kept_rows(study), _kept_series(study)
+    runs = {
+        key: place for place, key in enumerate(dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series]))
+    }
+    called, first = run_names(study.rows), {(row.file, row.trajectory): row for row in study.rows}
+    best = wording.featured(study)
+    columns = _run_columns(study)
+    return {
+        "strategies": list(names.values()),
+        "featured": names[best.strategy] if best else "",
+        "columns": [{"key": key, "title": title, "kind": kind} for key, title, kind in columns],
+        "runs": [{"name": called[key], "reader": plain(first[key].reader), "calls": first[key].calls} for key in runs],
+        "rows": [[runs[row.file, row.trajectory], places[row.strategy], *_numbers(row, columns)] for row in rows],
+        "series": [
+            [runs[key], place, list(found.tokens), list(found.rewrites), list(found.summaries)]
+            for key in series
+            for label, place in places.items()
+            if (found := study.series.get((*key, label))) is not None
+        ],
+        "first": runs[series[0]] if series else None,
+        "charts": {
+            "cost": charts.cost(study, PAGE),
+            "spent": charts.spent(study, PAGE),
+            "recall": charts.recall(study, PAGE),
+            "context": charts.context(study, PAGE) if series else None,
+        },
+    }
+
+
+def _run_columns(study: Study) -> list[tuple[str, str, str]]:
+    """The columns of the runs' table: without × hindsight where it was not asked for."""
+    return [column for column in RUN_COLUMNS if study.hindsight or column[1] != HINDSIGHT]
+
+
+def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | None]:
+    """A row's cells after run, strategy and format, in the order of `columns`."""
+    values = {
+        "calls": row.calls,
+        "usd": row.usd,
+        "to_raw": row.to_raw,
+        "to_hindsight": row.to_hindsight,
+        "peak": row.peak,
+        "epochs": row.epochs,
+        "summaries": row.summaries,
+        "evidence": row.evidence_recall,
+        "regret": row.regret_turns,
+    }
+    return [_short(values[key]) for key, _, _ in columns if key in values]
+
+
+def _short(value: float | None) -> float | None:
+    found = charts.finite(value)
+    return found if found is None or isinstance(found, int) else float(f"{found:.6g}")
+
+
+def _kept_rows(study: Study) -> list[Row]:
+    """All rows, or those of the dearest runs if they are too many."""
+    names = run_names(study.rows)
+    rows_of = Counter((row.file, row.trajectory) for row in study.rows)
+    dearest = dict.fromkeys((row.file, row.trajectory) for row in sorted(study.rows, key=lambda row: -row.raw_usd))
+    kept = set(_within(ROW_BYTES, ((key, len(embedded(names[key])) + 60 + 75 * rows_of[key]) for key in dearest)))
+    return [row for row in study.rows if (row.file, row.trajectory) in kept]
+
+
+def _kept_series(study: Study) -> list[tuple[str, str]]:
+    """Runs whose lines are drawn: the longest first, as many as there is room for."""
+    sizes: Counter[tuple[str, str]] = Counter()
+    for (file, run, _), series in study.series.items():
+        sizes[file, run] += len(series.tokens) + len(series.rewrites)
+    listed = {(row.file, row.trajectory) for row in _kept_rows(study)}
+    return _within(POINTS, ((key, size) for key, size in sizes.most_common() if key in listed))
+
+
+def _within(room: int, sized: Iterable[tuple[tuple[str, str], int]]) -> list[tuple[str, str]]:
+    """The first of `sized` that fit into `room`, and at least one."""
+    kept: list[tuple[str, str]] = []
+    for key, size in sized:
+        room -= size
+        if room < 0 and kept:
+            break
+        kept.append(key)
+    return kept
+
+
+def _text(text: str) -> str:
+    """`text` as markup that shows it."""
+    return _UNBROKEN.sub("\xa0", html.escape(plain(text)))

@@ -1,0 +1,104 @@
+"""What strategies and runs are called in a report: short, unique, and with nothing in them that could act."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+
+from elision.lab.results import Row, Study
+
+#: Cells; `summarization (published)` fits.
+LONGEST_STRATEGY = 26
+#: Characters of a run's name that are kept; a path is longer only if somebody means harm.
+LONGEST_RUN = 240
+
+#: Characters of a long label kept before the ellipsis: what is tried first, and then to tell it from others.
+_HEADS = (15, LONGEST_STRATEGY - 1, 8, 1)
+
+
+def plain(text: str) -> str:
+    """`text` without what could steer a terminal or turn a line around: controls, lone surrogates, bidi marks."""
+    return "".join(char if char.isprintable() or char == "\xa0" else "·" for char in text)
+
+
+def clipped(text: str, length: int) -> str:
+    """At most `length` characters, the end kept: that is where paths differ."""
+    return text if len(text) <= length else "…" + text[-(length - 1) :]
+
+
+def short_strategies(labels: Sequence[str]) -> dict[str, str]:
+    """A short and unique name for each label: itself if short, else with an ellipsis where others are the same."""
+    result: dict[str, str] = {}
+    for label in labels:
+        others = [other for other in labels if other != label]
+        result[label] = next(name for name in _names(label, others) if name not in result.values())
+    return result
+
+
+def _names(label: str, others: Sequence[str]) -> Iterator[str]:
+    """What `label` may be called, the best first; without end. Numbers come last."""
+    for head in _HEADS:
+        name = _cut(label, head)
+        if all(name != _cut(other, head) for other in others):
+            yield name
+    name = _cut(label, _HEADS[0])
+    yield name
+    yield from (f"{name[: LONGEST_STRATEGY - 5]} {number}" for number in count(2))
+
+
+def _cut(label: str, head: int) -> str:
+    """`label` if it is short, else its first `head` characters and as much of its end as there is room for."""
+    text = plain(label)
+    if len(text) <= LONGEST_STRATEGY:
+        return text
+    tail = LONGEST_STRATEGY - 1 - head
+    return f"{text[:head]}…{text[len(text) - tail :]}"
+
+
+def spelled_out(study: Study) -> list[tuple[str, str]]:
+    """(short name, full label) of every strategy whose name was shortened."""
+    return [(name, plain(label)) for label, name in short_strategies(study.strategies).items() if name != plain(label)]
+
+
+def family(label: str) -> str:
+    """The kind of a strategy: `hybrid` of `hybrid (published)` or `hybrid(window=10)`."""
+    return re.split(r"[\s(,]", label.strip(), maxsplit=1)[0]
+
+
+def is_raw(label: str) -> bool:
+    return family(label) == "raw"
+
+
+def is_hindsight(label: str) -> bool:
+    """Whether the strategy knows the future, so that nobody can run it."""
+    return "hindsight" in label
+
+
+def is_published(label: str) -> bool:
+    return "published" in label or "every-turn" in label
+
+
+def run_names(rows: Iterable[Row]) -> dict[tuple[str, str], str]:
+    """(file, trajectory) -> a readable name: the path behind what all share, and the id where a file holds several."""
+    keys = list(dict.fromkeys((row.file, row.trajectory) for row in rows))
+    files = [file for file, _ in keys]
+    start = _shared(files)
+    runs_in = Counter(files)
+    return {
+        (file, run): clipped(
+            plain(file[start:] if file and runs_in[file] == 1 else f"{file[start:]} {run}".strip()), LONGEST_RUN
+        )
+        for file, run in keys
+    }
+
+
+def _shared(files: Sequence[str]) -> int:
+    """Length of the folder, slash included, that all `files` lie in."""
+    folders = {os.path.dirname(file) for file in files}
+    if len({os.path.isabs(folder) for folder in folders}) != 1 or "" in folders:
+        return 0
+    common = os.path.commonpath(folders)
+    return len(common) + (not common.endswith(os.sep)) if common else 0

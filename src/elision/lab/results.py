@@ -1,0 +1,251 @@
+"""What a study found: values that every report is made from, and their JSON shape `elision.replay/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.trajectory import Problem
+
+FORMAT = "elision.replay/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One run under one strategy, call by call.
+
+    tokens: of each call's view. rewrites: calls (1-based) that began a new epoch. summaries: calls with a new summary.
+    """
+
+    tokens: tuple[int, ...]
+    rewrites: tuple[int, ...] = ()
+    summaries: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run under one strategy, or the sum of all runs under it (then `file` and `trajectory` are "").
+
+    calls = turns of the runs counted. bill: prompts and answers; summarizer: the calls that wrote summaries.
+    raw_usd: sending everything; hindsight_usd: the cheapest schedule, None where there is none to compute.
+    late_usd: what one more turn would cost, by the run's last ones; the mean over runs in a sum.
+    peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
+    evidence_*: items used that only observations hold, and how many the view still showed; filtered leaves out what
+    is common property of the format; plain leaves the summary's text out. regret_turns: turns that used what was
+    hidden.
+    repeats, repeats_hidden: calls made before with the same arguments, and those whose earlier result was hidden.
+    """
+
+    file: str = ""
+    trajectory: str = ""
+    reader: str = ""
+    strategy: str = ""
+    turns: int = 0
+    tool_turns: int = 0
+    calls: int = 0
+    bill: Bill = field(default_factory=Bill)
+    summarizer: Bill = field(default_factory=Bill)
+    raw_usd: float = 0.0
+    hindsight_usd: float | None = None
+    late_usd: float = 0.0
+    peak: int = 0
+    worst_ratio: float = 0.0
+    epochs: int = 0
+    summaries: int = 0
+    masked: int = 0
+    evidence_items: int = 0
+    evidence_found: int = 0
+    evidence_found_plain: int = 0
+    evidence_items_filtered: int = 0
+    evidence_found_filtered: int = 0
+    regret_turns: int = 0
+    regret_turns_filtered: int = 0
+    repeats: int = 0
+    repeats_hidden: int = 0
+
+    @property
+    def usd(self) -> float:
+        return self.bill.usd + self.summarizer.usd
+
+    @property
+    def allowance(self) -> float | None:
+        """How many extra turns would eat the saving; None where nothing is saved."""
+        saved = self.raw_usd - self.usd
+        return saved / self.late_usd if saved > 0 and self.late_usd > 0 else None
+
+    @property
+    def to_raw(self) -> float | None:
+        """Cost as a multiple of sending everything."""
+        return self.usd / self.raw_usd if self.raw_usd else None
+
+    @property
+    def to_hindsight(self) -> float | None:
+        """Cost as a multiple of the hindsight schedule's."""
+        return self.usd / self.hindsight_usd if self.hindsight_usd else None
+
+    @property
+    def evidence_recall(self) -> float | None:
+        return self.evidence_found / self.evidence_items if self.evidence_items else None
+
+    @property
+    def evidence_recall_filtered(self) -> float | None:
+        return self.evidence_found_filtered / self.evidence_items_filtered if self.evidence_items_filtered else None
+
+    @property
+    def evidence_recall_plain(self) -> float | None:
+        """Without summary text."""
+        return self.evidence_found_plain / self.evidence_items if self.evidence_items else None
+
+    def json(self) -> dict[str, Any]:
+        """The shape of one entry of "runs" and "totals"."""
+        return {
+            "file": self.file,
+            "trajectory": self.trajectory,
+            "reader": self.reader,
+            "turns": self.turns,
+            "tool_turns": self.tool_turns,
+            "strategy": self.strategy,
+            "calls": self.calls,
+            "tokens": {
+                "sent": self.bill.sent,
+                "input": self.bill.input,
+                "cache_write": self.bill.cache_write,
+                "cache_read": self.bill.cache_read,
+                "output": self.bill.output,
+                "summarizer_input": self.summarizer.sent,
+                "summarizer_output": self.summarizer.output,
+            },
+            "usd": self.usd,
+            "usd_summarizer": self.summarizer.usd,
+            "usd_raw": self.raw_usd,
+            "usd_hindsight": self.hindsight_usd,
+            "elongation_allowance": self.allowance,
+            "peak_tokens": self.peak,
+            "worst_ratio_to_raw": self.worst_ratio,
+            "epochs": self.epochs,
+            "summaries": self.summaries,
+            "masked": self.masked,
+            "evidence_items": self.evidence_items,
+            "evidence_recall": self.evidence_recall,
+            "evidence_recall_without_summary": self.evidence_recall_plain,
+            "evidence_items_filtered": self.evidence_items_filtered,
+            "evidence_recall_filtered": self.evidence_recall_filtered,
+            "regret_turns": self.regret_turns,
+            "regret_turns_filtered": self.regret_turns_filtered,
+            "repeats": self.repeats,
+            "repeats_hidden": self.repeats_hidden,
+        }
+
+
+_SUMMED = (
+    *("turns", "tool_turns", "calls", "raw_usd", "epochs", "summaries", "masked"),
+    *("evidence_items", "evidence_found", "evidence_found_plain", "evidence_items_filtered", "evidence_found_filtered"),
+    *("regret_turns", "regret_turns_filtered", "repeats", "repeats_hidden"),
+)
+
+
+def total(rows: Iterable[Row]) -> Row:
+    """The sum of `rows`, all of one strategy. hindsight_usd is None unless every row has one; peaks are the largest."""
+    listed = list(rows)
+    bill = sum((row.bill for row in listed), Bill())
+    summarizer = sum((row.summarizer for row in listed), Bill())
+    best = [row.hindsight_usd for row in listed]
+    return replace(
+        Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
+        strategy=listed[0].strategy if listed else "",
+        bill=bill,
+        summarizer=summarizer,
+        hindsight_usd=None if any(usd is None for usd in best) else sum(usd for usd in best if usd is not None),
+        late_usd=sum(row.late_usd for row in listed) / len(listed) if listed else 0.0,
+        peak=max((row.peak for row in listed), default=0),
+        worst_ratio=max((row.worst_ratio for row in listed), default=0.0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """How far the evidence measure of one format can be trusted.
+
+    noise, noise_filtered: mean share of a run's items that *another* run's observations hold, as is and without common
+    property; None with fewer than two runs. floor: evidence recall, plain masking, at the window under which the runs
+    were recorded: what is called lost there the agent never saw, so 1 - floor is the false-positive rate; None if
+    no run was recorded under masking.
+    """
+
+    reader: str
+    runs: int
+    noise: float | None
+    noise_filtered: float | None
+    floor: float | None = None
+    floor_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Everything a replay found.
+
+    counter: how tokens were counted ("o200k", "cl100k", "estimate"). strategies: labels in the order asked for.
+    series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
+    hindsight: False if the cheapest schedules were not asked for.
+    """
+
+    prices: Prices
+    counter: str
+    strategies: tuple[str, ...]
+    rows: tuple[Row, ...]
+    controls: tuple[Control, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
+    finished: bool = True
+    hindsight: bool = True
+
+    def of(self, strategy: str) -> list[Row]:
+        return [row for row in self.rows if row.strategy == strategy]
+
+    @property
+    def totals(self) -> tuple[Row, ...]:
+        return tuple(total(self.of(strategy)) for strategy in self.strategies if self.of(strategy))
+
+    def worst(self, strategy: str) -> Row | None:
+        """The run that is dearest against hindsight, or against raw where there is no hindsight."""
+        rows = self.of(strategy)
+        return max(rows, key=lambda row: (row.to_hindsight or 0.0, row.to_raw or 0.0), default=None)
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "finished": self.finished,
+            "hindsight": self.hindsight,
+            "counter": self.counter,
+            "prices": prices_json(self.prices),
+            "runs": [row.json() for row in self.rows],
+            "totals": [row.json() for row in self.totals],
+            "controls": {control.reader: _plain(control) for control in self.controls},
+            "problems": [
+                {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
+            ],
+        }
+
+
+def prices_json(prices: Prices) -> dict[str, Any]:
+    """A price list as JSON: USD per million tokens, tokens, seconds."""
+    return {
+        "name": prices.name,
+        "source": prices.source,
+        "dated": prices.dated,
+        "window": prices.window,
+        "tiers": [{"above": start, **_plain(rates)} for start, rates in prices.tiers],
+        "cache": _plain(prices.cache),
+    }
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in fields(value)}
+
+
+def shared_prefix(files: Sequence[str]) -> str:
+    """The folder that all `files` lie in, with its slash; "" if there is none or but one file."""
+    heads = {file.rpartition("/")[0] for file in files}
+    return f"{heads.pop()}/" if len(heads) == 1 and len(set(files)) > 1 and heads != {""} else ""

@@ -1,0 +1,224 @@
+"""What a recording sent, call by call: once as long as our messages count, once as long as the provider billed.
+
+A recording agent that compacted did not send everything it ever said. From there on a request is the head, the
+recorded summary and the newest turns; how many of these the agent kept is not recorded in any format we read, so as
+many are taken as the billed prompt of that call has room for. That is the one thing that is inferred; it is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from elision.lab.clock import calls
+from elision.lab.heads import with_recorded_head
+from elision.trajectory.events import HeadSet, TurnAdded
+from elision.trajectory.state import State
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+from elision.trajectory.view import Segment, Track, View
+
+#: A billed prompt below this share of the one before it was cut: no agent forgets a tenth of its context by accident.
+DROP = 0.9
+#: Counted tokens that a run must have grown by before its own tokenizer's ratio to ours is trusted.
+GROWN = 2_000
+
+#: Whether the recording agent began its prompt anew here, and how we know: it says so, or its billed prompt fell.
+Restart: TypeAlias = Literal["", "recorded", "inferred"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One recorded request.
+
+    now:      seconds since the epoch, None if unknown. usage: as billed.
+    counted:  the view as our rendered messages count it. billed: the same, as long as it was billed.
+    restart:  whether the prompt began anew, behind the head.
+    """
+
+    call: int
+    now: float | None
+    model: str
+    usage: Usage
+    counted: View
+    billed: View
+    restart: Restart = ""
+
+
+def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
+    """Every call of `trajectory` whose usage was recorded; the others are left out, what they said is not."""
+    told = _head(with_recorded_head(trajectory, sizer), sizer)
+    counted, billed = _Counted(State(sizer)), _Billed()
+    counted.begin(told.head)
+    restarts = {compaction.before: compaction.summary for compaction in trajectory.compactions}
+    pending: str | None = None
+    # What other runs had left in the cache before the first call is what every prompt of this agent begins with.
+    fixed = told.head.warm_tokens or counted.fixed_tokens
+    #: Model -> the share of its newest prompt, from the front, whose cache entries live an hour.
+    kept: dict[str, float] = {}
+    for turn, (now, model) in zip(told.turns, calls(told), strict=True):
+        if turn.index in restarts:
+            pending = restarts[turn.index]
+        usage = turn.usage
+        if usage is not None and usage.prompt:
+            model = model or told.model
+            restart: Restart = "recorded" if pending is not None else billed.dropped(usage.prompt, model)
+            if restart:
+                counted.restart(usage.prompt, pending or "")
+            kept[model] = _kept(usage, kept.get(model, 0.0))
+            yield Request(
+                call=turn.index,
+                now=now,
+                model=model,
+                usage=usage,
+                counted=_kept_for(counted.view(turn.index, usage.prompt, model), kept[model]),
+                billed=_kept_for(
+                    billed.view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
+                ),
+                restart=restart,
+            )
+            pending = None
+        counted.add(turn)
+
+
+def _head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
+    """Tool definitions that count to more than the whole first prompt are taken at what is left of it.
+
+    Recordings hold them as JSON, providers bill a terser form (OpenAI: 25 % less, inspect-ai/browser.json.gz).
+    """
+    head = trajectory.head
+    first = next((turn for turn in trajectory.turns if turn.usage is not None and turn.usage.prompt), None)
+    said = sum(sizer.message(message) for message in head.messages)
+    if first is None or first.usage is None or first.index > 1 or said + sizer.tools(head) <= first.usage.prompt:
+        return trajectory
+    left = max(0, first.usage.prompt - said)
+    return replace(trajectory, head=replace(head, tools=(), hidden_tokens=left))
+
+
+@dataclass(slots=True)
+class _Counted:
+    """The views as our messages make them.
+
+    fixed: leading segments that every prompt of the run begins with: all of the head up to its first user message.
+    scale: billed tokens per counted token, over all growth between two calls without a restart.
+    """
+
+    state: State
+    sent: Track = field(default_factory=Track)
+    fixed: int = 0
+    grown: list[int] = field(default_factory=lambda: [0, 0])
+    _taken: int = 0
+    _before: tuple[int, int, str] | None = None
+
+    @property
+    def fixed_tokens(self) -> int:
+        return self.sent.start(self.fixed)
+
+    @property
+    def scale(self) -> float:
+        billed, counted = self.grown
+        return billed / counted if counted >= GROWN and billed > 0 else 1.0
+
+    def begin(self, head: Head) -> None:
+        self.state.fold(HeadSet(head))
+        self.sent = self.state.raw.fork(self.state.head_length)
+        self._taken = self.state.head_length
+        self.fixed = _fixed(self.sent.segments)
+
+    def add(self, turn: Turn) -> None:
+        self.state.fold(TurnAdded(turn))
+        raw = self.state.raw.segments
+        for segment in raw[self._taken :]:
+            self.sent.append(segment)
+        self._taken = len(raw)
+
+    def restart(self, prompt: int, summary: str) -> None:
+        """Head, summary, and as many of the newest turns as a prompt of `prompt` billed tokens has room for."""
+        scale = self.scale
+        track = self.state.raw.fork(self.state.head_length)
+        head = track.tokens
+        if summary:
+            track.append(Segment(kind="summary", tokens=self.state.sizer.text(summary), text=summary))
+        room = (prompt - head) / scale - (track.tokens - head)
+        raw = self.state.raw
+        places = (*self.state.raw_places, len(raw.segments))
+        first = min(places, key=lambda place: abs(raw.tokens - raw.start(place) - room))
+        for segment in raw.segments[first:]:
+            track.append(segment)
+        self.sent = track
+        self._before = None
+
+    def view(self, call: int, prompt: int, model: str) -> View:
+        length = len(self.sent.segments)
+        tokens = self.sent.start(length)
+        if self._before is not None and self._before[2] == model:
+            self.grown[0] += prompt - self._before[0]
+            self.grown[1] += tokens - self._before[1]
+        self._before = (prompt, tokens, model)
+        return _view(call, self.sent, self.fixed, length)
+
+
+def _fixed(segments: Sequence[Segment]) -> int:
+    """Segments in front of the first user message of a head."""
+    users = (place for place, segment in enumerate(segments) if segment.kind == "head" and _role(segment) == "user")
+    return next(users, len(segments))
+
+
+def _role(segment: Segment) -> str:
+    return getattr(segment.source, "role", "")
+
+
+@dataclass(slots=True)
+class _Billed:
+    """The views as long as they were billed, each model's apart: a segment is what a call added."""
+
+    tracks: dict[str, Track] = field(default_factory=dict)
+
+    def dropped(self, prompt: int, model: str) -> Restart:
+        known = self.tracks.get(model)
+        return "inferred" if known is not None and prompt < DROP * known.tokens else ""
+
+    def view(self, call: int, prompt: int, model: str, *, fixed: int, restart: bool) -> View:
+        known = self.tracks.get(model, Track())
+        if restart:
+            track = known.fork(min(1, len(known.segments)))
+        elif prompt < known.tokens:
+            track = known.fork(sum(end <= prompt for end in known.ends))
+        else:
+            track = known
+        if not track.segments:
+            _grow(track, min(fixed, prompt))
+        _grow(track, prompt - track.tokens)
+        self.tracks[model] = track
+        return _view(call, track, 1, len(track.segments))
+
+
+def _grow(track: Track, tokens: int) -> None:
+    track.append(Segment(kind="hidden", tokens=max(0, tokens)))
+
+
+def _kept(usage: Usage, before: float) -> float:
+    """The share of a prompt, from its front, whose cache entries live an hour, as billed; before: of the one before it.
+
+    What is written for an hour stands in front of what is written for five minutes.
+    """
+    if not usage.cache_write:
+        return before
+    if usage.cache_write_1h == usage.cache_write:
+        return 1.0
+    return (usage.cache_read + usage.cache_write_1h) / usage.prompt if usage.cache_write_1h else 0.0
+
+
+def _kept_for(view: View, share: float) -> View:
+    """`view` with the leading segments that live an hour."""
+    hour = view.length if share >= 1 else view.place_of(round(share * view.tokens))
+    return replace(view, hour=hour)
+
+
+def _view(call: int, track: Track, fixed: int, length: int) -> View:
+    """Agents that cache put breakpoints behind system prompt and tools, and behind the newest message."""
+    marks = tuple(sorted({mark for mark in (fixed, length) if mark}))
+    return View(call=call, epoch=1, track=track, length=length, marks=marks)

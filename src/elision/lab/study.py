@@ -1,0 +1,456 @@
+"""A study: recorded runs x strategies, priced, measured, and summed up.
+
+Runs are independent: they are spread over processes, reported as they finish, and what is finished when the user
+interrupts stays in the report.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import active_children
+from pathlib import Path
+
+from elision.engine import Session
+from elision.errors import BudgetError, FormatError, SpecError
+from elision.formats.registry import read
+from elision.lab.cheapest_plan import Best
+from elision.lab.dialect import sizer
+from elision.lab.evidence import Evidence, Tally, common_items, evidence, noise
+from elision.lab.heads import with_recorded_head
+from elision.lab.hindsight import has_hindsight, hindsight
+from elision.lab.progress import Progress, ProgressBoard
+from elision.lab.replay import Replay, replay
+from elision.lab.results import Control, Row, Series, Study
+from elision.strategies.masking import Masking
+from elision.strategies.placeholder import PUBLISHED
+from elision.strategies.schedules import CacheAware, EveryTurn, Hindsight
+from elision.strategies.spec import parse
+from elision.strategies.strategy import Strategy
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Problem, Trajectory
+
+#: Turns at the end of a run whose mean cost is the price of one more.
+LATE = 10
+#: How often the progress of worker processes is looked at.
+PROGRESS_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A strategy under the name it has in the report."""
+
+    label: str
+    strategy: Strategy
+
+
+_AS_PUBLISHED = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED}"'
+
+#: What `elision replay` compares unless told otherwise.
+DEFAULTS: tuple[tuple[str, str], ...] = (
+    ("raw", "raw"),
+    ("masking, published", f"masking(window=10, {_AS_PUBLISHED})"),
+    ("summarization, published", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
+    ("hybrid, published", f"hybrid(window=10, summarize_at=43, tail=10, {_AS_PUBLISHED})"),
+    ("masking", "masking(window=10, schedule=cache-aware, gist=50)"),
+    ("summarization", "summarization(every=21, tail=10, schedule=cache-aware, gist=50)"),
+    ("hybrid", "hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)"),
+    ("hybrid, hindsight", "hybrid(window=10, summarize_at=43, tail=10, schedule=hindsight, gist=50)"),
+)
+
+
+def defaults() -> tuple[Candidate, ...]:
+    return tuple(Candidate(label, parse(spec)) for label, spec in DEFAULTS)
+
+
+def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candidate, ...]:
+    """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError.
+
+    hindsight: False where no cheapest schedule is worked out: then none may be asked for, and the defaults have none.
+    """
+    found: dict[Strategy, str] = {}
+    for spec in specs:
+        strategy = parse(spec)
+        found.setdefault(strategy, spec.strip())
+        if not isinstance(strategy.schedule, Hindsight):
+            continue
+        if not hindsight:
+            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
+        if not has_hindsight(strategy):
+            raise SpecError(
+                f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
+            )
+    chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or defaults()
+    return chosen if hindsight else tuple(each for each in chosen if not isinstance(each.strategy.schedule, Hindsight))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is asked of every run.
+
+    tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
+    out, which takes a good part of the time.
+    """
+
+    prices: Prices
+    candidates: tuple[Candidate, ...]
+    tokens: str = "o200k"
+    dialect: str = "openai"
+    hindsight: bool = True
+
+    @property
+    def sizer(self) -> Sizer:
+        return sizer(self.dialect, self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the paths held."""
+
+    runs: tuple[Trajectory, ...]
+    problems: tuple[Problem, ...]
+
+
+def load(paths: Sequence[Path]) -> Loaded:
+    """Every run under `paths`, and everything that could not be read. A path that is no recording is a problem too,
+    unless there is no run at all: then it is a FormatError."""
+    for path in paths:
+        if not path.exists():
+            raise FormatError(f"{path}: there is no such file or folder")
+    runs: list[Trajectory] = []
+    problems: list[Problem] = []
+    errors: list[tuple[Path, FormatError]] = []
+    for path in dict.fromkeys(paths):
+        try:
+            for found in read(path):
+                if isinstance(found, Trajectory):
+                    runs.append(found)
+                else:
+                    problems.append(found)
+        except FormatError as error:
+            errors.append((path, error))
+    if errors and not runs:
+        raise errors[0][1]
+    problems += [Problem(file=str(path), line=None, reason=_reason(path, error)) for path, error in errors]
+    return Loaded(_distinct(runs), tuple(problems))
+
+
+def _reason(path: Path, error: FormatError) -> str:
+    """The error without the path that a Problem names itself."""
+    return str(error).removeprefix(f"{path}: ")
+
+
+def with_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
+    """`loaded` with the window under which runs of a format were recorded, where the files do not say it themselves.
+
+    Raises SpecError for a format of which there is no run.
+    """
+    for reader in windows:
+        if not any(run.format == reader for run in loaded.runs):
+            formats = ", ".join(sorted({run.format for run in loaded.runs}))
+            raise SpecError(f"--recorded-window {reader}: no run of that format was read; there are: {formats}")
+    runs = tuple(
+        replace(run, recorded_window=windows[run.format]) if run.format in windows else run for run in loaded.runs
+    )
+    return replace(loaded, runs=runs)
+
+
+def _distinct(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+    """`runs` with ids that are unique within each file."""
+    seen: dict[tuple[str, str], int] = defaultdict(int)
+    result = []
+    for run in runs:
+        seen[run.file, run.id] += 1
+        count = seen[run.file, run.id]
+        result.append(run if count == 1 else replace(run, id=f"{run.id} ({count})"))
+    return tuple(result)
+
+
+def study(
+    loaded: Loaded, settings: Settings, *, jobs: int = 1, progress: Callable[[Progress], None] | None = None
+) -> Study:
+    """Replay every run under every candidate.
+
+    jobs: processes. progress: called as the work goes on, within long runs too.
+    """
+    counting = settings.sizer
+    runs = [with_recorded_head(run, counting) for run in loaded.runs]
+    known = [evidence(run) for run in runs]
+    common = _common(runs, known)
+    done: dict[int, _Result] = {}
+    board = ProgressBoard(runs, len(settings.candidates), progress)
+    finished = True
+    try:
+        board.report()
+        for place, result in _spread(runs, known, common, settings, jobs, board):
+            done[place] = result
+            board.finish(place)
+    except KeyboardInterrupt:
+        finished = False
+    results = [done[place] for place in sorted(done)]
+    listed = [outcome for result in results for outcome in result.outcomes]
+    return Study(
+        prices=settings.prices,
+        counter=settings.tokens,
+        strategies=tuple(candidate.label for candidate in settings.candidates),
+        rows=tuple(outcome.row for outcome in listed),
+        controls=_controls(runs, known, common, settings if finished else None),
+        problems=loaded.problems + tuple(problem for result in results for problem in result.problems),
+        series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
+        finished=finished,
+        hindsight=settings.hindsight,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    row: Row
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One run under every candidate."""
+
+    outcomes: list[_Outcome]
+    problems: list[Problem]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One candidate's part of a run's progress, in two halves of length `half` from `start` on."""
+
+    report: Callable[[float], None]
+    start: float
+    half: float
+
+    def report_half(self, share: float) -> None:
+        """Report that `share` of the first half is done."""
+        self.report(self.start + self.half * share)
+
+    def watch_second_half(self, turns: int) -> Callable[[Session], None]:
+        """Return what reports a replay's passes over `turns` turns as the second half."""
+        return lambda session: self.report(self.start + self.half * (1 + len(session.state.turns) / turns))
+
+
+def _spread(
+    runs: Sequence[Trajectory],
+    known: Sequence[Evidence],
+    common: Sequence[frozenset[str]],
+    settings: Settings,
+    jobs: int,
+    board: ProgressBoard,
+) -> Iterator[tuple[int, _Result]]:
+    """Outcomes of each run with its place, as they finish."""
+    if jobs <= 1 or len(runs) <= 1:
+        for place, run in enumerate(runs):
+            report = partial(board.update, place)
+            yield place, _replay_all(run, known[place], common[place], settings, report)
+        return
+    others = set(active_children())
+    # Workers leave Ctrl-C to us: we end them and keep what they have delivered.
+    with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
+        futures: dict[Future[_Result], int] = {
+            pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
+            for place in _order(runs, jobs)
+        }
+        waiting = set(futures)
+        try:
+            while waiting:
+                ended, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
+                for future in ended:
+                    yield futures[future], future.result()
+                board.report()
+        except (KeyboardInterrupt, GeneratorExit):
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(active_children()) - others:
+                worker.terminate()
+            raise
+
+
+def _order(runs: Sequence[Trajectory], jobs: int) -> list[int]:
+    """The longest runs on all workers but one, so that none is left alone at the end; the rest from the shortest on,
+    so that an interruption finds many finished."""
+    places = sorted(range(len(runs)), key=lambda place: len(runs[place].turns))
+    return places[::-1][: jobs - 1] + places[: len(places) - (jobs - 1)]
+
+
+#: In a worker: where each run says how much of it is done.
+_shares: MutableSequence[float] = []
+
+
+def _set_up_worker(shares: MutableSequence[float]) -> None:
+    global _shares
+    _shares = shares
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _replay_in_worker(
+    place: int, run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings
+) -> _Result:
+    return _replay_all(run, known, common, settings, partial(_shares.__setitem__, place))
+
+
+def _replay_all(
+    run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings, report: Callable[[float], None]
+) -> _Result:
+    """`run` under every candidate. A run that does not fit one strategy's budget is left out of all: totals compare.
+
+    report: called with the share of the work that is done.
+    """
+    counting = settings.sizer
+    plans: dict[Strategy, Best | None] = {}
+    outcomes: list[_Outcome] = []
+    problems: list[Problem] = []
+    for number, candidate in enumerate(settings.candidates):
+        # Half of each candidate's share is its yardstick, half its replay.
+        step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
+        strategy, best = candidate.strategy, None
+        if settings.hindsight:
+            best = _yardstick(run, strategy, settings.prices, counting, plans, step.report_half)
+        if isinstance(strategy.schedule, Hindsight):
+            if best is None:
+                problems.append(_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
+            strategy = replace(strategy, schedule=best.schedule if best else CacheAware())
+        try:
+            tally, watch = Tally(common=common), step.watch_second_half(len(run.turns))
+            result = replay(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
+        except BudgetError as error:
+            return _Result([], [_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
+        outcomes.append(_Outcome(_row(run, candidate.label, result, best), _series(result)))
+    return _Result(outcomes, problems)
+
+
+def _problem(run: Trajectory, reason: str) -> Problem:
+    return Problem(file=run.file, line=None, reason=f"{run.id}: {reason}")
+
+
+def _yardstick(
+    run: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    plans: dict[Strategy, Best | None],
+    report: Callable[[float], None],
+) -> Best | None:
+    """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
+    family = replace(strategy, schedule=CacheAware())
+    if family not in plans:
+        plans[family] = hindsight(run, family, prices, sizer, report)
+    return plans[family]
+
+
+NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
+
+
+def _row(run: Trajectory, label: str, result: Replay, best: Best | None) -> Row:
+    tally = result.evidence
+    return Row(
+        file=run.file,
+        trajectory=run.id,
+        reader=run.format,
+        strategy=label,
+        turns=len(run.turns),
+        tool_turns=run.tool_turns,
+        calls=len(result.calls),
+        bill=result.bill,
+        summarizer=result.summarizer,
+        raw_usd=result.raw.usd,
+        hindsight_usd=best.usd if best else None,
+        late_usd=_late(result),
+        peak=result.peak,
+        worst_ratio=max((call.ratio for call in result.calls), default=0.0),
+        epochs=result.epochs,
+        summaries=result.summaries,
+        masked=result.masked,
+        evidence_items=tally.items,
+        evidence_found=tally.found,
+        evidence_found_plain=tally.found_without_summary,
+        evidence_items_filtered=tally.items_filtered,
+        evidence_found_filtered=tally.found_filtered,
+        regret_turns=tally.regret_turns,
+        regret_turns_filtered=tally.regret_turns_filtered,
+        repeats=tally.repeats,
+        repeats_hidden=tally.repeats_hidden,
+    )
+
+
+def _late(result: Replay) -> float:
+    """Mean cost of the last calls, USD: what one more turn would cost."""
+    late = [call.usd for call in result.calls[-LATE:]]
+    return sum(late) / len(late) if late else 0.0
+
+
+def _series(result: Replay) -> Series:
+    numbered = list(enumerate(result.calls, start=1))
+    return Series(
+        tokens=tuple(call.tokens for call in result.calls),
+        rewrites=tuple(
+            number
+            for (number, call), before in zip(numbered[1:], result.calls, strict=False)
+            if call.epoch > before.epoch
+        ),
+        summaries=tuple(number for number, call in numbered if call.summary),
+    )
+
+
+def _by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, run in enumerate(runs):
+        places[run.format].append(place)
+    return places
+
+
+def _common(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
+    result: list[frozenset[str]] = [frozenset()] * len(runs)
+    for places in _by_format(runs).values():
+        for place, items in zip(places, common_items([known[place] for place in places]), strict=True):
+            result[place] = items
+    return result
+
+
+def _controls(
+    runs: Sequence[Trajectory], known: Sequence[Evidence], common: Sequence[frozenset[str]], settings: Settings | None
+) -> tuple[Control, ...]:
+    """settings: what to replay the floor with; None after an interruption, when nothing more is replayed."""
+    result = []
+    for name, places in sorted(_by_format(runs).items()):
+        own = [known[place] for place in places]
+        floor, window = _floor([runs[place] for place in places], own, settings) if settings else (None, None)
+        result.append(
+            Control(
+                reader=name,
+                runs=len(places),
+                noise=_mean(noise(own, [frozenset()] * len(own))),
+                noise_filtered=_mean(noise(own, [common[place] for place in places])),
+                floor=floor,
+                floor_window=window,
+            )
+        )
+    return tuple(result)
+
+
+def _floor(
+    runs: Sequence[Trajectory], known: Sequence[Evidence], settings: Settings
+) -> tuple[float | None, int | None]:
+    """Evidence recall of plain masking at the window under which runs were recorded: what it calls lost, was."""
+    counting = settings.sizer
+    items = found = 0
+    windows = set()
+    for run, own in zip(runs, known, strict=True):
+        if run.recorded_window:
+            windows.add(run.recorded_window)
+            plain = Masking(window=run.recorded_window, schedule=EveryTurn(), gist=0, placeholder=PUBLISHED)
+            tally = replay(run, plain, settings.prices, counting, known=own).evidence
+            items, found = items + tally.items, found + tally.found
+    return (found / items if items else None), (min(windows) if windows else None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

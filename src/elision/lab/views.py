@@ -1,0 +1,195 @@
+"""Call by call, what the model would be sent: the messages of a recorded run under a strategy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from elision.dialects import render_openai_chat
+from elision.dialects.render import Renderer, Sent
+from elision.engine import Session, drive
+from elision.errors import SpecError
+from elision.lab.clock import calls
+from elision.lab.replay import model_free
+from elision.strategies.schedules import Hindsight
+from elision.strategies.strategy import Strategy
+from elision.trajectory.events import Decided
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.view import Segment, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Where a view stops being the one before it.
+
+    place:     the first segment that is another one, 0-based.
+    tokens:    kept in front of it.
+    message:   1-based number of the message it falls into.
+    character: characters of the segment's text in front of the change; 0 where another message stands in its place.
+    byte:      bytes in front of the change, of the messages as JSON text in UTF-8 (see `as_json`).
+    """
+
+    place: int
+    tokens: int
+    message: int
+    character: int
+    byte: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewAt:
+    """One call of a replay, as it would be sent.
+
+    messages: of the request. plain: the same without cache markers. system: blocks, where the dialect keeps them apart.
+    decided:  what this pass did, and why. bill: of the prompt. raw: of sending everything.
+    before:   the call before this one (its own `before` is None); None at the first.
+    """
+
+    call: int
+    epoch: int
+    view: View
+    messages: list[Sent] = field(repr=False)
+    plain: list[Sent] = field(repr=False)
+    system: list[Sent] = field(repr=False)
+    decided: Decided
+    bill: Bill
+    raw: Bill
+    before: ViewAt | None = field(default=None, repr=False)
+
+    @property
+    def keep(self) -> int:
+        """How many leading messages are those of the call before, cache markers included."""
+        return _common(self.before.messages, self.messages) if self.before else 0
+
+    @property
+    def rewrite(self) -> Rewrite | None:
+        """The first thing that is not as it was at the call before; None if this view only adds to it."""
+        if self.before is None:
+            return None
+        before, place = self.before.view, self.view.common(self.before.view)
+        if place == before.length:
+            return None
+        message = _common(self.before.plain, self.plain)
+        return Rewrite(
+            place=place,
+            tokens=self.view.track.start(place),
+            message=message + 1,
+            character=_shared(before.track.segments[place], self.view.track.segments[place : self.view.length]),
+            byte=_byte(self.before.plain, self.plain, message),
+        )
+
+
+def views(
+    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer, renderer: Renderer | None = None
+) -> Iterator[ViewAt]:
+    """Every call of `trajectory` under `strategy`, in order.
+
+    renderer: a fresh one; OpenAI chat by default. Raises SpecError where `schedule=hindsight` cannot be worked out.
+    """
+    session = Session(scheduled(strategy, trajectory, prices, sizer), prices, sizer)
+    return _run(trajectory, session, renderer or render_openai_chat.Renderer())
+
+
+def _run(trajectory: Trajectory, session: Session, renderer: Renderer) -> Iterator[ViewAt]:
+    session.begin(trajectory.head)
+    summarizer = model_free(session.sizer)
+    before: ViewAt | None = None
+    for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
+        drive(session.prepare(now, model), summarizer)
+        newest = _newest(session, renderer, before)
+        before = replace(newest, before=None)
+        yield newest
+        session.add(turn)
+
+
+def _newest(session: Session, renderer: Renderer, before: ViewAt | None) -> ViewAt:
+    newest = session.newest
+    assert newest is not None
+    return ViewAt(
+        call=newest.view.call,
+        epoch=newest.view.epoch,
+        view=newest.view,
+        messages=renderer.messages(newest.view),
+        plain=renderer.plain(newest.view),
+        system=renderer.system(newest.view),
+        decided=newest.decided,
+        bill=newest.bill,
+        raw=newest.raw,
+        before=before,
+    )
+
+
+def scheduled(strategy: Strategy, trajectory: Trajectory, prices: Prices, sizer: Sizer) -> Strategy:
+    """`strategy` with its schedule worked out where it is `hindsight`. Raises SpecError saying why it cannot be."""
+    if not isinstance(strategy.schedule, Hindsight):
+        return strategy
+    # Brings numpy, which is slow to import and which no other schedule needs.
+    from elision.lab.hindsight import hindsight
+
+    best = hindsight(trajectory, strategy, prices, sizer)
+    if best is None:
+        raise SpecError(f"schedule=hindsight: {_why_not(strategy, trajectory, prices)}; choose another schedule")
+    return replace(strategy, schedule=best.schedule)
+
+
+def _why_not(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
+    from elision.lab.hindsight import LONGEST, has_hindsight
+
+    if not has_hindsight(strategy):
+        return f"no cheapest plan can be worked out for {strategy.name} with these options"
+    if len(trajectory.turns) > LONGEST and strategy.trigger() is not None:
+        return f"the run has {len(trajectory.turns)} turns, and with summaries {LONGEST} is the most"
+    limit = "its budget" if strategy.budget is not None else f"the window of {prices.name}"
+    return f"{limit} is smaller than this run, and then what may be done depends on what was done before"
+
+
+def as_json(value: object) -> str:
+    """JSON text, letters as they are; escaped where they are no sound Unicode."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or _encodes(text) else json.dumps(value)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _common(before: Sequence[Sent], now: Sequence[Sent]) -> int:
+    """How many leading messages both lists share."""
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(before, now, strict=False))
+    )
+
+
+def _shared(before: Segment, now: Sequence[Segment]) -> int:
+    """Characters that the text of a rewritten segment has in common with what stood there before."""
+    if not now or (before.turn, before.index) != (now[0].turn, now[0].index) or before.turn == 0:
+        return 0
+    return _prefix(shown(before), shown(now[0]))
+
+
+def shown(segment: Segment) -> str:
+    """The text of a segment as it is sent."""
+    if segment.text or segment.source is None:
+        return segment.text
+    return segment.source.text
+
+
+def _prefix(before: str, now: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
+
+
+def _byte(before: Sequence[Sent], now: Sequence[Sent], message: int) -> int:
+    """Bytes in front of the first difference, which falls into message `message` (0-based)."""
+    front = 1 + sum(len(as_json(each).encode()) + 2 for each in now[:message])
+    if message >= min(len(before), len(now)):
+        return front
+    old, new = as_json(before[message]), as_json(now[message])
+    return front + len(new[: _prefix(old, new)].encode())

@@ -1,0 +1,157 @@
+"""One caller at a time, whether it is a thread or a task of any event loop.
+
+Callers take turns in the order in which they came. A caller may enter again: what it calls, or starts in a thread with
+a copy of its context, shares its turn. Another task of its event loop does not: both could be at work at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from elision.errors import ElisionError
+
+_Loop = asyncio.AbstractEventLoop
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """One caller's turn. loop, task: where it waits, None for a thread. wake: called when the turn has come."""
+
+    loop: _Loop | None = None
+    task: asyncio.Task[Any] | None = None
+    wake: Callable[[], object] = field(default=lambda: None)
+
+
+#: The turns that the code at hand is a part of, of all locks; those that are over do no harm.
+_TURNS: Final[contextvars.ContextVar[tuple[_Turn, ...]]] = contextvars.ContextVar("elision_turns", default=())
+
+
+class CallerLock:
+    """For `with` and for `async with`."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._holder: _Turn | None = None
+        self._depth = 0
+        self._waiting: deque[_Turn] = deque()
+
+    def __enter__(self) -> None:
+        if self._enter_again():
+            return
+        event, loop = threading.Event(), _running_loop()
+        turn = _Turn(wake=event.set)
+        if self._take_or_join(turn, blocks=loop):
+            return
+        try:
+            event.wait()
+        except BaseException:
+            self._give_up(turn)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    async def __aenter__(self) -> None:
+        if self._enter_again():
+            return
+        loop = asyncio.get_running_loop()
+        come = loop.create_future()
+        wake = partial(loop.call_soon_threadsafe, _resolve, come)
+        turn = _Turn(loop=loop, task=asyncio.current_task(), wake=wake)
+        if self._take_or_join(turn):
+            return
+        try:
+            await come
+        except BaseException:
+            self._give_up(turn)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    def _enter_again(self) -> bool:
+        """Whether the code at hand is a part of the turn that is on; then it is entered once more."""
+        with self._mutex:
+            holder = self._holder
+            if holder is None or holder not in _TURNS.get():
+                return False
+            is_on_loop = holder.loop is not None and holder.loop is _running_loop()
+            if is_on_loop and holder.task is not asyncio.current_task():
+                return False
+            self._depth += 1
+            return True
+
+    def _take_or_join(self, turn: _Turn, *, blocks: _Loop | None = None) -> bool:
+        """Take the turn and return True, or join the queue. blocks: the event loop that stands still meanwhile.
+
+        Raises ElisionError where a turn that comes first needs that loop: it would be waited for without end.
+        """
+        with self._mutex:
+            first = [*([self._holder] if self._holder else []), *self._waiting]
+            if blocks is not None and any(each.loop is blocks for each in first):
+                raise ElisionError(
+                    "this context manager is at work in another task of this event loop, which cannot be waited for "
+                    "in here: await that task first, or call the method whose name ends in _async"
+                )
+            # Before it is taken: Ctrl-C may come between the two, and then this caller can still enter.
+            _TURNS.set((*_TURNS.get(), turn))
+            if first:
+                self._waiting.append(turn)
+                return False
+            self._holder, self._depth = turn, 1
+            return True
+
+    def _leave(self) -> None:
+        with self._mutex:
+            self._depth -= 1
+            if self._depth:
+                return
+            _forget(self._holder)
+            self._pass_on()
+
+    def _give_up(self, turn: _Turn) -> None:
+        """The caller waits no longer; where its turn has come meanwhile, it is the next one's."""
+        with self._mutex:
+            _forget(turn)
+            if self._holder is turn:
+                self._pass_on()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+
+    def _pass_on(self) -> None:
+        self._holder = None
+        while self._waiting:
+            turn = self._waiting.popleft()
+            self._holder, self._depth = turn, 1
+            try:
+                turn.wake()
+            except RuntimeError:
+                # Its event loop is closed: nobody waits there any more.
+                self._holder = None
+            else:
+                return
+
+
+def _running_loop() -> _Loop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _resolve(come: asyncio.Future[None]) -> None:
+    if not come.done():
+        come.set_result(None)
+
+
+def _forget(turn: _Turn | None) -> None:
+    _TURNS.set(tuple(each for each in _TURNS.get() if each is not turn))

@@ -1,0 +1,125 @@
+"""The two drivers of a pass: what it yields is done here, by a thread or beside an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
+
+from elision.manager.offload import LARGE, executor_for
+from elision.manager.scribe import Scribe
+from elision.trajectory.plan import SummaryRequest
+
+_T = TypeVar("_T")
+_log: Final = logging.getLogger("elision.manager")
+
+
+@dataclass(frozen=True, slots=True)
+class Io:
+    """Something that may wait for the store; what it returns or raises is sent back."""
+
+    do: Callable[[], Any]
+
+
+class Where(Enum):
+    """Where a pass is to be computed from now on. Without an event loop there is one thread.
+
+    ASIDE: beside the loop, for there is much to do. ALONE: there, and behind all other work that is as large. HERE: in
+    the thread of whoever waits for it, for what comes is theirs.
+    """
+
+    ASIDE = auto()
+    ALONE = auto()
+    HERE = auto()
+
+
+#: What a pass yields, and what it is a part of: yields what takes time, and returns a `_T`.
+Effect: TypeAlias = Io | SummaryRequest | Where
+Steps: TypeAlias = Generator[Effect, Any, _T]
+
+
+def run(steps: Steps[_T], scribe: Scribe) -> _T:
+    """Run a pass to its end in this thread."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                done = _done(effect, scribe)
+            except Exception as error:  # noqa: BLE001 - handed to the pass, which knows what may fail
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(done)
+    except StopIteration as end:
+        found: _T = end.value
+        return found
+    finally:
+        steps.close()
+
+
+def _done(effect: Effect, scribe: Scribe) -> Any:
+    if isinstance(effect, Where):
+        return None
+    return effect.do() if isinstance(effect, Io) else scribe.answer(effect)
+
+
+async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
+    """The same beside an event loop: store and summarizer never block it, nor does a pass that says it would."""
+    move: Callable[[Any], Effect] = steps.send
+    value: Any = None
+    aside: Executor | None = None
+    try:
+        while True:
+            step = partial(_moved, move, value)
+            ended, effect = step() if aside is None else await finished(step, aside)
+            if ended:
+                found: _T = effect
+                return found
+            move, value = steps.send, None
+            try:
+                if isinstance(effect, Where):
+                    aside = _executor(effect)
+                elif isinstance(effect, Io):
+                    value = await finished(effect.do)
+                else:
+                    value = await scribe.answer_async(effect)
+            except Exception as error:  # noqa: BLE001 - as above
+                move, value = steps.throw, error
+    finally:
+        steps.close()
+
+
+def _executor(where: Where) -> Executor | None:
+    if where is Where.HERE:
+        return None
+    return executor_for(LARGE if where is Where.ALONE else 0)
+
+
+def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
+    """The next effect of a pass, or (True, its end): no thread can hand over a StopIteration."""
+    try:
+        return False, move(value)
+    except StopIteration as end:
+        return True, end.value
+
+
+async def finished(do: Callable[[], _T], executor: Executor | None = None) -> _T:
+    """What `do` returns, done beside the event loop. Where that is cancelled meanwhile its end is waited for: the next
+    pass must not begin beside a write of this one.
+
+    executor: for work that computes; None for what mostly waits, as for a store.
+    """
+    # As `asyncio.to_thread` does it, but for its task.
+    job = asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, do)
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        if not job.cancelled() and (error := job.exception()) is not None:
+            _log.warning("a pass was cancelled while it failed: %s", type(error).__name__)
+        raise

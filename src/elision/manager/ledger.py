@@ -1,0 +1,147 @@
+"""Totals over a session's log: summaries, rewrites by cause, recalls, what the provider billed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from elision.trajectory.events import Answered, Attempted, Called, Decided, Event, Learned, Opened, Recalled
+from elision.trajectory.prices import Prices
+from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.usage_cost import usage_cost
+
+#: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
+LATE: Final = 64
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call on the bill.
+
+    prices: of its model. tokens: of its prompt by our count. extends: whether it begins with the prompt before it.
+    usd: as it was reported. prompt: what counts for it until it is.
+    """
+
+    prices: Prices
+    tokens: int = 0
+    extends: bool = False
+    prompt: float = 0.0
+    usd: float | None = None
+
+
+class Ledger:
+    """A fold: shown the log as it grows, it costs what is new. USD; billed is None while no usage was reported.
+
+    due:    what limits go by: each call as it was reported, else what its prompt costs.
+    prices: of the session's own model. priced: of any model; without it all calls are billed at `prices`.
+    """
+
+    def __init__(self, prices: Prices, priced: Callable[[str], Prices] | None = None) -> None:
+        self.prices = prices
+        self._priced = priced
+        #: By model. A call that names none is of the session's own.
+        self._by_model: dict[str, Prices] = {"": prices}
+        self.summaries = 0
+        self.attempts = 0
+        self.rewrites: Counter[str] = Counter()
+        self.recalls = 0
+        self.recall_usd = 0.0
+        self.billed: float | None = None
+        self.due = 0.0
+        self._recalled = 0
+        self._read = 0
+        #: By number, the newest last.
+        self._calls: dict[int, _Call] = {}
+        #: Tokens of the newest prompt, which the next one to the same model may find in the cache; and that model.
+        self._warm = 0
+        self._model = ""
+        #: How the provider counts; not known where requests go out as they came, whatever was decided.
+        self._scale = TokenScale()
+        self._shadow = False
+
+    def read(self, events: list[Event]) -> None:
+        """Fold what is new in `events`."""
+        for event in events[self._read :]:
+            self.fold(event)
+        self._read = len(events)
+
+    def fold(self, event: Event) -> None:
+        """The same with one event of a log that nobody holds whole."""
+        match event:
+            case Decided():
+                self._decided(event)
+            case Attempted():
+                self.attempts += 1
+            case Recalled():
+                self._recall(event)
+            case Called():
+                self._called(event)
+                rates = self.prices.rates(event.tokens)
+                self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
+            case Answered():
+                self._answered(event)
+            case Opened():
+                self._shadow = event.shadow
+            case Learned():
+                self._refused(event)
+            case _:
+                pass
+
+    def _called(self, event: Called) -> None:
+        prices, tokens = self._of(event.model), self._scale.to_billed(event.tokens)
+        extends = bool(self._warm) and event.model == self._model
+        prompt = self._prompt(prices, tokens, event)
+        call = self._calls[event.call] = _Call(prices, event.tokens, extends, prompt)
+        self.due += call.prompt
+        if len(self._calls) > LATE:
+            del self._calls[next(iter(self._calls))]
+
+    def _prompt(self, prices: Prices, tokens: int, event: Called) -> float:
+        """What a prompt of `tokens` costs where the cache has all of the one before it."""
+        warm, self._warm = self._warm if event.model == self._model else 0, 0
+        self._model = event.model
+        if prices.passes_by(marked=not event.unmarked or event.ours == "always"):
+            return prices.plain(tokens).usd
+        rates, known = prices.rates(tokens), min(warm, tokens)
+        self._warm = tokens
+        return (known * rates.read + (tokens - known) * rates.write) / 1e6
+
+    def _of(self, model: str) -> Prices:
+        if model not in self._by_model:
+            self._by_model[model] = self._priced(model) if self._priced is not None else self.prices
+        return self._by_model[model]
+
+    def _recall(self, event: Recalled) -> None:
+        self.recalls += 1
+        if event.by == "tool":
+            # Written once to the cache, and read by every call from then on. What the caller read for himself is in no
+            # prompt.
+            rates = self.prices.rates(event.tokens)
+            self.recall_usd += event.tokens * (rates.cache_write or rates.input) / 1e6
+            self._recalled += event.tokens
+
+    def _decided(self, event: Decided) -> None:
+        cause = "summary" if event.summary else "clip" if event.clips else "mask" if event.masks else ""
+        if cause:
+            self.rewrites[cause] += 1
+            self._warm = 0
+        self.summaries += event.summary is not None
+
+    def _answered(self, event: Answered) -> None:
+        call = self._calls.get(event.call) or _Call(self.prices)
+        usd, prompt = usage_cost(event.usage, call.prices), event.usage.sent_prompt
+        if call.tokens and prompt and not self._shadow:
+            self._scale.learn(call.tokens, prompt, extends=call.extends)
+        # What is reported again is the same request's.
+        self.billed = (self.billed or 0.0) + usd - (call.usd or 0.0)
+        self.due += usd - (call.prompt if call.usd is None else call.usd)
+        call.usd = usd
+
+    def _refused(self, event: Learned) -> None:
+        """The provider said that a prompt was too long for it, which costs nothing."""
+        call = self._calls.get(event.call)
+        if call is not None and call.usd is None:
+            self.due -= call.prompt
+            call.prompt = 0.0

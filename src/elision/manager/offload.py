@@ -1,0 +1,58 @@
+"""Threads for work that would hold up an event loop. How many bytes it is about decides, not how many messages.
+
+A thread that computes shares the interpreter with the loop: it gives way every few milliseconds, but never within one
+call of C, and the more threads want it the longer the loop waits for its turn. So there is one for what is large, and
+one more, so that other work never waits behind that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Final
+
+#: Bytes that are read at once, in the thread of the event loop: about a millisecond's work.
+AT_ONCE: Final = 16 * 1024
+#: Bytes from which on work waits for other work of its size.
+LARGE: Final = 256 * 1024
+#: What each value of a JSON text is reckoned to cost beside its letters, in bytes.
+_VALUE: Final = 16
+
+#: For what is large, and for the rest.
+_large_work: Executor
+_work: Executor
+
+
+def executor_for(size: int) -> Executor:
+    """The thread in which work on so many bytes is done, where it is not done at once."""
+    return _large_work if size >= LARGE else _work
+
+
+def _make_executors() -> None:
+    global _large_work, _work
+    _large_work = ThreadPoolExecutor(1, thread_name_prefix="elision-large-work")
+    _work = ThreadPoolExecutor(1, thread_name_prefix="elision-work")
+
+
+_make_executors()
+if hasattr(os, "register_at_fork"):
+    # A child has no threads but the one that forked: work given to its parent's would never be done.
+    os.register_at_fork(after_in_child=_make_executors)
+
+
+def size_up_to(limit: int, values: Iterable[Any]) -> int:
+    """About how many bytes JSON-like values have in all; counting ends where it is more than `limit`."""
+    size, waiting = 0, list(values)
+    while waiting and size <= limit:
+        value = waiting.pop()
+        size += _VALUE
+        if isinstance(value, str | bytes):
+            size += len(value)
+            continue
+        # Objects of a provider's package keep their fields in a dictionary.
+        inner = value if isinstance(value, dict | list | tuple) else getattr(value, "__dict__", ())
+        if _VALUE * len(inner) > limit:
+            return _VALUE * len(inner)
+        waiting += inner.values() if isinstance(inner, dict) else inner
+    return size

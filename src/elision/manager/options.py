@@ -1,0 +1,385 @@
+"""What a context manager can be told, checked once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
+
+from elision.dialects.bound_thinking import AUTO, WAYS
+from elision.errors import PriceError, SettingError, SpecError
+from elision.stores.store import Store
+from elision.strategies.budget import Budget
+from elision.strategies.extractors.outcome import Extractor
+from elision.strategies.extractors.registry import BUILT_IN, Extractors
+from elision.strategies.guards import Guards
+from elision.strategies.rules import Rule
+from elision.strategies.spec import PRESET_GUARDS, parse, preset_of
+from elision.strategies.strategy import Strategy
+from elision.summarizers.written import Written
+from elision.telemetry.diagnostics import Diagnostics
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_sets import named
+from elision.trajectory.prices import Prices
+from elision.trajectory.redact import DEFAULT, Redaction
+from elision.trajectory.text_protocol import Observations
+
+#: Writes a summary; sync or async. Raises SummaryError if it cannot.
+SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | Written | Awaitable[str | Written]"]
+#: Told of every pass.
+Listener: TypeAlias = Callable[[Diagnostics], None]
+#: Whether a message, as JSON, must never be hidden.
+Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
+DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic"]
+CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
+Offer: TypeAlias = Literal["caller", "first", "start", "never"]
+OverBudget: TypeAlias = Literal["raise", "send"]
+OnFault: TypeAlias = Literal["send", "raise"]
+
+#: Whether a value is right, and what to give otherwise.
+_Check: TypeAlias = tuple[Callable[[Any], bool], str]
+
+#: Tool by which the agent reads what was hidden; turns for which what it read stays whatever the strategy's window.
+RECALL_TOOL = "elision_recall"
+SEARCH_TOOL = "elision_search"
+#: Sessions begun before the product had its name hold calls of the tools under their former names, and a model goes on
+#: as it began: those calls are answered too.
+RECALL_TOOLS = frozenset((RECALL_TOOL, "lacuna_recall"))
+SEARCH_TOOLS = frozenset((SEARCH_TOOL, "lacuna_search"))
+FRESH = 10
+
+#: Where sessions are kept unless the caller says where: `elision sessions` looks there too.
+STORE = "sqlite:///elision.db"
+#: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
+_USUAL = "anthropic"
+
+
+class Given(TypedDict, total=False):
+    """The options of `ContextManager`; see `Options` for what they mean."""
+
+    model: str
+    prices: str | Prices | None
+    store: str | Store
+    session: str
+    family: str
+    parent: str
+    dialect: DialectName
+    observations: Observations
+    summarizer: str | SummaryWriter | None
+    background: bool
+    summary_seconds: float
+    guards: Guards
+    token_budget: int | None
+    reserved_for_response: int | None
+    max_context_pct: float | None
+    on_event: Listener | Sequence[Listener]
+    extractors: Mapping[str, Extractor]
+    rules: Sequence[Rule]
+    pin: Pin | None
+    recall: bool
+    offer: Offer
+    thinking: str
+    cache_control: CacheControl
+    write_behind: bool
+    shadow: bool
+    over_budget: OverBudget
+    on_fault: OnFault
+    tokens: str
+    redaction: Redaction
+    clock: Callable[[], float]
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises SettingError where one of `names` is no option."""
+    for name in names:
+        if name not in Given.__annotations__:
+            near = get_close_matches(name, Given.__annotations__, 1)
+            meant = (
+                f"{near[0]!r} is meant" if near else "what refines a strategy stands in its text: masking(window=10)"
+            )
+            raise SettingError(f"there is no option {name!r}; perhaps {meant}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that a context manager is told.
+
+    strategy:   a text (`hybrid(window=10)`, a preset) or a Strategy.
+    model:      whose prices, window and rules count. prices: a set's name or Prices, instead of the model's.
+    store:      a URL (`memory:` keeps nothing) or a Store. session: its name; made up if "".
+    family:     whose histories these are: whatever session of the family knows the history is gone on with, and
+                `session` only names a new one. "" knows the session's own histories alone. Other processes may write
+                to its sessions as well.
+    write_behind: whether a pass that hides nothing new goes out before it is stored: `settle` writes it, or the next
+                pass. Other processes may write to the session as well.
+    shadow:     whether everything is decided, priced and recorded, and the request goes out as it came.
+    over_budget: "raise" tells the caller where no view fits its budget; "send" sends the smallest one.
+    on_fault:   "send" lets the request go out as it came where we fail, and `faults` says why; "raise" raises what
+                failed, for development. A summary that failed is a fault in both.
+    parent:     the session that started this one, for a sub-agent.
+    dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
+    summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
+    background: whether the agent goes on while a summary is written. summary_seconds: it may take.
+    guards:     when the diagnostics say stop; a preset's own if None.
+    token_budget, reserved_for_response: tokens. max_context_pct: share. They refine the strategy's own budget.
+    on_event:   told of every pass; what it raises is logged and counted, never passed on.
+    extractors: glob on the tool's name -> what placeholders say of its observations. rules: refine the strategy.
+    pin:        says of each message whether it must never be hidden.
+    recall:     whether recall is served, so that placeholders name handles.
+    offer:      who puts the recall tools into `tools`: the "caller"; we, with the "first" placeholder or from the
+                "start", and they stay; "never" anybody, and no handle is named. Settled when a session begins.
+    thinking:   how bound thinking is treated: auto, defer, native, drop_block or ignore.
+    cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "gaps" only once something is hidden, so
+                that before it a request is the client's own; "client" leaves them to the client.
+    tokens:     the counter. clock: seconds since the epoch.
+    redaction:  which secrets are kept out of summaries.
+    """
+
+    strategy: str | Strategy = "masking"
+    model: str = ""
+    prices: str | Prices | None = None
+    store: str | Store = STORE
+    session: str = ""
+    family: str = ""
+    parent: str = ""
+    dialect: DialectName = "auto"
+    observations: Observations = "auto"
+    summarizer: str | SummaryWriter | None = None
+    background: bool = False
+    summary_seconds: float = 120.0
+    guards: Guards | None = None
+    token_budget: int | None = None
+    reserved_for_response: int | None = None
+    max_context_pct: float | None = None
+    on_event: Listener | Sequence[Listener] = ()
+    extractors: Mapping[str, Extractor] = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
+    pin: Pin | None = None
+    recall: bool = True
+    offer: Offer = "caller"
+    thinking: str = AUTO
+    cache_control: CacheControl = "auto"
+    write_behind: bool = False
+    shadow: bool = False
+    over_budget: OverBudget = "raise"
+    on_fault: OnFault = "send"
+    tokens: str = "o200k"
+    redaction: Redaction = DEFAULT
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        for name, valid, wanted in _CHECKS:
+            value = getattr(self, name)
+            if not valid(value):
+                raise SettingError(f"{name}={_shown(value)}: give {wanted}")
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise SettingError(f"rules: {type(rule).__name__} among them; give elision.Rule(...)")
+        for listener in self.listeners:
+            if not callable(listener):
+                raise SettingError(f"on_event: {type(listener).__name__} among them; give functions")
+        for tools, extractor in self.extractors.items():
+            if not isinstance(tools, str) or not callable(extractor):
+                raise SettingError(f"extractors[{tools!r}]: give a function under a glob on the tool's name")
+        self._check_none_is_async()
+        if not isinstance(self.strategy, str | Strategy):
+            raise SpecError(
+                f"a strategy is a text such as masking(window=10) or a Strategy, not {type(self.strategy).__name__}"
+            )
+        self._check_room()
+
+    def _check_none_is_async(self) -> None:
+        """Raise SettingError for an async function: nobody awaits it, and what it returns would count as a yes."""
+        given: list[tuple[str, Any]] = [("clock", self.clock), *(("on_event", each) for each in self.listeners)]
+        given += [(f"extractors[{tools!r}]", each) for tools, each in self.extractors.items()]
+        if self.pin is not None:
+            given.append(("pin", self.pin))
+        for name, function in given:
+            if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+                raise SettingError(f"{name}: an async function, which is not awaited here; give a plain one")
+
+    def _check_room(self) -> None:
+        """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
+        strategy, prices = self.tuned(), self.priced()
+        try:
+            strategy.usable(prices)
+        except SpecError as error:
+            if self.token_budget is not None:
+                whose = f"token_budget={self.token_budget}"
+            elif strategy.budget is not None and strategy.budget.tokens is not None:
+                whose = f"budget={strategy.budget.tokens}"
+            else:
+                whose = f"the window of {prices.name!r}"
+            raise SpecError(f"{whose}: {error}; give a larger budget, or a smaller reserved_for_response") from None
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may write to the same sessions, which is no error then."""
+        return bool(self.family) or self.write_behind
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        one = callable(self.on_event) or not isinstance(self.on_event, Iterable)
+        return (self.on_event,) if one else tuple(self.on_event)  # type: ignore[arg-type, return-value]
+
+    @property
+    def watched(self) -> Guards:
+        """The guards: as told, else the preset's own, else none."""
+        if self.guards is not None:
+            return self.guards
+        named = preset_of(self.strategy) if isinstance(self.strategy, str) else ""
+        return PRESET_GUARDS.get(named, Guards())
+
+    @property
+    def table(self) -> Extractors:
+        """The user's extractors in front of the built-in ones."""
+        table = BUILT_IN
+        for tools, extractor in self.extractors.items():
+            table = table.register(extractor, tools=(tools,))
+        return table
+
+    def priced(self, model: str = "") -> Prices:
+        """What calls are billed at. Raises PriceError for an unknown set; an unknown model is billed as usual."""
+        if isinstance(self.prices, Prices):
+            return self.prices
+        if self.prices:
+            return _prices(self.prices)
+        wanted = model or self.model
+        try:
+            return for_model(wanted) if wanted else named(_USUAL)
+        except PriceError:
+            return named(_USUAL)
+
+    def unpriced(self) -> str:
+        """What is to be said where nobody knows the model's prices; "" where somebody does."""
+        if not self.model or self.prices:
+            return ""
+        try:
+            for_model(self.model)
+        except PriceError:
+            return f"no prices are known for {self.model[:80]}: billed as {_USUAL} models usually are; give prices="
+        return ""
+
+    def tuned(self) -> Strategy:
+        """The strategy with everything that refines it. Raises SpecError."""
+        strategy = parse(self.strategy) if isinstance(self.strategy, str) else self.strategy
+        own = (Rule(tool=RECALL_TOOL, after=FRESH), Rule(tool=SEARCH_TOOL, after=FRESH)) if self.recall else ()
+        rules = (*self.rules, *own, *strategy.rules)
+        handles = strategy.handles and self.recall and self.offer != "never"
+        changed = replace(strategy, handles=handles, budget=self._budget(strategy.budget))
+        return replace(changed, rules=rules) if changed.hides else changed
+
+    def _budget(self, budget: Budget | None) -> Budget | None:
+        told = {
+            "tokens": self.token_budget,
+            "reserved": self.reserved_for_response,
+            "max_context_pct": self.max_context_pct,
+        }
+        given = {name: value for name, value in told.items() if value is not None}
+        return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
+
+
+def _one_of(*names: str) -> _Check:
+    return (lambda value: isinstance(value, str) and value in names), f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _kind(wanted: str, *kinds: type) -> _Check:
+    return (lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))), wanted
+
+
+def _is_callable_or(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: callable(value) or isinstance(value, kinds)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and "\n" not in value and len(value) <= 400
+
+
+def _is_session(value: Any) -> bool:
+    return _is_name(value) and _BRANCH.search(value) is None
+
+
+def _is_store(value: Any) -> bool:
+    # What it is must not be asked of a store: one that fails says so at every question.
+    if isinstance(value, str):
+        return True
+    known = hasattr(type(value), "append") or hasattr(type(value), "__getattr__")
+    return known and not isinstance(value, Sequence | bytearray)
+
+
+def _is_listeners(value: Any) -> bool:
+    # They are gone through at every pass, which an iterator survives once.
+    return callable(value) or isinstance(value, Collection)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_tokens(least: int) -> Callable[[Any], bool]:
+    return lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
+
+
+_NAME: Final = (_is_name, "one line of at most 400 characters")
+#: How keys of branches end: a session of that name would meet one.
+_BRANCH: Final = re.compile(r"~[0-9]{1,9}\Z")
+_FLAG: Final = _kind("True or False", bool)
+#: What each option must be: it would fail in every pass otherwise, where it only means that requests go out as they
+#: came.
+_CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
+    ("model", *_kind("the model's name", str)),
+    ("prices", *_kind("the name of a set or of a model, or elision.Prices(...)", str, Prices, type(None))),
+    ("store", _is_store, "a URL (`memory:` keeps nothing) or a Store"),
+    ("session", _is_session, f"{_NAME[1]}, not ending in ~ and a number as branches do"),
+    ("family", *_NAME),
+    ("parent", *_NAME),
+    ("dialect", *_one_of(*get_args(DialectName))),
+    ("observations", *_one_of(*get_args(Observations))),
+    ("summarizer", _is_callable_or(str, type(None)), "a text such as anthropic:MODEL, or a function of a request"),
+    ("background", *_FLAG),
+    ("summary_seconds", lambda value: _is_number(value) and value > 0, "seconds, above 0"),
+    ("guards", *_kind("elision.Guards(...)", Guards, type(None))),
+    ("token_budget", _is_tokens(1), "tokens, 1 or more"),
+    ("reserved_for_response", _is_tokens(0), "tokens, 0 or more"),
+    (
+        "max_context_pct",
+        lambda value: value is None or (_is_number(value) and 0 < value <= 1),
+        "a share above 0, up to 1",
+    ),
+    ("on_event", _is_listeners, "a function, or several"),
+    ("extractors", *_kind("a mapping of globs on the tool's name to functions", Mapping)),
+    (
+        "rules",
+        lambda value: isinstance(value, Collection) and not isinstance(value, str),
+        "a list of elision.Rule(...)",
+    ),
+    ("pin", _is_callable_or(type(None)), "a function of a message"),
+    ("recall", *_FLAG),
+    ("offer", *_one_of(*get_args(Offer))),
+    ("thinking", *_one_of(AUTO, *WAYS)),
+    ("cache_control", *_one_of(*get_args(CacheControl))),
+    ("write_behind", *_FLAG),
+    ("shadow", *_FLAG),
+    ("over_budget", *_one_of(*get_args(OverBudget))),
+    ("on_fault", *_one_of(*get_args(OnFault))),
+    ("tokens", *_kind("the name of a counter", str)),
+    ("redaction", *_kind("a Redaction", Redaction)),
+    ("clock", callable, "a function that returns seconds since the epoch"),
+)
+
+
+def _shown(value: Any) -> str:
+    """A value in an error: texts and numbers themselves, of others the type."""
+    return repr(value)[:60] if isinstance(value, str | int | float) else type(value).__name__
+
+
+def _prices(name: str) -> Prices:
+    try:
+        return named(name)
+    except PriceError:
+        return for_model(name)

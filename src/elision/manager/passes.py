@@ -1,0 +1,580 @@
+"""One pass: which branch the messages go on with, what is hidden, and the view that goes out.
+
+    given messages -> branch (by content) -> turns -> decision -> store -> view
+
+The order is the promise: a turn is in the store before anything of it is hidden (I1), and a decision is in the store
+before a view that shows it leaves. Where the store fails, the view is what was decided before, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from elision.dialects.bound_thinking import thinks
+from elision.dialects.live.detect import LIVE, detected, shown
+from elision.dialects.live.pieces import LiveDialect
+from elision.engine import Answer, Later, Session
+from elision.errors import (
+    CallbackError,
+    ConflictError,
+    ElisionError,
+    StoreError,
+    SummaryError,
+    UnknownHandle,
+    describe_error,
+    words_of_error,
+)
+from elision.manager import exchanges, offering
+from elision.manager.branch import Branch
+from elision.manager.common_log import CATCHES, agrees, caught_up, hides, others
+from elision.manager.drivers import Io, Steps, Where
+from elision.manager.history import History
+from elision.manager.lineage import Lineage
+from elision.manager.offload import AT_ONCE, LARGE, size_up_to
+from elision.manager.options import Options
+from elision.manager.reading import absorb
+from elision.manager.recall import TOOLS
+from elision.manager.sending import Given, live_prefix, marking
+from elision.stores.store import Prompt, Store
+from elision.strategies.spec import describe
+from elision.telemetry.diagnostics import Fault, FaultKind
+from elision.trajectory.draft import OPENING
+from elision.trajectory.events import Attempted, Decided, Event, Exchanged, Opened
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.text_protocol import Observations
+from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.turn import Turn
+from elision.trajectory.view import View
+
+_log: Final = logging.getLogger("elision.manager")
+
+#: Tokens of a history from which on a pass leaves the event loop whatever is new: a summary of it, or fitting it into
+#: a budget, is work on all of it.
+LONG: Final = 16_000
+#: Makes the pass's `SummaryRequest` complete just before it is asked.
+_Enrich = Callable[[SummaryRequest], SummaryRequest]
+
+
+class OtherShape(ElisionError):  # noqa: N818 - reads as what it is at the call site
+    """A history says what is known and is built in another way: ids that pair calls and results are not what names it.
+
+    No provider takes both; what is hidden refers to places that are not there.
+    """
+
+
+class Passes:
+    """The passes of one session. faults: what failed in the newest one and was passed over."""
+
+    def __init__(self, options: Options, store: Store, session: str) -> None:
+        self.options = options
+        self.store = store
+        # Its class is asked, not the store: one that fails says so at every question.
+        self._at_once = cast("Prompt", store) if issubclass(type(store), Prompt) else None
+        self.session = session
+        self.strategy = options.tuned()
+        self.sizer = Sizer(counter(options.tokens))
+        self.prices = options.priced()
+        #: Why extractors of the user's failed, until the pass tells it. A list of its own: the table is a key in a
+        #: cache, which must not keep the session in memory.
+        self._failures: list[CallbackError] = []
+        # Without any it stays the built-in one, by which the digest finds what placeholders looked up.
+        table = options.table
+        self.extractors = replace(table, report=self._failures.append) if options.extractors else table
+        self.notes = (said,) if (said := options.unpriced()) else ()
+        self.branch: Branch | None = None
+        #: The branch of messages that are read again in another dialect.
+        self._left: Branch | None = None
+        #: Why the store could not be asked what others wrote, until the pass has decided.
+        self._refused: StoreError | None = None
+        self.faults: list[Fault] = []
+        #: What was paid for summaries in passes that came to nothing, until a log knows it.
+        self._lost: list[Attempted | Decided] = []
+        #: Whether the next pass hides all that the strategy allows.
+        self.forced = False
+        #: Whether the model at hand binds its thinking to what stands in front of it, and whether there is any in the
+        #: history that was read last.
+        self.bound = self._begun = False
+        #: Whether the messages bore a sign of their dialect.
+        self._settled = False
+        self._root = session
+
+    @property
+    def lineage(self) -> Lineage:
+        """The session's branches. Made when it is asked for: kept, it would hold this object in a cycle of references,
+        and a session that is let go would stay in memory until somebody looks for garbage."""
+        return Lineage(
+            store=self.store,
+            root=self._root,
+            family=self.options.family,
+            shared=self.options.shared,
+            parent=self.options.parent,
+            make=self.make,
+            opened=self._opened,
+            guards=self.options.watched,
+            clock=self.options.clock,
+        )
+
+    def make(self, events: Sequence[Event]) -> Session:
+        """The engine's session of a log."""
+        opened = next((event for event in events if isinstance(event, Opened)), None)
+        # Whether placeholders name handles was fixed when the session began.
+        strategy = self.strategy if opened is None else replace(self.strategy, handles=opened.handles)
+        session = Session(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
+        session.take_up(events)
+        return session
+
+    def _opened(self) -> Opened:
+        handles = self.strategy.handles
+        offer = offering.settled(self.options, handles=handles, bound=self.bound, begun=self._begun)
+        return Opened(
+            strategy=describe(self.strategy),
+            dialect=self.options.dialect,
+            handles=handles and offer != "never",
+            offer=offer,
+            tools=TOOLS if offer in ("first", "start") else (),
+            shadow=self.options.shadow,
+        )
+
+    def by_hand(self) -> Branch:
+        """The branch of a session without messages: taken up where the store has it."""
+        if self.branch is None:
+            self.branch = self.lineage.newest() or self.lineage.begin()
+        return self.branch
+
+    # -- which history -------------------------------------------------------------------------------------------
+
+    def dialect(self, given: Given, model: str) -> LiveDialect:
+        """Whose messages these are; settled by the first that bear a sign of it."""
+        if self.options.dialect != "auto":
+            return LIVE[self.options.dialect]
+        known = self.branch.history if self.branch else None
+        if known is None:
+            self._settled = shown(given.messages, given.system, given.tools, model) is not None
+            return detected(given.messages, given.system, given.tools, model)
+        sign = None if self._settled else shown(given.messages[len(known) :], given.system, given.tools, model)
+        self._settled = self._settled or sign is not None
+        if sign is None or sign is known.dialect:
+            return known.dialect
+        # What came first looked like another dialect's: it is read again.
+        self._left, self.branch = self.branch, None
+        return sign
+
+    def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
+        """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
+        yield from self._leave_loop(given)
+        body = given.messages[: given.end]
+        if self.options.shared:
+            yield from self.join()
+        branch = self.branch
+        if branch is None or branch.history is None or branch.blind:
+            return (yield from self._open(body, given, dialect))
+        history = branch.history
+        common = history.common(body)
+        if self.options.shared and (common == len(history) or branch.moved):
+            return (yield from self._go_on(branch, common, body, given, dialect))
+        if common == len(history):
+            self._read(branch, history.extend(body[common:]), given)
+            return branch, history, "continue"
+        if self._amends(branch, history, common):
+            history.cut(history.conversation.turns - 1)
+            self._read(branch, history.extend(body[len(history) :]), given)
+            return branch, history, "amended"
+        return (yield from self._turn_back(branch, history.intact(common), body, given, dialect))
+
+    def _go_on(
+        self, branch: Branch, common: int, body: Sequence[Any], given: Given, dialect: LiveDialect
+    ) -> Steps[tuple[Branch, History, str]]:
+        """Go on with a branch that others write to as well, where they left it."""
+        history, moved = branch.history, branch.moved
+        assert history is not None
+        if common < len(history):
+            intact = min(history.intact(common), self._same(branch, history))
+            return (yield from self._turn_back(branch, intact, body, given, dialect))
+        first, known = history.extend(body[common:]), len(branch.session.state.turns)
+        if moved and not agrees(branch, history):
+            return (yield from self._turn_back(branch, self._same(branch, history), body, given, dialect))
+        if history.conversation.turns > known + 1 and (yield from self._is_elsewhere(history, known)):
+            return (yield from self._turn_back(branch, known, body, given, dialect))
+        if moved:
+            self._adopt(branch, history, given)
+        else:
+            self._read(branch, first, given)
+        return branch, history, "continue"
+
+    def _is_elsewhere(self, history: History, known: int) -> Generator[Io, Any, bool]:
+        """Whether another branch holds turns behind the `known` ones, which came in between to another process."""
+        try:
+            return (yield Io(lambda: self.store.locate(self.lineage.kin, history.nodes()[known:]))) is not None
+        except StoreError:
+            return False
+
+    @staticmethod
+    def _same(branch: Branch, history: History) -> int:
+        """Leading turns that branch and history share."""
+        most = min(len(branch.session.state.turns), history.conversation.turns)
+        return next((turn for turn in range(most) if history.node(turn + 1) != branch.nodes.get(turn + 1)), most)
+
+    @staticmethod
+    def _amends(branch: Branch, history: History, common: int) -> bool:
+        """Whether only the ending of the newest turn came another way, and what is hidden of it is not
+        touched."""
+        newest = history.conversation.turns
+        if not newest or history.intact(common) != newest - 1 or common < history.conversation.answered(newest):
+            return False
+        hidden = [key for key in branch.session.state.hidden if key[0] == newest]
+        return all(place < common for place in history.splice.places(hidden))
+
+    def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
+        history = self._read_anew(body, given, dialect)
+        at_hand, self._left = self.branch or self._left, None
+        if at_hand is None and self._begins(history):
+            self._adopt(branch := self.lineage.begin(), history, given)
+            return branch, history, "continue"
+        try:
+            branch, how = yield Io(lambda: self.lineage.open(history, at_hand))
+        except ConflictError:
+            raise
+        except StoreError as error:
+            self.fault("store", error)
+            # What was begun so and is gone on with may be in the store by now: another one would be a second of it.
+            goes_on = at_hand is not None and at_hand.blind and agrees(at_hand, history)
+            branch, how = at_hand if at_hand is not None and goes_on else self.lineage.begin(), "continue"
+            branch.failing, branch.blind = str(error), True
+        self._adopt(branch, history, given)
+        return branch, history, how
+
+    def _begins(self, history: History) -> bool:
+        """Whether a history is nobody's in the store, as far as that is known without waiting: it has no turn by which
+        it could be found, and no session has the name."""
+        if not self.options.family or history.conversation.turns or self._at_once is None:
+            return False
+        try:
+            self._at_once.length_at_once(self.session)
+        except UnknownHandle:
+            return True
+        except StoreError:
+            # Whoever asks again is told so.
+            pass
+        return False
+
+    def _turn_back(
+        self, current: Branch, intact: int, body: Sequence[Any], given: Given, dialect: LiveDialect
+    ) -> Steps[tuple[Branch, History, str]]:
+        history = self._read_anew(body, given, dialect)
+        intact = min(intact, len(current.session.state.turns))
+        if current.made and current.unsaved and (failed := (yield from self._unsaved(current, self.options.clock()))):
+            self.fault("store", failed)
+        branch, how = yield Io(lambda: self.lineage.turn_back(current, history, intact))
+        if how == "continue" and branch is not current and branch.session.state.turns:
+            how = "fork"
+        self._adopt(branch, history, given)
+        return branch, history, how
+
+    def recorded(self, given: Given, dialect: LiveDialect) -> Steps[list[Exchanged]]:
+        """What the client never saw of the stored session that `given` begins like."""
+        yield from self._leave_loop(given)
+        history = self._read_anew(given.messages[: given.end], given, dialect)
+        found: list[Exchanged] = yield Io(lambda: exchanges.recorded(self.store, self.lineage.kin, history))
+        return found
+
+    def _leave_loop(self, given: Given) -> Steps[None]:
+        """Have the pass computed beside the event loop where there is much to read or to look through."""
+        history = self.branch.history if self.branch is not None else None
+        new = list(given.messages) if history is None else history.unseen(given.messages)
+        if history is None or history.headed is None or history.headed[1:] != (given.system, given.tools):
+            new += (given.system, given.tools)
+        size = size_up_to(LARGE, new)
+        if size >= LARGE:
+            yield Where.ALONE
+        elif size > AT_ONCE or (self.branch is not None and self.branch.session.state.raw.tokens > LONG):
+            yield Where.ASIDE
+
+    def _read_anew(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> History:
+        seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")
+        history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
+        history.extend(body)
+        said = history.conversation
+        self._begun = self.bound and any(thinks(said.turn(index)[0]) for index in range(1, said.turns + 1))
+        return history
+
+    def _adopt(self, branch: Branch, history: History, given: Given) -> None:
+        """Go on with `branch`, whose turns stand in `history`."""
+        branch.history = history
+        known = len(branch.session.state.turns)
+        history.conversation.observations = self._observations(branch)
+        # Words that the client put behind the newest turn they share belong to it.
+        grown = 0 < known <= history.conversation.turns and history.node(known) != branch.nodes.get(known)
+        for index in range(1, min(known, history.conversation.turns) + 1):
+            turn, sources = history.conversation.turn(index)
+            if not (grown and index == known) and _shape(turn) != _shape(branch.session.state.turns[index - 1]):
+                raise OtherShape(f"results of turn {index} answer other calls than when they came first")
+            history.splice.turn(index, sources)
+        self.branch, branch.moved = branch, False
+        if self.options.shadow != branch.session.shadow:
+            begun = next((event for event in branch.session.events if isinstance(event, Opened)), self._opened())
+            branch.session.note(replace(begun, shadow=self.options.shadow))
+        self._read(branch, known if grown else known + 1, given)
+
+    def _observations(self, branch: Branch) -> Observations:
+        """Which messages were observations in the turns of `branch`: a decision that later messages do not change."""
+        turns = branch.session.state.turns
+        if any(seen.role == "user" for turn in turns for seen in turn.observations):
+            return "user"
+        settled = self.options.observations == "auto" and len(turns) > OPENING
+        return "tools" if settled else self.options.observations
+
+    def _read(self, branch: Branch, first: int, given: Given) -> None:
+        absorb(branch, first, given.system, given.tools, self._is_pinned if self.options.pin else None)
+        branch.catch_up()
+
+    def _is_pinned(self, message: Mapping[str, Any]) -> bool:
+        """Whether the caller pins `message`; where its function fails, the message is treated as without one."""
+        assert self.options.pin is not None
+        try:
+            return bool(self.options.pin(message))
+        except Exception as error:  # noqa: BLE001 - the caller's function must not stop the caller's agent
+            failure = CallbackError(f"pin failed: {describe_error(error)}")
+            failure.__cause__ = error
+            self.fault("callback", failure)
+            return False
+
+    # -- what is hidden ------------------------------------------------------------------------------------------
+
+    def decided(self, branch: Branch, given: Given | None, model: str) -> Steps[View]:
+        """The view of the next call; nothing is hidden in it that is not in the store.
+
+        Raises BudgetError, ConflictError.
+        """
+        now, forced = self.options.clock(), self.forced
+        failed, self._refused = self._refused, None
+        if failed is None and (branch.failing or branch.tried):
+            failed = yield from self._unsaved(branch, now)
+        if failed is not None:
+            return self._held(branch, failed, model, now)
+        self._write_off(branch)
+        mark = len(branch.session.events)
+        try:
+            view = yield from self._asked(branch, given, model, now)
+            if self._waits(branch, given, mark):
+                return view
+            failed = yield from self._unsaved(branch, now)
+        except ConflictError:
+            # It is decided again behind what others wrote.
+            self.forced = forced
+            self._lost += find_paid_asks(branch.session.events[mark:])
+            raise
+        except StoreError as error:
+            failed = error
+        except Exception:
+            self._lost += find_paid_asks(branch.session.events[mark:])
+            raise
+        return view if failed is None else self._undone(branch, mark, failed, model, now)
+
+    def _write_off(self, branch: Branch) -> None:
+        """Have the log know what was paid for summaries in passes that came to nothing: asking backs off."""
+        lost, self._lost = self._lost, []
+        for event in lost:
+            branch.session.write_off(event)
+
+    def _waits(self, branch: Branch, given: Given | None, mark: int) -> bool:
+        """Whether what the pass added to the log may be written when the view is out."""
+        # Turns that were added by hand come from nowhere again.
+        return self.options.write_behind and given is not None and not hides(branch.session.events[mark:])
+
+    def _asked(self, branch: Branch, given: Given | None, model: str, now: float) -> Steps[View]:
+        """The engine's pass; turns are in the store before a summary of them is asked for."""
+        forced, self.forced = self.forced, False
+        mark, strict = len(branch.session.events), self.options.over_budget == "raise" and not self.options.shadow
+        steps, is_paid = branch.session.prepare(now, model, forced=forced, strict=strict), False
+        try:
+            request = next(steps)
+            while True:
+                yield Io(lambda: branch.save(self.store, now))
+                answer: Answer = yield from self._ask(self._enriched(request, branch, given, model))
+                is_paid = is_paid or not isinstance(answer, Later)
+                request = steps.send(answer)
+        except StopIteration as done:
+            view: View = done.value
+        except Exception as error:
+            if is_paid and not find_paid_asks(branch.session.events[mark:]):
+                call, why = len(branch.session.state.turns) + 1, f"the pass failed: {type(error).__name__}"
+                self._lost.append(Attempted(call=call, cause="other", reason=why))
+            raise
+        for event in branch.session.events[mark:]:
+            if isinstance(event, Attempted):
+                self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
+        if (exceeded := branch.session.exceeded) is not None:
+            self.fault("budget", exceeded)
+        while self._failures:
+            self.fault("callback", self._failures.pop(0))
+        return view
+
+    @staticmethod
+    def _ask(request: SummaryRequest) -> Generator[SummaryRequest, Any, Answer]:
+        """The summarizer's answer; whatever is raised instead is one as well."""
+        try:
+            answer: Answer = yield request
+        except Exception as error:  # noqa: BLE001 - the engine decides without a summary then, and asks later
+            return SummaryError(f"no summary could be asked for: {describe_error(error)}")
+        return answer
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def join(self) -> Steps[None]:
+        """Write what is owed, and catch up with what others wrote: who is behind must not decide."""
+        branch, self._refused = self.branch, None
+        if branch is None or branch.history is None or branch.blind:
+            return
+        try:
+            yield from self.joined(branch, self.options.clock())
+        except ConflictError:
+            raise
+        except StoreError as error:
+            self._refused = error
+        except UnknownHandle:
+            # Deleted meanwhile: what the messages say begins a session again.
+            self.branch = None
+
+    def joined(self, branch: Branch, now: float) -> Steps[None]:
+        """The same for one branch. Raises ConflictError where others write faster, StoreError, UnknownHandle."""
+        if branch.made and not branch.unsaved and self._is_whole(branch):
+            return
+        for _ in range(CATCHES):
+            there: list[Event] | None = yield Io(lambda: others(branch, self.store, now))
+            if there is None:
+                return
+            if branch.is_own(there):
+                self._go_on_behind(branch, there)
+            else:
+                caught_up(branch, there, self.make, self.options.watched)
+        raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
+
+    def _is_whole(self, branch: Branch) -> bool:
+        """Whether nobody wrote, as far as that can be known without waiting."""
+        return self._at_once is not None and self._at_once.length_at_once(branch.key) == branch.saved
+
+    def settled(self) -> Steps[Fault | None]:
+        """Write what is owed to the log; what failed."""
+        branch = self.branch
+        if branch is None or not branch.owes:
+            return None
+        try:
+            if self.options.shared and branch.history is not None:
+                yield from self.joined(branch, self.options.clock())
+            else:
+                yield from self.write(branch)
+        except UnknownHandle as error:
+            # Deleted meanwhile: what the messages say begins a session again.
+            self.branch = None
+            return self.told_of("store", error)
+        except StoreError as error:
+            # Where others write, the next pass reads what they wrote: nothing of it fails.
+            if not isinstance(error, ConflictError):
+                branch.failing = str(error)
+            return self.told_of("store", error)
+        return None
+
+    def _unsaved(self, branch: Branch, now: float) -> Generator[Io, Any, StoreError | None]:
+        """Write what is new; the error where that fails. Raises ConflictError."""
+        try:
+            yield from self.write(branch, now)
+        except ConflictError:
+            raise
+        except StoreError as error:
+            return error
+        return None
+
+    def write(self, branch: Branch, now: float | None = None) -> Generator[Io, Any, None]:
+        """Write what is owed to the log, between passes. What an earlier try wrote, though its answer was lost, is
+        gone on behind.
+
+        now: seconds since the epoch; asked of the clock if None. Raises StoreError, ConflictError where others wrote.
+        """
+        at = self.options.clock() if now is None else now
+        try:
+            yield Io(lambda: branch.save(self.store, at))
+            return
+        except ConflictError:
+            there: list[Event] = yield Io(lambda: branch.find_own_write(self.store))
+            if not there:
+                raise
+        self._go_on_behind(branch, there)
+        yield Io(lambda: branch.save(self.store, at))
+
+    def _go_on_behind(self, branch: Branch, there: list[Event]) -> None:
+        """What is in the log was written by an earlier try: what differs from it is given up, and what is new goes
+        behind it."""
+        unsaved = branch.unsaved
+        same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
+        branch.rebuild(self.make([*branch.session.events[: branch.saved], *there, *unsaved[same:]]))
+        branch.saved, branch.ledger, branch.tried = branch.saved + len(there), None, []
+
+    def taken_up_again(self, branch: Branch) -> None:
+        """A session that was left in the middle of a pass, as its log has it."""
+        branch.failing = branch.failing or "the last pass was broken off"
+        events = branch.session.events
+        while len(events) > branch.saved and isinstance(events[-1], Attempted | Decided):
+            # No request went out by it.
+            events = events[:-1]
+        branch.rebuild(self.make(events))
+
+    def _held(self, branch: Branch, error: StoreError, model: str, now: float) -> View:
+        """The view as it was decided so far, and what is new."""
+        self.fault("store", error)
+        branch.failing = str(error)
+        return branch.session.hold("nothing more is hidden while the store fails", now, model)
+
+    def _undone(self, branch: Branch, mark: int, error: StoreError, model: str, now: float) -> View:
+        """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
+        self._lost += find_paid_asks(branch.session.events[mark:])
+        branch.rebuild(self.make(branch.session.events[:mark]))
+        return self._held(branch, error, model, now)
+
+    def fault(self, kind: FaultKind, error: Exception) -> None:
+        """Something failed and was passed over; in one pass the same is told once. Raised with `on_fault="raise"`."""
+        if self.options.on_fault == "raise" and kind != "budget":
+            raise error
+        if (fault := self._make_fault(kind, error)) not in self.faults:
+            self.faults.append(self._log_fault(fault))
+
+    def told_of(self, kind: FaultKind, error: Exception) -> Fault:
+        """What failed, logged; without secrets."""
+        return self._log_fault(self._make_fault(kind, error))
+
+    def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
+        what = self.options.redaction.text(words_of_error(error))
+        cause = error.__cause__ if isinstance(error, CallbackError) and error.__cause__ else error
+        return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
+
+    def _log_fault(self, fault: Fault) -> Fault:
+        _log.warning("session %s: %s: %s", self.session, fault.kind, fault.what)
+        return fault
+
+    def _enriched(self, request: SummaryRequest, branch: Branch, given: Given | None, model: str) -> SummaryRequest:
+        """With the live prefix, where extending it is the cheaper route and there is one."""
+        if request.route != "extend" or given is None or branch.history is None:
+            return replace(request, route="fresh")
+        state = branch.session.state
+        marks = state.last.marks if state.last is not None and state.last.track is state.track else ()
+        view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
+        mark = marking(self.options.cache_control, branch.session)
+        tools = [*(given.tools or ()), *offering.added(branch.session, branch.history.dialect.name, given.tools)]
+        given = replace(given, tools=tools or None)
+        return replace(request, live=live_prefix(given, branch.history, view, model, mark=mark))
+
+
+def find_paid_asks(events: Sequence[Event]) -> list[Attempted | Decided]:
+    """Those of `events` that say what became of a summary which a model was asked for."""
+    return [
+        event
+        for event in events
+        if isinstance(event, Attempted)
+        or (isinstance(event, Decided) and event.summary is not None and event.summary.route != "model-free")
+    ]
+
+
+def _shape(turn: Turn) -> tuple[int, int]:
+    return len(turn.observations), len(turn.interjections)

@@ -1,0 +1,82 @@
+"""Turns added by hand: texts in, values out, and messages for whoever sends them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from elision.dialects import (
+    render_anthropic,
+    render_openai_chat,
+    render_openai_responses,
+)
+from elision.dialects.render import Renderer, Sent
+from elision.errors import SettingError
+from elision.manager.options import DialectName
+from elision.trajectory.content import content
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.view import View
+
+_RENDERERS: Final[Mapping[str, Callable[[], Renderer]]] = {
+    "openai": render_openai_chat.Renderer,
+    "openai-responses": render_openai_responses.Renderer,
+    "anthropic": render_anthropic.Renderer,
+}
+
+
+class PlainForm:
+    """One session's turns by hand. dialect: whose messages views are rendered as; `auto` is OpenAI chat."""
+
+    def __init__(self, dialect: DialectName) -> None:
+        self.dialect: str = "openai" if dialect == "auto" else dialect
+        self._renderer = _RENDERERS[self.dialect]()
+
+    def messages(self, view: View) -> tuple[list[Sent], Any]:
+        """The request's messages, and its system prompt where it stands apart."""
+        return self._renderer.messages(view), self._renderer.system(view) or None
+
+    @staticmethod
+    def head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
+        messages = [Message(role="system", content=content(system))] if system else []
+        if task:
+            messages.append(Message(role="user", content=content(task)))
+        return Head(messages=tuple(messages), tools=tuple(tools))
+
+    @staticmethod
+    def turn(index: int, reasoning: str, action: Any, observation: Any, text: str) -> Turn:
+        """Turn `index`. Raises SettingError where actions and observations do not fit."""
+        given = action if isinstance(action, list) else [] if action is None else [action]
+        actions = tuple(_action(each, f"call_{index}_{place}") for place, each in enumerate(given, start=1))
+        seen = observation if isinstance(observation, list) else [] if observation is None else [observation]
+        if len(seen) > len(actions):
+            raise SettingError(
+                f"turn {index} has {len(seen)} observations for {len(actions)} actions: give an action for each"
+            )
+        return Turn(
+            index=index,
+            content=content(text),
+            reasoning=reasoning,
+            actions=actions,
+            observations=tuple(_observation(each, call) for each, call in zip(seen, actions, strict=False)),
+        )
+
+
+def _action(given: Any, id: str) -> Action:
+    if isinstance(given, Action):
+        return given
+    if isinstance(given, str):
+        return Action(id=id, name="action", arguments=json.dumps({"input": given}))
+    if isinstance(given, Mapping) and isinstance(given.get("name"), str):
+        arguments = given.get("arguments", {})
+        told = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        return Action(id=str(given.get("id") or id), name=given["name"], arguments=told)
+    raise SettingError(f"an action is a text or {{'name': ..., 'arguments': ...}}, not {type(given).__name__}")
+
+
+def _observation(given: Any, call: Action) -> Observation:
+    if isinstance(given, Observation):
+        return given
+    if isinstance(given, str):
+        return Observation(action_id=call.id, tool=call.name, content=content(given))
+    raise SettingError(f"an observation is a text, not {type(given).__name__}")

@@ -1,0 +1,111 @@
+"""What is new in a history, given to the engine: the head where it changed, turns where they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from elision.dialects.live.conversation import Sources
+from elision.dialects.live.pieces import Spot
+from elision.dialects.live.plain import plain, seen
+from elision.manager.branch import Branch
+from elision.manager.history import History
+from elision.manager.offering import listed
+from elision.manager.options import Pin
+from elision.trajectory.events import Answered, Called, Event
+from elision.trajectory.turn import Head, Message, Turn
+
+
+def absorb(branch: Branch, first: int, system: Any, tools: Any, pin: Pin | None) -> None:
+    """Fold the turns of the branch's history from `first` (1-based) on, and the head where it is another one."""
+    history = branch.history
+    assert history is not None
+    _head(branch, history, system, tools, pin)
+    _tell(branch, history)
+    for index in range(max(first, 1), history.conversation.turns + 1):
+        turn, sources = history.conversation.turn(index)
+        history.splice.turn(index, sources)
+        turn = _pinned(turn, sources, history, pin) if pin else turn
+        node = history.node(index)
+        if index > len(branch.session.state.turns):
+            branch.session.add(turn, node)
+        elif (known := branch.session.state.turns[index - 1]) != (turn := _told(turn, known)):
+            history.conversation.tell(index, usage=turn.usage, at=turn.at, model=turn.model)
+            branch.amended(turn, node)
+        branch.nodes[index] = node
+
+
+def _told(turn: Turn, known: Turn) -> Turn:
+    """`turn` with what the provider reported when it came first."""
+    return replace(turn, usage=known.usage, at=known.at, model=known.model)
+
+
+def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
+    given = (history.conversation.head, system, tools)
+    if history.headed == given:
+        return
+    history.headed = (list(history.conversation.head), seen(system), seen(tools))
+    apart = history.dialect.system(plain(system)) if system is not None else []
+    messages = [
+        _pinned_message(message, history, spot, pin)
+        for message, spot in zip(history.conversation.head, history.conversation.head_spots, strict=True)
+    ]
+    state = branch.session.state
+    head = Head(
+        messages=(*apart, *messages),
+        tools=tuple(map(plain, listed(tools))),
+        hidden_tokens=state.head.hidden_tokens,
+        warm_tokens=state.head.warm_tokens,
+    )
+    spots: list[Spot | None] = [*(None for _ in apart), *history.conversation.head_spots]
+    history.splice.head(spots)
+    if head != state.head or not any(state.track.segments):
+        branch.session.begin(head)
+
+
+def _tell(branch: Branch, history: History) -> None:
+    """The turn that answers the newest call knows what the provider reported for it."""
+    session = branch.session
+    called, answered = newest_call(session.events)
+    if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turns:
+        usage = answered.usage if answered is not None else None
+        history.conversation.tell(called.call, usage=usage, at=called.at, model=called.model)
+
+
+def newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
+    """The newest request of a log, and what was reported for it last; work O(what came behind it)."""
+    answered: list[Answered] = []
+    for event in reversed(events):
+        if isinstance(event, Called):
+            # What another process was told of an earlier call may stand behind it.
+            return event, next((each for each in answered if each.call == event.call), None)
+        if isinstance(event, Answered):
+            answered.append(event)
+    return None, answered[0] if answered else None
+
+
+def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
+    observations = tuple(
+        replace(each, pinned=each.pinned or _is_pinned(history, (spot,), pin))
+        for each, spot in zip(turn.observations, sources.observations, strict=True)
+    )
+    interjections = tuple(_pinned_message(each, history, spot, pin) for each, spot in _with(turn, sources))
+    return replace(
+        turn,
+        observations=observations,
+        interjections=interjections,
+        pinned=_is_pinned(history, sources.said, pin),
+    )
+
+
+def _with(turn: Turn, sources: Sources) -> list[tuple[Message, Spot]]:
+    return list(zip(turn.interjections, sources.interjections, strict=True))
+
+
+def _pinned_message(message: Message, history: History, spot: Spot, pin: Pin | None) -> Message:
+    return replace(message, pinned=message.pinned or _is_pinned(history, (spot,), pin))
+
+
+def _is_pinned(history: History, spots: Sequence[Spot], pin: Pin | None) -> bool:
+    return pin is not None and any(pin(history.read[spot.place]) for spot in spots)

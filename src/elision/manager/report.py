@@ -1,0 +1,125 @@
+"""The diagnostics of a pass, from what the engine and the branch know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from elision.engine import Pending, Session
+from elision.manager.branch import Branch
+from elision.manager.ledger import Ledger
+from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
+from elision.trajectory.plan import Clip, Mask, handle
+from elision.trajectory.state import State
+
+
+def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
+    """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
+    engine = branch.session
+    state, newest, anchor = engine.state, engine.newest, engine.scale.correction
+    assert newest is not None
+    told = costs(engine, ledger)
+    return Diagnostics(
+        session=session,
+        branch=branch.key,
+        call=newest.view.call,
+        turns=len(state.turns),
+        before=engine.as_billed(newest.before),
+        after=engine.as_billed(newest.view.tokens),
+        raw=engine.as_billed(state.raw.tokens),
+        reason=newest.decided.reason,
+        epoch=state.epoch,
+        masked=tuple(_hidden(state, newest.decided.masks)),
+        clipped=tuple(_hidden(state, newest.decided.clips)),
+        summarized=_summarized(state, newest),
+        summaries=ledger.summaries,
+        summary_tokens=state.sizer.text(state.summary.block) if state.summary else 0,
+        rewrites=dict(ledger.rewrites),
+        costs=told,
+        savings=_savings(branch),
+        stop=branch.watch.stop(told.ours),
+        hint=branch.watch.hint(),
+        history=history,
+        anchor=anchor,
+        estimated=not engine.sizer.counter.exact,
+        recalls=ledger.recalls,
+        model=model,
+    )
+
+
+def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnostics:
+    """What there is to say of a pass that failed."""
+    return Diagnostics(
+        session=session,
+        branch="",
+        call=0,
+        turns=0,
+        before=0,
+        after=0,
+        raw=0,
+        reason="failed: the request goes out as it came",
+        faults=faults,
+        seconds=seconds,
+    )
+
+
+def costs(engine: Session, ledger: Ledger) -> Costs:
+    """Return what the session cost so far, and what it would have, on the provider's scale of tokens."""
+    ledger.read(engine.events)
+    books, prompts = engine.books, engine.costs.total
+    recalls = ledger.recall_usd * engine.scale.rate
+    return Costs(
+        ours=prompts.ours.usd + books.answers.usd + books.summarizer.usd,
+        # Without us nothing would have been recalled: what that added is no part of the other bill.
+        raw=max(0.0, prompts.raw.usd + books.raw_answers.usd - recalls),
+        summarizer=books.summarizer.usd,
+        recalls=recalls,
+        caching=prompts.caching,
+        billed=ledger.billed,
+    )
+
+
+def _hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterator[Hidden]:
+    for edit in edits:
+        observation = state.observation(edit.key)
+        yield Hidden(
+            handle=handle(edit.key),
+            tool=observation.tool,
+            tokens=state.sizer.observation(observation),
+            left=state.sizer.text(edit.text),
+            text=edit.text,
+        )
+
+
+def _summarized(state: State, newest: Pending) -> Summarized | None:
+    summary = newest.decided.summary
+    if summary is None:
+        return None
+    return Summarized(
+        first=newest.covered + 1,
+        last=summary.covers,
+        tokens=state.raw_start(summary.covers + 1) - state.raw_start(newest.covered + 1),
+        left=state.sizer.text(summary.block),
+        usd=newest.summarizer.usd,
+        route=summary.route,
+        input=summary.input_tokens,
+        cached=summary.cached_tokens,
+        output=summary.output_tokens,
+    )
+
+
+def _savings(branch: Branch) -> Savings:
+    """What of all observations so far this call does without: covered ones, and masked ones but for placeholders."""
+    state, tally = branch.session.state, branch.tally
+    behind = state.covered + 1
+    place = state.turn_places.get(behind, len(state.track.segments))
+    masked = (state.raw.tokens - state.raw_start(behind)) - (state.track.tokens - state.track.start(place))
+    hidden, total = tally.tokens[state.covered] + max(0, masked), tally.tokens[-1]
+    covered = tally.observations[state.covered]
+    return Savings(
+        observation_tokens=total,
+        hidden_tokens=hidden,
+        masked=len(state.hidden),
+        visible=tally.observations[-1] - len(state.hidden) - covered,
+        covered=covered,
+        reduction_pct=100.0 * hidden / total if total else 0.0,
+    )

@@ -1,0 +1,183 @@
+"""From a view to the request: the client's messages with gaps, breakpoints, and what bound thinking needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from elision.dialects import Json, breakpoints, native
+from elision.dialects.bound_thinking import DROP_BETA, Way, dropping
+from elision.dialects.capabilities import Capabilities
+from elision.dialects.live.plain import plain
+from elision.dialects.live.splice import as_json, own
+from elision.engine import Session
+from elision.manager.history import History
+from elision.manager.options import CacheControl
+from elision.trajectory.plan import Key, LivePrefix
+from elision.trajectory.view import View
+
+#: The first and the newest messages of a request, in which a client that sets cache breakpoints has one: the newest
+#: are twice as many as the blocks that a breakpoint looks back.
+FIRST: Final = 3
+NEWEST: Final = 2 * breakpoints.LOOK_BACK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """The request's parts. notes: what could not be done as decided, and why. added: of the tools those of ours."""
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    betas: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    added: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the client gave: messages, of which the first `end` are a history, and what stands apart from them.
+
+    request: further fields of the request's body, for what they ask of the context (`thinking`, `context_management`,
+    `cache_control`).
+    """
+
+    messages: Sequence[Any]
+    end: int
+    system: Any = None
+    tools: Any = None
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tail(self) -> list[Any]:
+        """Trailing messages of the assistant; they pass as they came."""
+        return list(self.messages[self.end :])
+
+
+def outgoing(
+    given: Given, history: History, session: Session, view: View, way: Way, model: Capabilities, *, mark: bool
+) -> Outgoing:
+    """The request of `view`. way: how bound thinking is treated. mark: whether breakpoints are put."""
+    if way == "native":
+        return _native(given, session)
+    entries = history.splice.entries(view)
+    messages = own(entries, given.messages) + given.tail
+    if mark and history.dialect.in_blocks:
+        messages = _marked(messages, [as_json(entry, history.read) for entry in entries], given, history, view)
+    sent = Outgoing(messages=messages, system=given.system, tools=given.tools)
+    edited = bool(session.state.hidden or session.state.covered)
+    return _dropping(sent, given, model) if way == "drop_block" and edited else sent
+
+
+def marking(who: CacheControl, session: Session) -> bool:
+    """Whether we put cache breakpoints into the request as it stands."""
+    return who == "auto" or (who == "gaps" and session.edited)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBreakpoints:
+    """The cache breakpoints that a client sets itself (Anthropic).
+
+    any: whether it sets one. hour: how many leading messages have entries that live an hour; 0 where only system prompt
+    and tools do, None where nothing does.
+    """
+
+    any: bool
+    hour: int | None
+
+
+def client_breakpoints(given: Given) -> ClientBreakpoints:
+    """Return what the client says of the cache.
+
+    Breakpoints stand at the front of a request and move along with its end, so only the first and the newest messages
+    are read.
+    """
+    messages = given.messages
+    first = max(FIRST, len(messages) - NEWEST)
+    front = {
+        "messages": list(map(plain, messages[:FIRST])),
+        "system": plain(given.system),
+        "tools": plain(given.tools),
+    }
+    marks = [(mark.place[0], mark.ttl) for mark in breakpoints.set_in(front)]
+    newest = breakpoints.set_in({"messages": list(map(plain, messages[first:]))})
+    marks += [(first + mark.place[0], mark.ttl) for mark in newest]
+    automatic = plain(given.request.get("cache_control"))
+    if isinstance(automatic, Mapping):
+        marks.append((len(messages) - 1, str(automatic.get("ttl"))))
+    hours = [place + 1 for place, life in marks if life == "1h"]
+    return ClientBreakpoints(any=bool(automatic or marks), hour=max(hours, default=None))
+
+
+def _marked(messages: list[Any], read: list[Json], given: Given, history: History, view: View) -> list[Any]:
+    """With cache breakpoints where the sticky prefix ends, as far as the client left any of the four.
+
+    read: the same messages as JSON, but for a beginning of the answer at their end.
+    """
+    request = {
+        "messages": [*read, *map(plain, given.tail)],
+        "system": plain(given.system),
+        "tools": plain(given.tools) if given.tools else [],
+        "cache_control": plain(given.request.get("cache_control")),
+    }
+    # The end first: without it nothing of the newest is read at the next call; then the frontier, from the back.
+    wanted = [place for mark in reversed(view.marks) if (place := history.splice.last_block(mark)) is not None]
+    places = breakpoints.places(request, wanted)
+    marked = breakpoints.marked(request, places)["messages"]
+    changed = {place.message for place in places}
+    return [marked[at] if at in changed else message for at, message in enumerate(messages)]
+
+
+def _dropping(sent: Outgoing, given: Given, model: Capabilities) -> Outgoing:
+    """Asking for thinking that our edits made invalid to be dropped; the client's own settings of it stay."""
+    found = dropping({"thinking": plain(given.request.get("thinking"))}, model)
+    if found is None:
+        return replace(sent, notes=("thinking is off: nothing is bound, and nothing needs to be dropped",))
+    return replace(sent, extra={"thinking": found["thinking"]}, betas=(DROP_BETA,))
+
+
+def _native(given: Given, session: Session) -> Outgoing:
+    """The messages whole, and the server told to clear what our decisions hide: the longest run of the oldest."""
+    sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
+    kept = set(session.policy.protected)
+    uses = [key not in kept and _goes(session, key) for key in native.uses(session.state.turns)]
+    cleared = native.frontier(uses)
+    if held := uses[cleared:].count(True):
+        told = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
+        sent = replace(sent, notes=(f"{told} of the oldest, and one that stays stands in front of them",))
+    edit = native.edit(uses=len(uses), cleared=cleared)
+    if edit is None:
+        return sent
+    found = native.managed({"context_management": plain(given.request.get("context_management"))}, edit)
+    if found is None:
+        return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
+    notes = (*sent.notes, "the provider clears by itself: its placeholders have no gist and no handle")
+    return replace(sent, extra={"context_management": found["context_management"]}, betas=(native.BETA,), notes=notes)
+
+
+def _goes(session: Session, key: Key | None) -> bool | None:
+    """Whether a tool use is decided to be hidden; None where its result is only too short for that."""
+    if key is None:
+        return False
+    if key in session.state.hidden or key[0] <= session.state.covered:
+        return True
+    return None if key in session.policy.spared else False
+
+
+def live_prefix(given: Given, history: History, view: View, model: str, *, mark: bool) -> LivePrefix:
+    """The view as it would be sent if nothing more were hidden: what a summary request may extend.
+
+    mark: whether breakpoints are put, so that it is read where the call before left it.
+    """
+    read: list[Json] = [as_json(entry, history.read) for entry in history.splice.entries(view)]
+    if mark and history.dialect.in_blocks:
+        read = _marked(list(read), read, replace(given, messages=(), end=0), history, view)
+    return LivePrefix(
+        dialect=history.dialect.name,
+        messages=tuple(read),
+        system=plain(given.system),
+        tools=tuple(plain(given.tools) or ()),
+        model=model,
+    )

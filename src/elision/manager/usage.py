@@ -1,0 +1,35 @@
+"""A provider's usage, whichever provider's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.dialects import anthropic, openai_chat, openai_responses
+from elision.dialects.live.plain import plain
+from elision.errors import DialectError
+from elision.trajectory.usage import Usage
+
+
+def usage_in(value: Any) -> Usage | None:
+    """Return the usage that `value` is or has: ours, JSON, or an object of a provider's package; None if it has none.
+
+    Chunks and events of a stream may have one too. Raises DialectError for what can have none: a text, a stream.
+    """
+    if value is None or isinstance(value, Usage):
+        return value
+    counts = plain(value)
+    if not isinstance(counts, dict):
+        raise DialectError(
+            f"record: {type(value).__name__} reports no usage; give the response or its usage, and of a stream the "
+            'last chunk (OpenAI chat: with stream_options={"include_usage": True}) or the final message'
+        )
+    if isinstance(counts.get("response"), dict):
+        # The last event of a stream of the Responses API.
+        counts = counts["response"]
+    if isinstance(counts.get("usage"), dict):
+        counts = counts["usage"]
+    if "prompt_tokens" in counts:
+        return openai_chat.usage(counts)
+    if "input_tokens_details" in counts:
+        return openai_responses.usage(counts)
+    return anthropic.usage(counts)

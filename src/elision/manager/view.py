@@ -1,0 +1,59 @@
+"""What a pass hands out: the request's parts in the provider's own shape, and what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from elision.telemetry.diagnostics import Costs, Diagnostics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A session in front of its next call, as its log has it: whoever wrote it. turns: so far.
+
+    due: in USD, each call as it was reported, else what its prompt costs; 0 where that is not known.
+    """
+
+    turns: int
+    costs: Costs
+    due: float = 0.0
+
+
+#: Asked before a call is decided on; raises LimitError where it is not to be made.
+Admit: TypeAlias = Callable[[Standing], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextView:
+    """The context of the next call.
+
+    messages: for `messages` (Responses: `input`). What was not touched is the very object that was given; the others
+              are not to be changed.
+    system, tools: as given, or as they must be sent instead.
+    extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
+    betas:    values for the `anthropic-beta` header.
+    added_tools: those of `tools` that we put there, behind the client's own: the recall tools. offered: whether we did.
+    """
+
+    messages: list[Any] = field(repr=False)
+    dialect: str
+    diagnostics: Diagnostics
+    system: Any = field(default=None, repr=False)
+    tools: Any = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    betas: tuple[str, ...] = ()
+    added_tools: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def offered(self) -> bool:
+        return bool(self.added_tools)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Keyword arguments for the provider's package: messages under their name, and what was given of the rest."""
+        responses = self.dialect == "openai-responses"
+        given = {"instructions" if responses else "system": self.system, "tools": self.tools}
+        kept = {name: value for name, value in given.items() if value is not None}
+        return {"input" if responses else "messages": self.messages, **kept, **self.extra}

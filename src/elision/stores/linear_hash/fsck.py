@@ -1,0 +1,280 @@
+"""Reads every page of a store and says what is wrong, by page number; changes nothing.
+
+Each page must be of use to exactly one owner: the meta page, the directory, a bucket's chain, a value, a list of cells,
+the free list. What no owner claims is lost room; what two claim is damage waiting to happen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from elision.errors import CorruptError
+from elision.stores.linear_hash import bucket as buckets
+from elision.stores.linear_hash.bucket import Entry
+from elision.stores.linear_hash.cells import PER_PAGE, SIZES, bitmap, full
+from elision.stores.linear_hash.directory import PER_PAGE as BUCKETS_PER_PAGE
+from elision.stores.linear_hash.files import File
+from elision.stores.linear_hash.layout import (
+    AT_CLASS,
+    AT_KIND,
+    AT_OWNER,
+    AT_PREVIOUS,
+    BODY,
+    BUCKET,
+    CELLS,
+    DIRECTORY,
+    FREE,
+    KINDS,
+    PAGE,
+    ROOM,
+    U32,
+    VALUE,
+    count_of,
+    fault,
+    next_of,
+)
+from elision.stores.linear_hash.meta import Meta
+from elision.stores.linear_hash.snapshot import Tail, read_log, read_state
+from elision.stores.linear_hash.table import bucket_of, hasher
+from elision.stores.linear_hash.values import Pointer, pointer
+from elision.stores.store import Finding
+
+#: Findings after which no more are listed.
+MOST = 1_000
+
+
+@dataclass(slots=True)
+class PageReport:
+    """What a check of the pages found.
+
+    kinds: pages by kind. records: in the page file, before the log's changes. tail: the log, None if it is unreadable.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    tail: Tail | None = None
+
+
+def check_pages(pages: File, log: File) -> PageReport:
+    """Check the page file as of the last checkpoint, and the log behind it."""
+    report = PageReport()
+    try:
+        report.tail = read_log(log)
+        meta = read_state(pages, log, report.tail)
+    except CorruptError as error:
+        report.findings.append(Finding(place="page 0 or log", what=str(error), lost=True))
+        return report
+    if meta:
+        _Check(pages, log, report.tail, meta, report).run()
+    return report
+
+
+class _Check:
+    """One run over all pages. Pages are read once each; what they claim of each other is compared."""
+
+    def __init__(self, pages: File, log: File, tail: Tail, meta: Meta, report: PageReport) -> None:
+        self._pages, self._log, self._images, self._meta, self._report = pages, log, tail.images, meta, report
+        self._hash = hasher(meta.file_id)
+        self._owners: dict[int, str] = {0: "meta"}
+        self._cells: Counter[tuple[int, int]] = Counter()
+        self._damaged: set[int] = set()
+        self._seen: set[int] = set()
+        self._bytes = 0
+        self._overflow = 0
+
+    def run(self) -> None:
+        bound = self._read_directory()
+        for bucket, number in enumerate(bound):
+            self._chain(bucket, number)
+        self._free_list()
+        self._cell_pages()
+        self._unclaimed()
+        self._totals(len(bound))
+
+    def _read_directory(self) -> list[int]:
+        """The first page of each bucket."""
+        found: list[int] = []
+        for number in self._meta.directory:
+            page = self._claim(number, DIRECTORY, "directory")
+            numbers = _numbers(page) if page else [0] * BUCKETS_PER_PAGE
+            found += numbers
+        if len(found) < self._meta.buckets:
+            self._say("page 0", f"{self._meta.buckets} buckets, and a directory of {len(found)}", lost=True)
+        for bucket, number in enumerate(found[self._meta.buckets :], start=self._meta.buckets):
+            if number:
+                self._say(f"bucket {bucket}", f"it does not exist, and the directory names page {number} for it")
+        return found[: self._meta.buckets]
+
+    def _chain(self, bucket: int, number: int) -> None:
+        first = True
+        if not number:
+            self._say(f"bucket {bucket}", "the directory names no page for it", lost=True)
+        while number:
+            page = self._claim(number, BUCKET, f"bucket {bucket}")
+            if page is None:
+                return
+            self._bucket_page(bucket, number, page)
+            self._overflow += not first
+            first, number = False, next_of(page)
+
+    def _bucket_page(self, bucket: int, number: int, page: bytearray) -> None:
+        place, used = f"page {number}", 0
+        if U32.unpack_from(page, AT_OWNER)[0] != bucket:
+            self._say(place, f"it stands in the chain of bucket {bucket} and names another one as its own")
+        try:
+            for entry in buckets.entries(page):
+                used += entry.cost
+                self._entry(bucket, place, entry)
+        except CorruptError as error:
+            self._say(place, str(error), lost=True)
+            return
+        if used + buckets.free_in(page) != ROOM:
+            self._say(place, f"its records take {used} bytes, which does not go with the free ones it states")
+        self._bytes += used
+
+    def _entry(self, bucket: int, place: str, entry: Entry) -> None:
+        self._report.records += 1
+        key = entry.key.hex()
+        if entry.hash != self._hash(entry.key):
+            self._say(place, f"the hash beside key {key} is not the key's")
+        elif bucket_of(entry.hash, self._meta.level, self._meta.split) != bucket:
+            self._say(place, f"key {key} belongs to another bucket, where alone it is looked for", lost=True)
+        if entry.spilled:
+            self._value(place, key, pointer(entry.tail))
+
+    def _value(self, place: str, key: str, at: Pointer) -> None:
+        number, missing = at.chain, at.size - at.rest
+        while missing > 0 and number:
+            page = self._claim(number, VALUE, f"the value of key {key}")
+            if page is None:
+                return
+            used = count_of(page)
+            if not 0 < used <= min(ROOM, missing):
+                self._say(f"page {number}", f"it holds {used} bytes of a value that lacks {missing}", lost=True)
+                return
+            missing, number = missing - used, next_of(page)
+        if missing or number:
+            self._say(place, f"the chain of the value of key {key} has a wrong length", lost=bool(missing))
+        if at.page:
+            self._cells[at.page, at.cell] += 1
+            self._owners.setdefault(at.page, "cells")
+
+    def _free_list(self) -> None:
+        number, count = self._meta.free, 0
+        while number:
+            page = self._claim(number, FREE, "the free list")
+            if page is None:
+                return
+            number, count = next_of(page), count + 1
+        if count != self._meta.free_pages:
+            self._say("page 0", f"{self._meta.free_pages} free pages, and {count} in the free list")
+
+    def _cell_pages(self) -> None:
+        listed = self._cell_lists()
+        users: dict[int, int] = {}
+        for (number, index), count in self._cells.items():
+            users[number] = users.get(number, 0) | 1 << index
+            if count > 1:
+                self._say(f"page {number}", f"{count} values stand in cell {index}", lost=True)
+        for number in users.keys() | listed.keys():
+            page = self._page(number, CELLS)
+            if page is not None:
+                self._cell_page(number, page, users.get(number, 0), number in listed)
+
+    def _cell_page(self, number: int, page: bytearray, used: int, listed: bool) -> None:
+        place, kind = f"page {number}", page[AT_CLASS]
+        if bitmap(page) & ~used:
+            self._say(place, f"{(bitmap(page) & ~used).bit_count()} of its cells are used by no record")
+        if used & ~bitmap(page):
+            self._say(place, f"{(used & ~bitmap(page)).bit_count()} of its cells are used and stated free", lost=True)
+        if (bitmap(page) != full(kind)) != listed:
+            self._say(place, "it has free cells and is in no list of such pages, or the reverse")
+
+    def _cell_lists(self) -> Mapping[int, int]:
+        """Pages in the lists of those with free cells, and their class."""
+        listed: dict[int, int] = {}
+        for kind, head in enumerate(self._meta.cells[: len(SIZES)]):
+            before, number = 0, head
+            while number and number not in listed:
+                page = self._page(number, CELLS)
+                if page is None:
+                    break
+                if page[AT_CLASS] != kind or U32.unpack_from(page, AT_PREVIOUS)[0] != before:
+                    self._say(f"page {number}", f"its place in the list of pages of {PER_PAGE[kind]} cells is wrong")
+                listed[number] = kind
+                self._owners.setdefault(number, "cells")
+                before, number = number, next_of(page)
+        return listed
+
+    def _unclaimed(self) -> None:
+        """Pages that nothing refers to: read all the same, as a damaged one says so."""
+        for number in range(1, self._meta.pages):
+            if number not in self._owners:
+                page = self._page(number, None)
+                kind = KINDS[page[AT_KIND]] if page else "damaged"
+                self._say(f"page {number}", f"a {kind} page that nothing refers to: lost room")
+
+    def _totals(self, bound: int) -> None:
+        meta, kinds = self._meta, self._report.kinds
+        for what, stated, found in (
+            ("records", meta.records, self._report.records),
+            ("bytes of records", meta.record_bytes, self._bytes),
+            ("buckets", meta.bucket_pages, bound),
+            ("overflow pages", meta.overflow_pages, self._overflow),
+            ("value pages", meta.value_pages, kinds[KINDS[VALUE]]),
+            ("cell pages", meta.cell_pages, kinds[KINDS[CELLS]]),
+        ):
+            if stated != found and not self._damaged:
+                self._say("page 0", f"it states {stated} {what}, and there are {found}")
+
+    def _claim(self, number: int, kind: int, owner: str) -> bytearray | None:
+        """Page `number` for `owner`; None if it cannot be read or is taken."""
+        if number in self._owners:
+            self._say(f"page {number}", f"{owner} refers to it, and so does {self._owners[number]}", lost=True)
+            return None
+        self._owners[number] = owner
+        return self._page(number, kind)
+
+    def _page(self, number: int, kind: int | None) -> bytearray | None:
+        if number in self._damaged:
+            return None
+        page, wrong = self._read(number)
+        if not wrong and kind is not None and page[AT_KIND] != kind:
+            wrong = f"a {KINDS[page[AT_KIND]]} page where a {KINDS[kind]} page should be"
+        if wrong:
+            self._damaged.add(number)
+            self._say(f"page {number}", wrong, lost=kind != FREE)
+            return None
+        if number not in self._seen:
+            self._seen.add(number)
+            self._report.kinds[KINDS[page[AT_KIND]]] += 1
+        return page
+
+    def _read(self, number: int) -> tuple[bytearray, str]:
+        if not 0 < number < self._meta.pages:
+            return bytearray(), f"it is referred to, and the file has {self._meta.pages} pages"
+        image = self._images.get(number)
+        source: Callable[[int, int], bytes] = self._pages.read_at if image is None else self._log.read_at
+        page = source(number * PAGE if image is None else image, PAGE)
+        return bytearray(page), fault(page, number)
+
+    def _say(self, place: str, what: str, *, lost: bool = False) -> None:
+        if len(self._report.findings) < MOST:
+            self._report.findings.append(Finding(place=place, what=what, lost=lost))
+
+
+def _numbers(page: bytearray) -> list[int]:
+    return [U32.unpack_from(page, at)[0] for at in range(BODY, PAGE, U32.size)]
+
+
+def scan(pages: File, log: File, images: Mapping[int, int]) -> Iterator[tuple[int, bytearray]]:
+    """Every page whose checksum is right, whoever refers to it: what a repair has to go by."""
+    end = max(pages.size() // PAGE, max(images, default=0) + 1)
+    for number in range(1, end):
+        image = images.get(number)
+        page = pages.read_at(number * PAGE, PAGE) if image is None else log.read_at(image, PAGE)
+        if not fault(page, number):
+            yield number, bytearray(page)

@@ -1,0 +1,137 @@
+"""The write-ahead log: frames behind a header; a frame is there whole, or it is not there.
+
+A frame's checksum is seeded with the one before it, and the first with the header's salt. So a frame counts only
+behind the very frames it was written behind: what an earlier life of the file left over, or what was torn, ends the
+log. A transaction is one frame, and its checksum is its commit record.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from elision.errors import CorruptError
+from elision.stores.linear_hash.files import File
+from elision.stores.linear_hash.layout import PAGE, U32
+
+#: magic, version, page size, file id, salt; then the checksum of these.
+_HEADER: Final = struct.Struct("<8sIIQQ")
+_MAGIC: Final = b"LACUNAWL"
+START: Final = _HEADER.size + U32.size
+#: checksum, payload size, LSN, kind.
+_FRAME: Final = struct.Struct("<IIQB")
+FRAME: Final = _FRAME.size
+VERSION: Final = 1
+
+#: A transaction; a batch of page images; the end of a set of images, which makes all of them count.
+TRANSACTION, IMAGES, CHECKPOINT = 1, 2, 3
+_CHUNK: Final = 1 << 20
+
+
+class Frame(NamedTuple):
+    """at: offset of its payload in the log. checksum: seeds the next frame's."""
+
+    kind: int
+    lsn: int
+    payload: bytes
+    at: int
+    checksum: int
+
+
+class Place(NamedTuple):
+    """Where the next frame goes, and what seeds it. An equal place means an equal log up to there."""
+
+    offset: int
+    seed: int
+    lsn: int
+
+
+def read_header(file: File) -> tuple[int, int] | None:
+    """(file id, salt) of a log; None of an empty one. Raises CorruptError.
+
+    A header is made durable before anything follows it, so only in an otherwise empty log may it be torn.
+    """
+    data = file.read_at(0, START)
+    if len(data) == START and U32.unpack_from(data, _HEADER.size)[0] == zlib.crc32(data[: _HEADER.size]):
+        magic, version, page, file_id, salt = _HEADER.unpack_from(data)
+        if magic == _MAGIC and version == VERSION and page == PAGE:
+            return file_id, salt
+        raise CorruptError(f"the log is of version {version} with pages of {page} bytes; this is version {VERSION}")
+    if file.size() <= START:
+        return None
+    raise CorruptError("the log's header is damaged, and frames may stand behind it; `repair` keeps the pages")
+
+
+def write_header(file: File, file_id: int, salt: int, lsn: int) -> Place:
+    """Begin the log anew, which is empty, durably; `lsn` is the newest one in the page file."""
+    # Once this is durable a damaged header can only be one that nothing stands behind.
+    file.fsync()
+    data = _HEADER.pack(_MAGIC, VERSION, PAGE, file_id, salt)
+    file.write_at(0, data + U32.pack(zlib.crc32(data)))
+    file.fsync()
+    return first_place(salt, lsn)
+
+
+def first_place(salt: int, lsn: int = 0) -> Place:
+    return Place(START, salt & 0xFFFF_FFFF, lsn)
+
+
+def frames(file: File, place: Place) -> Iterator[Frame]:
+    """The frames from `place` on, up to the first that does not count."""
+    window, end = _Window(file, place.offset), file.size()
+    offset, seed = place.offset, place.seed
+    while len(prefix := window.read(offset, FRAME)) == FRAME:
+        checksum, size, lsn, kind = _FRAME.unpack(prefix)
+        if offset + FRAME + size > end:
+            return
+        payload = window.read(offset + FRAME, size)
+        if not kind or len(payload) != size or checksum != _checksum(prefix, payload, seed):
+            return
+        yield Frame(kind, lsn, payload, offset + FRAME, checksum)
+        offset, seed = offset + FRAME + size, checksum
+
+
+def behind(frame: Frame) -> Place:
+    """Where the frame after `frame` goes."""
+    return Place(frame.at + len(frame.payload), frame.checksum, frame.lsn)
+
+
+def packed(kind: int, payload: bytes, place: Place) -> tuple[bytes, Place]:
+    """A frame for `place` as bytes, and the place behind it."""
+    lsn = place.lsn + 1
+    body = _FRAME.pack(0, len(payload), lsn, kind)
+    checksum = _checksum(body, payload, place.seed)
+    return U32.pack(checksum) + body[4:] + payload, Place(place.offset + FRAME + len(payload), checksum, lsn)
+
+
+def image_payload(pages: Iterable[tuple[int, bytes | bytearray]]) -> bytes:
+    """Pages with their numbers, as the payload of a frame."""
+    return b"".join(part for number, page in pages for part in (U32.pack(number), page))
+
+
+def images_in(frame: Frame) -> Iterator[tuple[int, int]]:
+    """(page number, offset of its image in the log) of a frame of images."""
+    for start in range(0, len(frame.payload), U32.size + PAGE):
+        yield U32.unpack_from(frame.payload, start)[0], frame.at + start + U32.size
+
+
+def _checksum(prefix: bytes, payload: bytes, seed: int) -> int:
+    return zlib.crc32(payload, zlib.crc32(prefix[4:], seed))
+
+
+class _Window:
+    """Reads a file forward in pieces that become larger: most often there is little or nothing new."""
+
+    def __init__(self, file: File, offset: int) -> None:
+        self._file, self._from, self._data = file, offset, b""
+        self._piece = PAGE
+
+    def read(self, offset: int, size: int) -> bytes:
+        start = offset - self._from
+        if start + size > len(self._data):
+            self._data = self._file.read_at(offset, max(size, self._piece))
+            self._piece = min(self._piece * 4, _CHUNK)
+            self._from, start = offset, 0
+        return self._data[start : start + size]

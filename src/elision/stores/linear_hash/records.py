@@ -1,0 +1,248 @@
+"""What the table's records are: sessions, their logs, their turns, large texts, names of histories.
+
+| key | head (in the bucket page) | value |
+|---|---|---|
+| `g` | totals of the store | |
+| `c` slot | the session's id | |
+| `s` id | counts and times of a session | its names, as JSON |
+| `l` id number | turn and size of a log record | the packed event |
+| `t` id turn | where the turn stands in the log, and its observations (`Turning`) | what the head has no room for |
+| `b` SHA-256 | references, size | the packed text |
+| `n` name | | the sessions and turns that have this history |
+
+Ids and names are 16 bytes of BLAKE2b, so keys have a bounded length whatever users call their sessions.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Final, get_args
+
+from elision.errors import CorruptError
+from elision.stores.linear_hash.changes import MAX_HEAD
+from elision.stores.store import NewSession, Relation, SessionInfo
+
+TOTALS_KEY: Final = b"g"
+SLOT, SESSION, LOG, TURN, TEXT, NODE = b"c", b"s", b"l", b"t", b"b", b"n"
+_U32: Final = struct.Struct(">I")
+_U64: Final = struct.Struct(">Q")
+_TOTALS: Final = struct.Struct("<5Q")
+_SESSION: Final = struct.Struct("<QQQddI")
+_LOG: Final = struct.Struct("<QQ")
+_TEXT: Final = struct.Struct("<IQ")
+_TURN: Final = struct.Struct("<Q16s")
+_SEEN: Final = struct.Struct("<H32sH")
+_HOLDER: Final = struct.Struct("<16sQ")
+NOWHERE: Final = bytes(16)
+INLINE: Final = bytes(32)
+
+
+def identity(name: str) -> bytes:
+    """A session's id."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def node_key(family: str, node: str) -> bytes:
+    """Under which the sessions with a history are found; `node_key[1:]` names it. Families are kept apart by length."""
+    data = f"{len(family)} {family}{node}".encode("utf-8", "surrogatepass")
+    return NODE + blake2b(data, digest_size=16).digest()
+
+
+def slot_key(slot: int) -> bytes:
+    return SLOT + _U32.pack(slot)
+
+
+def session_key(identifier: bytes) -> bytes:
+    return SESSION + identifier
+
+
+def log_key(identifier: bytes, number: int) -> bytes:
+    return LOG + identifier + _U64.pack(number)
+
+
+def turn_key(identifier: bytes, index: int) -> bytes:
+    return TURN + identifier + _U64.pack(index)
+
+
+def text_key(address: bytes) -> bytes:
+    return TEXT + address
+
+
+def number_in(key: bytes) -> int:
+    """The number at the end of a log or turn key."""
+    found: int = _U64.unpack(key[-8:])[0]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Counts over the whole store. raw_bytes: of all logs before packing."""
+
+    sessions: int = 0
+    records: int = 0
+    turns: int = 0
+    texts: int = 0
+    raw_bytes: int = 0
+
+    def plus(self, **more: int) -> Totals:
+        """With some of the counts changed by so much."""
+        return replace(self, **{name: getattr(self, name) + step for name, step in more.items()})
+
+    def packed(self) -> bytes:
+        return _TOTALS.pack(self.sessions, self.records, self.turns, self.texts, self.raw_bytes)
+
+
+def totals(head: bytes | None) -> Totals:
+    """What `Totals.packed` made; none of anything where there is no record yet."""
+    if head is None:
+        return Totals()
+    sessions, records, turns, texts, raw_bytes = _unpacked(_TOTALS, head)
+    return Totals(sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session's own record. newest: its highest turn index. slot: its place in the catalogue."""
+
+    new: NewSession
+    records: int
+    newest: int
+    raw_bytes: int
+    changed: float
+    slot: int
+
+    @property
+    def id(self) -> bytes:
+        return identity(self.new.key)
+
+    def head(self) -> bytes:
+        return _SESSION.pack(self.records, self.newest, self.raw_bytes, self.new.at, self.changed, self.slot)
+
+    def value(self) -> bytes:
+        new = self.new
+        return json.dumps([new.key, new.family, new.parent, new.relation], separators=(",", ":")).encode()
+
+    def info(self) -> SessionInfo:
+        return SessionInfo(
+            key=self.new.key,
+            family=self.new.family,
+            parent=self.new.parent,
+            relation=self.new.relation,
+            begun=self.new.at,
+            changed=self.changed,
+            records=self.records,
+            turns=self.newest,
+            raw_bytes=self.raw_bytes,
+        )
+
+    def grown(self, *, number: int, turn: int, size: int) -> Session:
+        """With record `number` in its log."""
+        return replace(self, records=number, newest=max(self.newest, turn), raw_bytes=self.raw_bytes + size)
+
+
+def session(head: bytes, value: bytes) -> Session:
+    """What `Session.head` and `Session.value` made. Raises CorruptError."""
+    records, newest, raw_bytes, begun, changed, slot = _unpacked(_SESSION, head)
+    try:
+        key, family, parent, relation = json.loads(value)
+    except ValueError as error:
+        raise CorruptError(f"the names of a session cannot be read: {error}") from error
+    if relation not in get_args(Relation):
+        raise CorruptError(f"session {key!r} came from its parent by {relation!r}, which this version does not know")
+    new = NewSession(key=key, family=family, parent=parent, relation=relation, at=begun)
+    return Session(new=new, records=records, newest=newest, raw_bytes=raw_bytes, changed=changed, slot=slot)
+
+
+def log_head(turn: int, size: int) -> bytes:
+    """turn: the index that the record adds or amends, 0 for none. size: bytes before packing."""
+    return _LOG.pack(turn, size)
+
+
+def turn_and_size(head: bytes) -> tuple[int, int]:
+    turn, size = _unpacked(_LOG, head)
+    return turn, size
+
+
+def text_head(references: int, size: int) -> bytes:
+    return _TEXT.pack(references, size)
+
+
+def references_and_size(head: bytes) -> tuple[int, int]:
+    references, size = _unpacked(_TEXT, head)
+    return references, size
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One observation of a turn as the bucket page knows it.
+
+    address: of its large text, `INLINE` where it is small and stands in the log record. placeholder: what stands in
+    views for it once it is masked, "" before.
+    """
+
+    position: int
+    address: bytes = INLINE
+    placeholder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """A turn: its record in the log, the name of its history, its observations that are large or masked."""
+
+    number: int
+    node: bytes = NOWHERE
+    seen: tuple[Seen, ...] = ()
+
+    def masked(self, position: int, placeholder: str) -> Turning:
+        """With `placeholder` for one observation."""
+        old = next((each for each in self.seen if each.position == position), Seen(position))
+        rest = [each for each in self.seen if each.position != position]
+        now = sorted([*rest, replace(old, placeholder=placeholder)], key=lambda each: each.position)
+        return replace(self, seen=tuple(now))
+
+    def packed(self) -> tuple[bytes, bytes]:
+        """Head and value: observations stand in the head, or in the value where they are too many for it."""
+        fixed, seen = _TURN.pack(self.number, self.node), b"".join(_seen_out(each) for each in self.seen)
+        return (fixed + seen, b"") if len(fixed) + len(seen) <= MAX_HEAD else (fixed, seen)
+
+
+def turning(head: bytes, value: bytes) -> Turning:
+    """What `Turning.packed` made. Raises CorruptError."""
+    number, node = _unpacked(_TURN, head[: _TURN.size])
+    return Turning(number, node, tuple(_seen_in(head[_TURN.size :] + value)))
+
+
+def holders(value: bytes) -> list[tuple[bytes, int]]:
+    """(session id, turn) of a history's record."""
+    try:
+        return list(_HOLDER.iter_unpack(value))
+    except struct.error as error:
+        raise CorruptError(f"the record of a history cannot be read: {error}") from error
+
+
+def holders_out(found: list[tuple[bytes, int]]) -> bytes:
+    return b"".join(_HOLDER.pack(*each) for each in found)
+
+
+def _seen_out(seen: Seen) -> bytes:
+    text = seen.placeholder.encode("utf-8", "surrogatepass")[:0xFFFF]
+    return _SEEN.pack(seen.position, seen.address, len(text)) + text
+
+
+def _seen_in(data: bytes) -> Iterator[Seen]:
+    at = 0
+    while at < len(data):
+        position, address, size = _unpacked(_SEEN, data[at : at + _SEEN.size])
+        at += _SEEN.size + size
+        yield Seen(position, address, data[at - size : at].decode("utf-8", "surrogatepass"))
+
+
+def _unpacked(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
+    try:
+        return form.unpack(data)
+    except struct.error as error:
+        raise CorruptError(f"a stored record cannot be read: {error}") from error

@@ -1,0 +1,98 @@
+"""Large values: whole pages in a chain, and what is left over in a cell of a page that several values share."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from elision.errors import CorruptError
+from elision.stores.linear_hash.cells import LARGEST, Cells
+from elision.stores.linear_hash.layout import AT_COUNT, BODY, ROOM, U16, VALUE, blank, count_of, link, next_of
+from elision.stores.linear_hash.pager import Pager
+
+_POINTER: Final = struct.Struct("<IIIB")
+
+
+class Pointer(NamedTuple):
+    """Where a value is.
+
+    size: its bytes. chain: its first whole page, 0 for none. page, cell: where its rest stands; page 0 for none.
+    """
+
+    size: int
+    chain: int
+    page: int
+    cell: int
+
+    def packed(self) -> bytes:
+        return _POINTER.pack(*self)
+
+    @property
+    def rest(self) -> int:
+        """Bytes that stand in the cell."""
+        return self.size % ROOM if self.page else 0
+
+
+def pointer(data: bytes) -> Pointer:
+    """What `Pointer.packed` made. Raises CorruptError."""
+    if len(data) != _POINTER.size:
+        raise CorruptError(f"a pointer to a value has {len(data)} bytes instead of {_POINTER.size}")
+    return Pointer(*_POINTER.unpack(data))
+
+
+class Values:
+    """Writes, reads and frees values that do not stand in their bucket page."""
+
+    def __init__(self, pager: Pager) -> None:
+        self._pager = pager
+        self._cells = Cells(pager)
+        self.pages_read = 0
+
+    def write(self, value: bytes) -> Pointer:
+        rest = len(value) % ROOM
+        in_cell = 0 < rest <= LARGEST
+        chain = self._chain(value[: len(value) - rest] if in_cell else value)
+        page, cell = self._cells.write(value[len(value) - rest :]) if in_cell else (0, 0)
+        return Pointer(len(value), chain, page, cell)
+
+    def read(self, at: Pointer) -> bytes:
+        """The value at `at`. Raises CorruptError."""
+        parts: list[bytes] = []
+        number, missing = at.chain, at.size - at.rest
+        while missing > 0:
+            page = self._pager.read(number, VALUE, keep=False)
+            used = count_of(page)
+            if not 0 < used <= min(ROOM, missing):
+                raise CorruptError(f"page {number}: it holds {used} bytes of a value that lacks {missing}")
+            parts.append(bytes(page[BODY : BODY + used]))
+            missing -= used
+            number = next_of(page)
+        if at.page:
+            parts.append(self._cells.read(at.page, at.cell, at.rest))
+        self.pages_read += len(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def free(self, at: Pointer) -> None:
+        number, left = at.chain, -((at.rest - at.size) // ROOM)
+        for _ in range(left):
+            after = next_of(self._pager.read(number, VALUE, keep=False))
+            self._pager.release(number)
+            self._pager.meta.value_pages -= 1
+            number = after
+        if at.page:
+            self._cells.free(at.page, at.cell)
+
+    def _chain(self, data: bytes) -> int:
+        """Write `data` over whole pages; the first one's number."""
+        number = 0
+        # From the end on, so that each page knows its successor.
+        for start in reversed(range(0, len(data), ROOM)):
+            part = data[start : start + ROOM]
+            page = blank(VALUE)
+            page[BODY : BODY + len(part)] = part
+            U16.pack_into(page, AT_COUNT, len(part))
+            link(page, number)
+            number = self._pager.allocate()
+            self._pager.place(number, page)
+            self._pager.meta.value_pages += 1
+        return number

@@ -1,0 +1,205 @@
+"""The store that forgets: for tests, trials and runs that nobody will ask about."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from elision.stores.excerpts import words_in
+from elision.stores.hits import hits
+from elision.stores.packing import size_of
+from elision.stores.refusals import behind, closed, no_session, nothing_under, shorter, taken
+from elision.stores.store import Finding, Footprint, Hit, NewSession, Purged, SessionInfo
+from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.plan import Key
+from elision.trajectory.turn import Observation, Turn
+
+
+@dataclass(slots=True)
+class _Log:
+    new: NewSession
+    changed: float
+    events: list[Event] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    turns: dict[int, Turn] = field(default_factory=dict)
+    nodes: dict[int, str] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """Keeps everything in this process, and loses it with it."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, _Log] = {}
+        #: (family, node) -> the sessions and turns that it names.
+        self._places: dict[tuple[str, str], set[tuple[str, int]]] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def create(self, session: NewSession) -> None:
+        with self._lock:
+            self._open()
+            if session.key in self._logs:
+                raise taken(session)
+            log = _Log(session, session.at)
+            if session.shared:
+                parent = self._log(session.parent)
+                if session.shared > len(parent.events):
+                    raise shorter(session, len(parent.events))
+                self._add(log, parent.events[: session.shared], parent.sizes[: session.shared])
+            self._logs[session.key] = log
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        with self._lock:
+            log = self._log(session)
+            if len(log.events) != after:
+                raise behind(session, len(log.events), after)
+            self._add(log, events, list(map(size_of, events)))
+            log.changed = at if events else log.changed
+            return len(log.events)
+
+    def length(self, session: str) -> int:
+        with self._lock:
+            return len(self._log(session).events)
+
+    def length_at_once(self, session: str) -> int | None:
+        return self.length(session)
+
+    def events(self, session: str, after: int = 0) -> Iterator[Event]:
+        with self._lock:
+            return iter(self._log(session).events[max(after, 0) :])
+
+    def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
+        with self._lock:
+            kept = self._log(session).turns
+            return [kept[index] for index in sorted(kept) if first <= index and (last is None or index <= last)]
+
+    def observation(self, session: str, key: Key) -> Observation:
+        with self._lock:
+            turn = self._log(session).turns.get(key[0])
+            if turn is None or not 1 <= key[1] <= len(turn.observations):
+                raise nothing_under(session, key)
+            return turn.observations[key[1] - 1]
+
+    def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
+        words = words_in(query)
+        if not words or limit < 1:
+            self._log(session)
+            return []
+        return [hit for turn in reversed(self.turns(session)) for hit in hits(session, turn, words)][:limit]
+
+    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
+        with self._lock:
+            self._open()
+            for node in filter(None, reversed(nodes)):
+                if places := self._places.get((family, node)):
+                    return max(places, key=lambda place: (self._logs[place[0]].changed, *place))
+        return None
+
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        since = float("-inf") if changed_since is None else changed_since
+        with self._lock:
+            return [
+                _info(log)
+                for log in self._newest_first()
+                if log.changed >= since and log.new.family.startswith(family_prefix)
+            ]
+
+    def info(self, session: str) -> SessionInfo:
+        with self._lock:
+            return _info(self._log(session))
+
+    def delete(self, session: str) -> None:
+        with self._lock:
+            log = self._log(session)
+            for turn in log.nodes:
+                self._forget_node(log, turn)
+            del self._logs[session]
+
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+        with self._lock:
+            before = self._bytes()
+            gone: list[str] = []
+            for info in reversed(self.sessions()):
+                old = older_than is not None and info.changed < older_than
+                if old or (max_bytes is not None and self._bytes() > max_bytes):
+                    self.delete(info.key)
+                    gone.append(info.key)
+            return Purged(sessions=tuple(gone), freed_bytes=before - self._bytes())
+
+    def footprint(self) -> Footprint:
+        with self._lock:
+            self._open()
+            return Footprint(
+                sessions=len(self._logs),
+                records=sum(len(log.events) for log in self._logs.values()),
+                turns=sum(len(log.turns) for log in self._logs.values()),
+                texts=0,
+                raw_bytes=self._bytes(),
+                stored_bytes=self._bytes(),
+            )
+
+    def compact(self) -> int:
+        self._open()
+        return 0
+
+    def check(self) -> list[Finding]:
+        self._open()
+        return []
+
+    def close(self) -> None:
+        with self._lock:
+            self._logs.clear()
+            self._places.clear()
+            self._closed = True
+
+    def _add(self, log: _Log, events: Sequence[Event], sizes: Sequence[int]) -> None:
+        log.events.extend(events)
+        log.sizes.extend(sizes)
+        for event in events:
+            if isinstance(event, TurnAdded | Amended):
+                turn = event.turn.index
+                self._forget_node(log, turn)
+                log.turns[turn], log.nodes[turn] = event.turn, event.node
+                if event.node:
+                    self._places.setdefault((log.new.family, event.node), set()).add((log.new.key, turn))
+
+    def _forget_node(self, log: _Log, turn: int) -> None:
+        """What the turn was named before names nothing any more."""
+        name = (log.new.family, log.nodes.get(turn, ""))
+        if (places := self._places.get(name)) is not None:
+            places.discard((log.new.key, turn))
+            if not places:
+                del self._places[name]
+
+    def _bytes(self) -> int:
+        self._open()
+        return sum(sum(log.sizes) for log in self._logs.values())
+
+    def _newest_first(self) -> list[_Log]:
+        self._open()
+        return sorted(self._logs.values(), key=lambda log: (log.changed, log.new.key), reverse=True)
+
+    def _log(self, session: str) -> _Log:
+        self._open()
+        if session not in self._logs:
+            raise no_session(session)
+        return self._logs[session]
+
+    def _open(self) -> None:
+        if self._closed:
+            raise closed("memory")
+
+
+def _info(log: _Log) -> SessionInfo:
+    return SessionInfo(
+        key=log.new.key,
+        family=log.new.family,
+        parent=log.new.parent,
+        relation=log.new.relation,
+        begun=log.new.at,
+        changed=log.changed,
+        records=len(log.events),
+        turns=max(log.turns, default=0),
+        raw_bytes=sum(log.sizes),
+    )

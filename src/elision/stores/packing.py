@@ -1,0 +1,218 @@
+"""Events as compressed bytes: what durable stores write.
+
+The JSON form of an event, with every large text taken out of it: such a text is kept once under its SHA-256, however
+often it was observed, by whichever session. Everything is compressed with zstd where that makes it smaller, and carries
+a checksum: bytes that a disk changed are noticed when they are read, whatever store kept them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import zstandard
+
+from elision.errors import CorruptError
+from elision.trajectory.event_json import event_in, event_out
+from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.spoken import spoken
+
+#: Characters from which on a text is kept apart.
+LARGE = 512
+#: zstd's level: 3.2-4.4 times smaller at 300 MB/s and more.
+LEVEL = 3
+#: Bytes from which on compressing is tried.
+_WORTH = 128
+#: Nothing that Elision stores is larger unpacked; more is no text of ours.
+_LARGEST = 1 << 31
+#: The first byte: zstd's frame with its own checksum follows, or a CRC-32 (4 bytes, little-endian) and the plain bytes.
+_PLAIN, _ZSTD = b"\x00", b"\x01"
+#: As long as the address of any text.
+_NO_ADDRESS = "0" * 64
+#: Names a text, in hexadecimal digits.
+_Addressing: TypeAlias = Callable[[bytes], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A large text: its SHA-256 (32 bytes), packed bytes, and size before packing in bytes."""
+
+    address: bytes
+    packed: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """One record of a log.
+
+    kind: the event's name. turn: index of the turn it adds, 0 for none. node: of that turn. size: bytes before packing,
+    blobs included.
+    """
+
+    kind: str
+    turn: int
+    node: str
+    body: bytes
+    blobs: tuple[Blob, ...]
+    size: int
+
+
+class Packer:
+    """Packs and unpacks; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def pack(self, event: Event) -> Packed:
+        """`event` as a record."""
+        value, texts = _split(event, lambda data: address_of(data).hex())
+        body = _bytes(value)
+        blobs = tuple(Blob(bytes.fromhex(address), self.squeeze(data), len(data)) for data, address in texts.items())
+        turn = event.turn.index if isinstance(event, TurnAdded | Amended) else 0
+        node = event.node if isinstance(event, TurnAdded | Amended) else ""
+        size = len(body) + sum(blob.size for blob in blobs)
+        return Packed(kind=value["e"], turn=turn, node=node, body=self.squeeze(body), blobs=blobs, size=size)
+
+    def unpack(self, body: bytes, fetch: Callable[[bytes], bytes]) -> Event:
+        """The event that `pack` was given.
+
+        fetch: packed bytes of a blob by its address. Raises CorruptError if the bytes are not what was written.
+        """
+        try:
+            value = json.loads(self.stretch(body))
+            for parts in _contents(value):
+                parts[:] = [self._put_back(part, fetch) for part in parts]
+            if "tools" in value:
+                value["tools"] = [self._put_back(tool, fetch) for tool in value["tools"]]
+            return event_in(value)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptError(f"a stored record cannot be read: {error}") from error
+
+    def squeeze(self, data: bytes) -> bytes:
+        """`data`, compressed if that makes it smaller, behind a byte that says so, with a checksum."""
+        if len(data) >= _WORTH and len(small := self._compressor.compress(data)) < len(data):
+            return _ZSTD + small
+        return _PLAIN + zlib.crc32(data).to_bytes(4, "little") + data
+
+    def stretch(self, packed: bytes) -> bytes:
+        """What `squeeze` was given. Raises CorruptError."""
+        if packed[:1] == _PLAIN:
+            return _checked(packed[5:], packed[1:5])
+        try:
+            if packed[:1] == _ZSTD:
+                return self._decompressor.decompress(packed[1:], max_output_size=_LARGEST)
+        except zstandard.ZstdError as error:
+            raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
+        raise CorruptError("stored bytes begin with no mark that this version knows")
+
+    def _put_back(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
+        address = part.get("blob")
+        if address is None:
+            return part
+        data = self.stretch(fetch(bytes.fromhex(address)))
+        if address_of(data).hex() != address:
+            raise CorruptError(f"the text stored under {address} is another one")
+        text = data.decode("utf-8", "surrogatepass")
+        if part.get("of") == "tool":
+            tool: Mapping[str, Any] = json.loads(text)
+            return tool
+        rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
+        return {**rest, "data": json.loads(text)} if part.get("of") == "data" else {**rest, "text": text}
+
+
+def size_of(event: Event) -> int:
+    """Return the `size` that `Packer.pack` gives `event`, in bytes, without hashing or compressing anything."""
+    value, texts = _split(event, lambda data: _NO_ADDRESS)
+    return len(_bytes(value)) + sum(map(len, texts))
+
+
+def address_of(data: bytes) -> bytes:
+    """Under which a text is stored: its SHA-256, 32 bytes."""
+    return hashlib.sha256(data).digest()
+
+
+def blobs_in(value: Mapping[str, Any]) -> Iterator[bytes]:
+    """Addresses of the large texts that a record's JSON refers to."""
+    for parts in _contents(value):
+        yield from (bytes.fromhex(part["blob"]) for part in parts if "blob" in part)
+    yield from (bytes.fromhex(tool["blob"]) for tool in value.get("tools", ()) if "blob" in tool)
+
+
+def words_of(event: Event) -> Iterator[tuple[int, str, str]]:
+    """What can be searched in `event`: (position, tool, text); position 0 is what the assistant said and called."""
+    if not isinstance(event, TurnAdded | Amended):
+        return
+    if said := spoken(event.turn):
+        yield 0, "", said
+    for position, observation in enumerate(event.turn.observations, start=1):
+        yield position, observation.tool, observation.text
+
+
+def _checked(data: bytes, crc: bytes) -> bytes:
+    if zlib.crc32(data).to_bytes(4, "little") != crc:
+        raise CorruptError("stored bytes are not what was written: their checksum differs")
+    return data
+
+
+def _bytes(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=dict).encode()
+
+
+def _contents(value: Any) -> Iterator[list[Any]]:
+    """The lists of content parts anywhere in a record."""
+    if isinstance(value, dict):
+        parts = value.get("content")
+        if isinstance(parts, list):
+            yield parts
+        if value.get("e") == "exchanged":
+            yield from (value[name] for name in ("messages", "results") if isinstance(value.get(name), list))
+            return
+        for name in ("observations", "interjections", "messages"):
+            for each in value.get(name, ()):
+                if isinstance(each, dict) and isinstance(each.get("content"), list):
+                    yield each["content"]
+
+
+def _split(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
+    """The JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
+    value = event_out(event)
+    texts: dict[bytes, str] = {}
+
+    def keep(text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        return texts.get(data) or texts.setdefault(data, address(data))
+
+    for parts in _contents(value):
+        parts[:] = [_taken_out(part, keep) for part in parts]
+    if "tools" in value:
+        value["tools"] = [_tool_out(tool, keep) for tool in value["tools"]]
+    return value, texts
+
+
+def _taken_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str, Any]:
+    """`part`, with the address of its text in its place if that is large."""
+    if len(part.get("text", "")) >= LARGE:
+        return {"blob": keep(part["text"])}
+    if part.get("data") is None:
+        return part
+    data = json.dumps(part["data"], separators=(",", ":"), default=dict)
+    if len(data) < LARGE:
+        return part
+    rest = {name: value for name, value in part.items() if name != "data"}
+    return {**rest, "of": "data", "blob": keep(data)}
+
+
+def _tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mapping[str, Any]:
+    """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
+    an address."""
+    data = json.dumps(tool, separators=(",", ":"), default=dict)
+    if not isinstance(tool, Mapping) or (len(data) < LARGE and "blob" not in tool):
+        # A client's request may hold anything; what is no tool is kept as it is.
+        return tool
+    return {"of": "tool", "blob": keep(data)}

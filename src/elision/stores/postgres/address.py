@@ -1,0 +1,100 @@
+"""Where a PostgreSQL store is: the URL, our own options taken out of it, the rest left to libpq.
+
+postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=agents&pool=4&timeout=30&sslmode=require
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from elision.errors import StoreError
+
+#: Of a name in PostgreSQL, in bytes.
+_LONGEST = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """libpq: a connection URI; it may hold a password and is never shown.
+
+    schema:  where the tables are. pool: connections at most.
+    timeout: seconds after which a statement is given up; waiting for a connection has the same limit.
+    unsafe:  a server that runs with fsync = off is taken all the same.
+    """
+
+    libpq: str = field(repr=False)
+    schema: str = "public"
+    pool: int = 4
+    timeout: float = 30.0
+    unsafe: bool = False
+
+
+def address(rest: str) -> Address:
+    """The address in `rest`, what follows `postgresql:`. Raises StoreError, which shows no credentials."""
+    if not rest.startswith("//"):
+        raise StoreError("a PostgreSQL store is named postgresql://HOST/DATABASE; after `postgresql:` come two slashes")
+    head, _, query = rest.partition("?")
+    _without_loose_marks(head)
+    try:
+        options = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError:
+        raise StoreError("the options of the PostgreSQL URL do not read as name=value&name=value") from None
+    ours = {name: value for name, value in options if name in _OURS}
+    theirs = urlencode([(name, value) for name, value in options if name not in _OURS], quote_via=quote)
+    return Address(
+        libpq=f"postgresql:{head}?{theirs}" if theirs else f"postgresql:{head}",
+        schema=_schema(ours.get("schema", "public")),
+        pool=int(_number("pool", ours.get("pool", "4"), least=1, most=1_000)),
+        timeout=_number("timeout", ours.get("timeout", "30"), least=0.1, most=86_400),
+        unsafe=_fsync(ours.get("fsync", "on")),
+    )
+
+
+_OURS = ("schema", "pool", "timeout", "fsync")
+
+
+def _without_loose_marks(head: str) -> None:
+    """A password with / @ or : in it would be read as host or database, and then be shown in errors."""
+    try:
+        parts = urlsplit(f"postgresql:{head}")
+        strays = {"@", ":"} & {*parts.path} or "@" in parts.netloc.rpartition("@")[0] or parts.fragment
+        numbers = all(port.isdigit() for host in _hosts(parts.netloc) if (port := _port(host)))
+    except ValueError:
+        numbers, strays = False, True
+    if strays or not numbers:
+        raise StoreError(
+            "the PostgreSQL URL does not read as //USER:PASSWORD@HOST:PORT/DATABASE; write / @ : # ? % and blanks in a "
+            "user or password as %2F %40 %3A %23 %3F %25 %20, or keep the password in PGPASSWORD or ~/.pgpass"
+        )
+
+
+def _hosts(netloc: str) -> list[str]:
+    return netloc.rpartition("@")[2].split(",")
+
+
+def _port(host: str) -> str:
+    """What stands behind the last colon outside of brackets."""
+    return host.rpartition("]")[2].rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
+
+
+def _schema(name: str) -> str:
+    if not name or len(name.encode("utf-8", "replace")) > _LONGEST or "\0" in name or not name.isprintable():
+        raise StoreError(f"schema={name[:80]!r}: no name of a schema; 1 to {_LONGEST} printable bytes")
+    return name
+
+
+def _number(name: str, text: str, *, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise StoreError(f"{name}={text[:20]!r} in the PostgreSQL URL: give a number from {least:g} to {most:g}")
+    return value
+
+
+def _fsync(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise StoreError(f"fsync={text[:20]!r} in the PostgreSQL URL: on, or off to take a server that may lose data")
+    return text == "off"

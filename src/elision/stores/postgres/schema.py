@@ -1,0 +1,59 @@
+"""The tables, at the version that this Elision knows: made where there are none, migrated where they are older."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.errors import StoreError
+from elision.stores.postgres.link import Cursor, Link, create_schema
+from elision.stores.postgres.statements import script, sql
+
+#: In order; migration n makes version n of version n - 1. All of them come to `postgres_schema.sql` (a test says so).
+MIGRATIONS = ("postgres_0001_tables.sql", "postgres_0002_observations.sql", "postgres_0003_gateways.sql")
+FRESH = "postgres_schema.sql"
+VERSION = len(MIGRATIONS)
+
+
+def ensure(link: Link) -> None:
+    """The newest tables are there; any number of processes may ask at once. Raises StoreError for newer ones."""
+    schema = link.address.schema
+    found = link.read(lambda cursor: version(cursor, schema))
+    if found < VERSION:
+        found = link.write(lambda cursor: _migrate(cursor, schema), patient=True)
+    if found > VERSION:
+        raise StoreError(
+            f"{link.place}: the tables in schema {schema!r} are version {found}, this Elision knows {VERSION}; "
+            "update elision, or name another schema: ?schema=NAME"
+        )
+
+
+def version(cursor: Cursor, schema: str) -> int:
+    """Of the tables in `schema`; 0 if there are none."""
+    if not _one(cursor, "schema_versioned", schema):
+        return 0
+    return int(_one(cursor, "schema_version", schema) or 0)
+
+
+def _migrate(cursor: Cursor, schema: str) -> int:
+    """Under a lock that other processes wait for; whoever comes second finds the work done."""
+    cursor.execute(sql("schema_lock"), {"schema": schema})
+    before = version(cursor, schema)
+    if not _one(cursor, "schema_exists", schema):
+        create_schema(cursor, schema)
+    for file in (FRESH,) if before == 0 else MIGRATIONS[before:]:
+        for statement in statements(file):
+            cursor.execute(statement)
+    if before < VERSION:
+        cursor.execute(sql("schema_set_version"), {"version": VERSION})
+    return max(before, VERSION)
+
+
+def statements(file: str) -> list[bytes]:
+    """Those of a script of ours: each ends with a semicolon at the end of a line. A pipeline takes one at a time."""
+    lines = [line for line in script(file).splitlines() if not line.lstrip().startswith(b"--")]
+    return [text for piece in b"\n".join(lines).split(b";\n") if (text := piece.strip().removesuffix(b";"))]
+
+
+def _one(cursor: Cursor, name: str, schema: str) -> Any:
+    row = cursor.execute(sql(name), {"schema": schema}).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,25 @@
+"""The store's SQL, by name: it stands in files of its own, where an editor and a reviewer know it for what it is."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+def sql(name: str) -> bytes:
+    """The statement of that name in `sql/postgres_queries.sql`."""
+    return _statements()[name]
+
+
+def script(file: str) -> bytes:
+    """A whole file of `sql/`."""
+    return files("elision.stores").joinpath("sql", file).read_bytes()
+
+
+@cache
+def _statements() -> dict[str, bytes]:
+    _, *pieces = _NAME.split(script("postgres_queries.sql").decode())
+    return {name: text.strip().encode() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}

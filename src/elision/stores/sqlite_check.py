@@ -1,0 +1,115 @@
+"""Reading a whole SQLite store and saying what is wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from elision.errors import CorruptError
+from elision.stores import sqlite_rows as rows
+from elision.stores.packing import Packer
+from elision.stores.store import Finding
+from elision.trajectory.events import Amended, TurnAdded
+
+#: Findings of SQLite's own check that are listed.
+_LISTED: Final = 100
+_SESSIONS: Final = "SELECT id, key, records FROM sessions ORDER BY id"
+_RECORDS: Final = "SELECT id, body, texts FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
+_TURNS: Final = "SELECT number, turn FROM turns WHERE session = ?"
+_USES: Final = "SELECT address, uses FROM texts"
+_STRAYS: Final = "SELECT count(*) FROM records WHERE id / ? NOT IN (SELECT id FROM sessions)"
+
+
+def findings(connection: sqlite3.Connection, path: Path, packer: Packer) -> Iterator[Finding]:
+    """The pages, then every record and text, then the counts; what cannot be read is passed by. Nothing is changed."""
+    uses: Counter[bytes] = Counter()
+    yield from _read(str(path), _pages(connection, path))
+    yield from _read(str(path), _sessions(connection, packer, uses))
+    yield from _read(str(path), _strays(connection, path))
+    yield from _read(str(path), _miscounted(connection, path, uses))
+
+
+def _read(place: str, found: Iterator[Finding]) -> Iterator[Finding]:
+    try:
+        yield from found
+    except sqlite3.DatabaseError as error:
+        yield Finding(place=place, what=f"cannot be read: {error}", lost=True)
+
+
+def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
+    for (said,) in connection.execute(f"PRAGMA integrity_check({_LISTED})"):
+        for line in said.splitlines():
+            if line != "ok" and not line.startswith("***"):
+                yield Finding(place=str(path), what=line, lost=True)
+
+
+def _sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
+    for session, key, records in connection.execute(_SESSIONS).fetchall():
+        name = rows.text(key)
+        found = _Session(connection, packer, session, name, uses).findings(records)
+        yield from _read(f"session {name!r}", found)
+
+
+def _strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
+    if strays := connection.execute(_STRAYS, (rows.SPAN,)).fetchone()[0]:
+        yield Finding(place=str(path), what=f"{strays} records belong to no session")
+
+
+def _miscounted(connection: sqlite3.Connection, path: Path, uses: Counter[bytes]) -> Iterator[Finding]:
+    for address, counted in connection.execute(_USES).fetchall():
+        if counted != uses[address]:
+            yield Finding(
+                place=f"{path}: text {address.hex()[:16]}", what=f"is used {uses[address]} times, not {counted}"
+            )
+
+
+class _Session:
+    """One session while it is read."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, packer: Packer, session: int, key: str, uses: Counter[bytes]
+    ) -> None:
+        self._connection, self._packer = connection, packer
+        self._session, self._key, self._uses = session, key, uses
+
+    def findings(self, records: int) -> Iterator[Finding]:
+        log = (rows.number(self._session, 1), rows.number(self._session + 1, 0))
+        turns: dict[int, int] = {}
+        unread: set[int] = set()
+        expected = 0
+        for record, body, texts in self._connection.execute(_RECORDS, log):
+            expected, position = expected + 1, record % rows.SPAN
+            self._uses.update(rows.addresses(texts))
+            try:
+                event = self._packer.unpack(body, self._fetch)
+            except CorruptError as error:
+                unread.add(position)
+                yield self._finding(position, str(error), lost=True)
+                continue
+            if isinstance(event, TurnAdded | Amended):
+                turns[position] = event.turn.index
+        if expected != records:
+            yield self._finding(0, f"has {expected} records, not {records}", lost=expected < records)
+        yield from self._unlisted(turns, unread)
+
+    def _unlisted(self, turns: dict[int, int], unread: set[int]) -> Iterator[Finding]:
+        listed = dict(self._connection.execute(_TURNS, (self._session,)).fetchall())
+        for position in sorted((turns.keys() | listed.keys()) - unread):
+            if turns.get(position) != listed.get(position):
+                yield self._finding(
+                    position, f"is listed as turn {listed.get(position)}, and holds {turns.get(position)}"
+                )
+
+    def _finding(self, position: int, what: str, *, lost: bool = False) -> Finding:
+        place = f"session {self._key!r}" + (f", record {position}" if position else "")
+        return Finding(place=place, what=what, lost=lost)
+
+    def _fetch(self, address: bytes) -> bytes:
+        found = self._connection.execute(rows.FETCH, (address,)).fetchone()
+        if found is None:
+            raise CorruptError(f"the text {address.hex()[:16]} is missing")
+        body: bytes = found[0]
+        return body

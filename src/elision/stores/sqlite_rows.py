@@ -1,0 +1,258 @@
+"""The rows of a SQLite store: every statement but the search index's, within a transaction that is open.
+
+Records are the packed bytes of `packing`; large texts are kept once, with a count of their uses, and go with the last
+of them. A record's id is its session's times 2^32 plus its number, so a log is one run of one table. Keys are bytes:
+SQLite's own text ends at a NUL in places, and has no lone surrogates.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from elision.stores import sqlite_search
+from elision.stores.packing import Blob, Packed, address_of
+from elision.stores.refusals import behind, no_session, shorter, taken
+from elision.stores.store import NewSession, SessionInfo
+
+#: Records that a session may have.
+SPAN: Final = 1 << 32
+#: Bytes of an address, and of a node's name as it is stored.
+_ADDRESS, _NODE = 32, 16
+
+_FOUND: Final = "SELECT id, records, indexed FROM sessions WHERE key = ?"
+_CREATE: Final = """
+    INSERT INTO sessions (key, family, parent, relation, begun, changed, records, turns, raw_bytes)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_ADVANCE: Final = """
+    UPDATE sessions SET records = records + ?, turns = max(turns, ?), raw_bytes = raw_bytes + ?, changed = ?
+    WHERE key = ? AND records = ?"""
+_DELETE_SESSION: Final = "DELETE FROM sessions WHERE id = ?"
+_COLUMNS: Final = "SELECT key, family, parent, relation, begun, changed, records, turns, raw_bytes FROM sessions"
+INFO: Final = f"{_COLUMNS} WHERE key = ?"
+_NEWEST_FIRST: Final = f"{_COLUMNS} WHERE changed >= ? ORDER BY changed DESC, key DESC"
+_OF_FAMILY: Final = f"{_COLUMNS} WHERE family >= ? AND family < ? AND changed >= ? ORDER BY changed DESC, key DESC"
+OLDEST: Final = "SELECT key, changed FROM sessions ORDER BY changed, key LIMIT 1"
+FOOTPRINT: Final = """
+    SELECT count(*), coalesce(sum(records), 0), coalesce(sum(raw_bytes), 0),
+      (SELECT count(*) FROM (SELECT DISTINCT session, turn FROM turns)), (SELECT count(*) FROM texts)
+    FROM sessions"""
+
+_RECORD: Final = "INSERT INTO records (id, body, texts, raw_bytes) VALUES (?, ?, ?, ?)"
+BODY: Final = "SELECT body FROM records WHERE id = ?"
+BODIES: Final = "SELECT id, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
+_COPY_RECORDS: Final = """
+    INSERT INTO records (id, body, texts, raw_bytes)
+    SELECT id + ?, body, texts, raw_bytes FROM records WHERE id BETWEEN ? AND ?"""
+_RAW_BYTES: Final = "SELECT coalesce(sum(raw_bytes), 0) FROM records WHERE id BETWEEN ? AND ?"
+_ADDRESSES: Final = "SELECT texts FROM records WHERE id BETWEEN ? AND ? AND texts IS NOT NULL"
+_DELETE_RECORDS: Final = "DELETE FROM records WHERE id BETWEEN ? AND ?"
+
+_TURN: Final = "INSERT INTO turns (session, turn, number, node) VALUES (?, ?, ?, ?)"
+_COPY_TURNS: Final = """
+    INSERT INTO turns (session, turn, number, node)
+    SELECT ?, turn, number, node FROM turns WHERE session = ? AND number <= ?"""
+_NEWEST_TURN: Final = "SELECT coalesce(max(turn), 0) FROM turns WHERE session = ? AND number <= ?"
+_DELETE_TURNS: Final = "DELETE FROM turns WHERE session = ?"
+_NUMBERS: Final = """
+    SELECT max(number) FROM turns WHERE session = ? AND turn BETWEEN ? AND ? GROUP BY turn ORDER BY turn"""
+_NUMBERS_BACK: Final = "SELECT max(number) FROM turns WHERE session = ? GROUP BY turn ORDER BY turn DESC"
+_LOCATE: Final = """
+    SELECT sessions.key, turns.turn FROM turns JOIN sessions ON sessions.id = turns.session
+    WHERE turns.node = ? AND sessions.family = ? AND NOT EXISTS (
+      SELECT 1 FROM turns AS newer
+      WHERE newer.session = turns.session AND newer.turn = turns.turn AND newer.number > turns.number)
+    ORDER BY sessions.changed DESC, sessions.key DESC, turns.turn DESC LIMIT 1"""
+
+_USE: Final = "UPDATE texts SET uses = uses + ? WHERE address = ?"
+_KEEP_BODY: Final = "INSERT INTO bodies (body) VALUES (?)"
+_KEEP_TEXT: Final = "INSERT INTO texts (address, place, uses) VALUES (?, ?, 1)"
+FETCH: Final = "SELECT body FROM bodies WHERE place = (SELECT place FROM texts WHERE address = ?)"
+_DROP_BODY: Final = "DELETE FROM bodies WHERE place = (SELECT place FROM texts WHERE address = ? AND uses <= 0)"
+_DROP_TEXT: Final = "DELETE FROM texts WHERE address = ? AND uses <= 0"
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------
+
+
+def find(connection: sqlite3.Connection, key: str) -> tuple[int, int, int]:
+    """Id, length and indexed records of a session. Raises UnknownHandle."""
+    found: tuple[int, int, int] | None = connection.execute(_FOUND, (data(key),)).fetchone()
+    if found is None:
+        raise no_session(key)
+    return found
+
+
+def create(connection: sqlite3.Connection, session: NewSession) -> None:
+    if connection.execute(_FOUND, (data(session.key),)).fetchone():
+        raise taken(session)
+    parent, records = find(connection, session.parent)[:2] if session.shared else (0, 0)
+    if session.shared > records:
+        raise shorter(session, records)
+    shared = (number(parent, 1), number(parent, session.shared))
+    raw_bytes = connection.execute(_RAW_BYTES, shared).fetchone()[0]
+    turns = connection.execute(_NEWEST_TURN, (parent, session.shared)).fetchone()[0]
+    names = map(data, (session.key, session.family, session.parent))
+    at = (session.at, session.at)
+    row = (*names, session.relation, *at, session.shared, turns, raw_bytes)
+    new = connection.execute(_CREATE, row).lastrowid or 0
+    if session.shared:
+        connection.execute(_COPY_RECORDS, (number(new, 0) - number(parent, 0), *shared))
+        connection.execute(_COPY_TURNS, (new, parent, session.shared))
+        uses = _uses(connection, *shared)
+        connection.executemany(_USE, [(count, address) for address, count in uses.items()])
+
+
+def delete(connection: sqlite3.Connection, key: str) -> None:
+    session, records, indexed = find(connection, key)
+    log = (number(session, 1), number(session, records))
+    uses = _uses(connection, *log)
+    connection.executemany(_USE, [(-count, address) for address, count in uses.items()])
+    connection.executemany(_DROP_BODY, [(address,) for address in uses])
+    connection.executemany(_DROP_TEXT, [(address,) for address in uses])
+    connection.execute(_DELETE_RECORDS, log)
+    connection.execute(_DELETE_TURNS, (session,))
+    connection.execute(_DELETE_SESSION, (session,))
+    if indexed:
+        # An index without content cannot take out one session's words; searches make it again, session by session.
+        sqlite_search.drop(connection)
+
+
+def sessions(connection: sqlite3.Connection, family_prefix: str, since: float) -> Iterator[Sequence[Any]]:
+    """Rows for `info`, the newest first."""
+    if not family_prefix:
+        return connection.execute(_NEWEST_FIRST, (since,))
+    prefix = data(family_prefix)
+    # No byte of UTF-8 is as great.
+    return connection.execute(_OF_FAMILY, (prefix, prefix + b"\xff", since))
+
+
+def locate(connection: sqlite3.Connection, family: str, node: str) -> tuple[str, int] | None:
+    found = connection.execute(_LOCATE, (_named(node), data(family))).fetchone()
+    return None if found is None else (text(found[0]), found[1])
+
+
+def info(row: Sequence[Any]) -> SessionInfo:
+    """What a row of `INFO` says."""
+    key, family, parent, relation, begun, changed, records, turns, raw_bytes = row
+    return SessionInfo(
+        key=text(key),
+        family=text(family),
+        parent=text(parent),
+        relation=relation,
+        begun=begun,
+        changed=changed,
+        records=records,
+        turns=turns,
+        raw_bytes=raw_bytes,
+    )
+
+
+# --- records and turns -------------------------------------------------------------------------------------------
+
+
+def append(connection: sqlite3.Connection, key: str, packed: Sequence[Packed], after: int, at: float) -> None:
+    """Write records behind record `after`. Raises UnknownHandle, ConflictError."""
+    newest = max(record.turn for record in packed)
+    raw_bytes = sum(record.size for record in packed)
+    done = connection.execute(_ADVANCE, (len(packed), newest, raw_bytes, at, data(key), after))
+    session, records, _ = find(connection, key)
+    if not done.rowcount:
+        raise behind(key, records, after)
+    for position, record in enumerate(packed, start=after + 1):
+        _write(connection, session, position, record)
+
+
+def turns(connection: sqlite3.Connection, session: int, first: int, last: int | None) -> list[int]:
+    """Ids of the records that hold turns first ... last as they are now."""
+    if first >= SPAN:
+        return []
+    found = connection.execute(_NUMBERS, (session, first, SPAN if last is None else min(last, SPAN)))
+    return [number(session, position) for (position,) in found]
+
+
+def newest_first(
+    connection: sqlite3.Connection, session: int, indexed: int, candidates: Collection[int] | None
+) -> Iterator[int]:
+    """Ids of the records that hold turns as they are now, the newest turn first.
+
+    candidates: of the leading `indexed` records only these; None for all.
+    """
+    end = number(session, indexed)
+    for (position,) in connection.execute(_NUMBERS_BACK, (session,)):
+        found = number(session, position)
+        if candidates is None or found > end or found in candidates:
+            yield found
+
+
+def _write(connection: sqlite3.Connection, session: int, position: int, record: Packed) -> None:
+    for blob in record.blobs:
+        _keep(connection, blob)
+    texts = b"".join(blob.address for blob in record.blobs) or None
+    connection.execute(_RECORD, (number(session, position), record.body, texts, record.size))
+    if record.turn:
+        connection.execute(_TURN, (session, record.turn, position, _named(record.node)))
+
+
+def _keep(connection: sqlite3.Connection, blob: Blob) -> None:
+    if not connection.execute(_USE, (1, blob.address)).rowcount:
+        place = connection.execute(_KEEP_BODY, (blob.packed,)).lastrowid
+        connection.execute(_KEEP_TEXT, (blob.address, place))
+
+
+def addresses(texts: bytes | None) -> list[bytes]:
+    """Of the large texts of a record, from its column `texts`."""
+    return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)] if texts else []
+
+
+def _uses(connection: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
+    """How often the records first ... last use which texts."""
+    return Counter(
+        address for (texts,) in connection.execute(_ADDRESSES, (first, last)) for address in addresses(texts)
+    )
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def number(session: int, position: int) -> int:
+    """The id of a record: 1, 2, ... within its session."""
+    return session * SPAN + position
+
+
+def session_of(record: int) -> int:
+    return record // SPAN
+
+
+def data(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
+def text(key: bytes) -> str:
+    return key.decode("utf-8", "surrogatepass")
+
+
+def _named(node: str) -> bytes | None:
+    """Half a SHA-256 names a history as surely, in a quarter of the space."""
+    return address_of(data(node))[:_NODE] if node else None
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+def stored(connection: sqlite3.Connection) -> int:
+    """Bytes of the file once its write-ahead log is folded in."""
+    return _pragma(connection, "page_count") * _pragma(connection, "page_size")
+
+
+def used(connection: sqlite3.Connection) -> int:
+    """The same without pages that are free."""
+    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    return pages * _pragma(connection, "page_size")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return found

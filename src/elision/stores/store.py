@@ -1,0 +1,224 @@
+"""The protocol of all stores: append-only logs of sessions, durable before a call returns.
+
+A store is sync, may be used by several threads, and knows nothing of strategies: it keeps events in order and finds
+turns, observations and words in them again. `after` in `append` is a compare-and-swap: a writer that has not seen the
+newest record gets a ConflictError and nothing is written.
+
+A fork is a session of its own whose log begins with a copy of its parent's; what is large in it is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from elision.trajectory.events import Event
+from elision.trajectory.plan import Key, handle
+from elision.trajectory.turn import Observation, Turn
+
+#: How a session came from its parent: a sub-agent's run, another continuation, or a history that the client rewrote.
+Relation: TypeAlias = Literal["", "sub-agent", "fork", "replaced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """A session that begins.
+
+    key:      its name, unique in the store.
+    family:   histories are looked up within one family alone: a root session's key, or whom it belongs to.
+    parent:   the session it came from, "" for none. relation: how. shared: leading records of the parent's log that
+              this log begins with.
+    at:       when it began, in seconds since the epoch.
+    """
+
+    key: str
+    family: str
+    at: float
+    parent: str = ""
+    relation: Relation = ""
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """What a store says about one session.
+
+    begun, changed: seconds since the epoch. records: in its log, a shared beginning included. turns: the newest index.
+    raw_bytes: of its log before compression and de-duplication; not part of a comparison.
+    """
+
+    key: str
+    family: str
+    parent: str
+    relation: Relation
+    begun: float
+    changed: float
+    records: int
+    turns: int
+    raw_bytes: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One place where searched words stand.
+
+    position: of the observation within its turn; 0 where the assistant said them. excerpt: a line around them.
+    """
+
+    session: str
+    turn: int
+    position: int
+    tool: str
+    excerpt: str
+
+    @property
+    def handle(self) -> str:
+        """t12.1 for an observation, t12 for what was said."""
+        return handle((self.turn, self.position)) if self.position else f"t{self.turn}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a store takes up: bytes on disk or in the server, and bytes before compression and de-duplication.
+
+    turns: that can be read, an amended one once. texts: large ones that are kept apart, each once.
+    """
+
+    sessions: int
+    records: int
+    turns: int
+    texts: int
+    raw_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something `check` found: where, what, and whether it can still be read around."""
+
+    place: str
+    what: str
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What a purge took away."""
+
+    sessions: tuple[str, ...]
+    freed_bytes: int
+
+
+class Store(Protocol):
+    """See the module. Every method raises StoreError if the place fails, CorruptError where stored bytes are wrong.
+
+    Methods that take `session` raise UnknownHandle if there is no such session.
+    """
+
+    def create(self, session: NewSession) -> None:
+        """Begin a session, durably. Any text is a key.
+
+        Raises ConflictError if the key is taken, or the parent's log is shorter than what is shared; UnknownHandle if
+        something is shared and there is no such parent.
+        """
+        ...
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        """Write `events` behind record `after` (0: the log is empty), all or none, durably; the new length.
+
+        at: seconds since the epoch. Raises ConflictError if the log does not end at `after`; no events, no change.
+        """
+        ...
+
+    def length(self, session: str) -> int:
+        """Records in the log."""
+        ...
+
+    def events(self, session: str, after: int = 0) -> Iterator[Event]:
+        """The log behind record `after` as it is at this call, oldest first."""
+        ...
+
+    def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
+        """Raw turns first ... last (1-based, inclusive); an amended one as it is now."""
+        ...
+
+    def observation(self, session: str, key: Key) -> Observation:
+        """One raw observation. Raises UnknownHandle if the turn or the result is not there."""
+        ...
+
+    def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
+        """Observations, and what was said in turns, that hold all words of `query`; the newest turn first.
+
+        Any text is a query; its words are the runs of letters, digits and underscores. Case is no matter, and a word
+        may stand inside another. Within a turn what was said comes first. limit: hits.
+        """
+        ...
+
+    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
+        """The session of `family` that holds the last of `nodes` that any holds, and the turn it names.
+
+        nodes: names of histories, shortest first (`TurnAdded.node`); "" names none, and what an amended turn was named
+        before names nothing any more. Of several sessions that hold it, the one changed last.
+        """
+        ...
+
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        """Return all sessions, the one changed last first; of those changed at once the greatest key.
+
+        family_prefix: only those whose family begins so; SQLite and PostgreSQL read no others, the other stores look at
+        each session. changed_since: only those changed then or later, in seconds since the epoch.
+        """
+        ...
+
+    def info(self, session: str) -> SessionInfo: ...
+
+    def delete(self, session: str) -> None:
+        """Forget a session for good; forks of it keep what they share."""
+        ...
+
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+        """Delete sessions not changed since `older_than` (seconds since the epoch), then the oldest ones until at most
+        `max_bytes` are stored."""
+        ...
+
+    def footprint(self) -> Footprint: ...
+
+    def compact(self) -> int:
+        """Give back space that nothing uses; bytes freed."""
+        ...
+
+    def check(self) -> list[Finding]:
+        """Read everything and report what is wrong; nothing is changed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; a second time does nothing."""
+        ...
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A store that mostly knows without waiting how long a log is, so that an event loop may ask it."""
+
+    def length_at_once(self, session: str) -> int | None:
+        """Records in the log; None where somebody would have to be waited for. Raises as `length` does."""
+        ...
+
+
+@runtime_checkable
+class KeepsSecret(Protocol):
+    """A store that keeps a secret for all gateways that serve from it, on any machine."""
+
+    def keep_secret(self, fresh: bytes) -> bytes:
+        """`fresh`, kept from now on, or the one that was kept before. Raises StoreError."""
+        ...
+
+
+@runtime_checkable
+class AtATime(Protocol):
+    """A store that begins a session and writes its first records in one go, for the price of one sync."""
+
+    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        """`create` and `append` behind what is shared: both, or neither; the new length. Raises as both do."""
+        ...

@@ -1,0 +1,103 @@
+"""A call's arguments: decoded whatever they hold, and as a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from elision.strategies.extractors.outcome import one_line, short_path
+from elision.trajectory.turn import Action, Observation
+
+PATH_KEYS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "file",
+    "filename",
+    "file_name",
+    "target_file",
+    "notebook_path",
+)
+_TELLING = (*PATH_KEYS, "url", "query", "pattern", "command", "cmd", "description", "id", "name", "title", "text", "q")
+_SECONDARY = frozenset(
+    {"security_risk", "timeout", "thought", "explanation", "include_screenshot", "is_input", "new_tab"}
+)
+
+
+@lru_cache(maxsize=128)
+def arguments_of(action: Action | None) -> Mapping[str, Any]:
+    """The decoded arguments; {} where there are none, or they are no JSON object.
+
+    The small cache serves extractors that look at the same call in turn, and the digest, which looks at it again;
+    nobody changes the mapping.
+    """
+    if action is None or action.arguments.lstrip()[:1] != "{":
+        return {}
+    try:
+        return action.decoded
+    except RecursionError:  # nested beyond the interpreter's limit
+        return {}
+
+
+def tool_of(action: Action | None, observation: Observation) -> str:
+    """The tool's name, "" if unknown."""
+    return observation.tool or (action.name if action else "")
+
+
+@lru_cache(maxsize=1_024)
+def named(tool: str, globs: tuple[str, ...]) -> bool:
+    """Whether the name of `tool` fits one of `globs`, in any case."""
+    return any(fnmatchcase(tool.lower(), pattern.lower()) for pattern in globs)
+
+
+def text_at(arguments: Mapping[str, Any], *keys: str) -> str:
+    """The first non-empty text that stands at one of `keys`."""
+    for key in keys:
+        if isinstance(value := arguments.get(key), str) and value.strip():
+            return value
+    return ""
+
+
+def number_at(arguments: Mapping[str, Any], *keys: str) -> int | None:
+    """The first whole number that stands at one of `keys`."""
+    for key in keys:
+        value = arguments.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**9:
+            return value
+    return None
+
+
+def words_of(action: Action | None) -> str:
+    """The arguments in a few words: the only one, all where they are few and short, else the most telling one."""
+    if action is None:
+        return ""
+    arguments = arguments_of(action)
+    if not arguments:
+        return "" if action.arguments.strip() in ("", "{}") else _first_line(action.arguments)
+    simple = {key: _simple(key, value) for key, value in arguments.items() if key not in _SECONDARY}
+    simple = {key: value for key, value in simple.items() if value}
+    if len(simple) == 1:
+        return next(iter(simple.values()))
+    pairs = ", ".join(f"{key}={value}" for key, value in simple.items())
+    if len(pairs) <= 60:
+        return pairs
+    telling = next((simple[key] for key in _TELLING if key in simple), "")
+    return telling or one_line(pairs, 60)
+
+
+def _simple(key: str, value: Any) -> str:
+    """A value in a few words; "" for what says nothing."""
+    if isinstance(value, str):
+        return short_path(value) if key in PATH_KEYS else one_line(value, 60)
+    if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**9):
+        return str(value)
+    if isinstance(value, list) and value:
+        return one_line(", ".join(value), 40) if all(isinstance(item, str) for item in value) else f"{len(value)} items"
+    return ""
+
+
+def _first_line(text: str) -> str:
+    return text[:10_000].strip().partition("\n")[0]

@@ -1,0 +1,243 @@
+"""A shell command, taken apart far enough to see which program's output one is looking at."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import dropwhile
+
+from elision.strategies.extractors.arguments import arguments_of, text_at, tool_of
+from elision.strategies.extractors.envelope import Envelope, opened
+from elision.strategies.extractors.outcome import PATH_CHARS, one_line, short_path
+from elision.trajectory.turn import Action, Observation
+
+#: Characters of a command that are looked at.
+CUT = 8_000
+#: Names of tools that run shell commands (globs, any case).
+SHELLS = ("*bash*", "*shell*", "sh", "cmd", "*terminal*", "*command*", "*exec*", "run", "console", "*process*")
+
+_HEREDOC = re.compile(r"<<-?\s{0,5}(['\"]?)(\w{1,40})\1")
+#: SWE-agent's `edit 10:20`, whose new lines follow up to `end_of_edit`.
+_LINE_EDIT = re.compile(r"edit \d+:\d+\s*\n")
+_TOKEN = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|&&|\|\||\|&|[;|\n()]|[^'\"\\;&|\n()]+|.", re.DOTALL)
+_NOISE = re.compile(r"\s{0,3}(?:2>&1|2>\s?/dev/null|&>\s?/dev/null)")
+_REDIRECTED = re.compile(r"(?<![2&=<-])>(?![&=])(?!>?\s{0,3}/dev/null)")
+_TARGET = re.compile(r"(?<![2&=<-])>{1,2}\|?\s{0,5}([^\s;|&<>()]{1,500})")
+_LONG_WORD = re.compile(rf"[^\s'\"]{{0,200}}/[^\s'\"]{{{PATH_CHARS},400}}")
+# Nothing that a shell takes for more than itself: `shlex` reads it letter by letter, fifty times slower.
+_UNQUOTED = re.compile(r"[ \t\r\n!#-&(-\[\]-~]*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w{0,60}=")
+_TRIVIAL = frozenset(
+    {"cd", "pushd", "popd", "echo", "export", "source", ".", "set", "true", ":", "sleep", "unset", "conda"}
+)
+_WRAPPERS = frozenset({"sudo", "time", "nohup", "env", "command", "npx", "stdbuf", "xvfb-run", "nice"})
+_RUNNERS = {"uv": "run", "poetry": "run", "pipenv": "run", "bundle": "exec", "hatch": "run", "pdm": "run"}
+#: Programs behind a pipe that only choose or order lines.
+FILTERS = frozenset(
+    {"head", "tail", "sort", "uniq", "less", "more", "cat", "grep", "egrep", "rg", "sed", "nl", "column"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One program of a pipeline: its words without assignments and wrappers; `text` as it was written."""
+
+    text: str
+    words: tuple[str, ...]
+
+    @property
+    def program(self) -> str:
+        """The program's name without folders; "" if there is none."""
+        return self.words[0].rpartition("/")[2] if self.words else ""
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The words that are neither options nor redirections, the program left out."""
+        plain = (word for word in self.words[1:] if not word.startswith("-"))
+        return tuple(word for word in plain if ">" not in word[:2] and "<" not in word[:2])
+
+    @property
+    def target(self) -> str:
+        """The file that standard output is written to; "" if it is not redirected."""
+        unquoted = "".join(" _ " if token[0][0] in "'\"\\" else token[0] for token in _TOKEN.finditer(self.text))
+        if not _REDIRECTED.search(unquoted):
+            return ""
+        found = _TARGET.search(self.text)
+        return found[1].strip("'\"") if found else ""
+
+    def has(self, *options: str) -> bool:
+        """Whether one of the long or, bundled or not, short `options` is given."""
+        short = {option[1:] for option in options if len(option) == 2}
+        for word in self.words[1:]:
+            if word in options or any(word.startswith(f"{option}=") for option in options if option.startswith("--")):
+                return True
+            if word.startswith("-") and not word.startswith("--") and any(letter in word for letter in short):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """pipelines: what is run one after another, `cd` and the like left out unless there is nothing else."""
+
+    pipelines: tuple[tuple[Stage, ...], ...]
+
+    @property
+    def single(self) -> tuple[Stage, ...]:
+        """The only pipeline; () where there are several: then the output is nobody's alone."""
+        return self.pipelines[0] if len(self.pipelines) == 1 else ()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage of every pipeline."""
+        return tuple(stage for pipeline in self.pipelines for stage in pipeline)
+
+    @property
+    def label(self) -> str:
+        """The command in one line: no `cd`, no heredoc bodies, no trailing pagers or silenced streams."""
+        shown = " && ".join(_shown(pipeline) for pipeline in self.pipelines)
+        shown = _LONG_WORD.sub(lambda word: word[0] if "://" in word[0] else short_path(word[0]), shown[:1_000])
+        return one_line(shown, 64)
+
+
+def command_of(action: Action | None, observation: Observation) -> Command | None:
+    """The shell command that `observation` answers; None where the action holds none."""
+    text = _command_text(action, observation)
+    command = parsed(text[:CUT])
+    return command if command.pipelines else None
+
+
+def output_of(action: Action | None, observation: Observation) -> Envelope:
+    """The output of the command, out of its envelope and without the echo that some terminals record before it."""
+    envelope = opened(observation.text)
+    typed = [line.strip() for line in _command_text(action, observation)[:CUT].split("\n") if line.strip()]
+    body = envelope.body.lstrip()
+    if not typed or len(typed[0]) < 8 or body[: len(typed[0])] != typed[0]:
+        return envelope
+    return Envelope(envelope.exit, _without_echo(body, typed))
+
+
+def _without_echo(body: str, typed: list[str]) -> str:
+    """`body` behind the lines that repeat `typed`; blank lines may be lost in the echo."""
+    position = 0
+    for expected in typed:
+        while True:
+            end = body.find("\n", position)
+            line = body[position : end if end >= 0 else None]
+            if line.strip() or end < 0:
+                break
+            position = end + 1
+        if line.strip() != expected:
+            break
+        if end < 0:
+            return ""
+        position = end + 1
+    return body[position:]
+
+
+def _command_text(action: Action | None, observation: Observation) -> str:
+    if action is None:
+        return ""
+    arguments = arguments_of(action)
+    if not arguments:
+        return action.arguments if action.implicit or not _is_json(action.arguments) else ""
+    for key in ("command", "cmd", "commands", "script", "input"):
+        value = arguments.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            return _joined(key, value)
+    return text_at(arguments, "code") if tool_of(action, observation).lower() in ("bash", "shell") else ""
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[", "")
+
+
+def _joined(key: str, words: list[str]) -> str:
+    if key == "commands":
+        return "\n".join(words)
+    if len(words) >= 3 and words[1] in ("-c", "-lc", "-ic"):
+        return words[2]
+    return " ".join(words)
+
+
+@lru_cache(maxsize=128)
+def parsed(text: str) -> Command:
+    """`text` as pipelines of stages. The small cache serves those who look at the same call in turn, or again."""
+    pipelines = [tuple(_stages(pieces)) for pieces in _split(_without_heredocs(text))]
+    pipelines = [pipeline for pipeline in pipelines if pipeline]
+    telling = [pipeline for pipeline in pipelines if pipeline[0].program not in _TRIVIAL or len(pipeline) > 1]
+    redirected = [pipeline for pipeline in pipelines if pipeline[0].program == "echo" and ">" in pipeline[0].text]
+    return Command(tuple(telling or redirected or pipelines[-1:]))
+
+
+def _without_heredocs(text: str) -> str:
+    if _LINE_EDIT.match(text):
+        return text.partition("\n")[0]
+    for _ in range(20):
+        found = _HEREDOC.search(text)
+        if found is None:
+            break
+        line_end = text.find("\n", found.end())
+        line_end = line_end if line_end >= 0 else len(text)
+        close = re.compile(rf"^[ \t]*{re.escape(found[2])}[ \t]*$", re.MULTILINE).search(text, line_end)
+        text = text[: found.start()] + text[found.end() : line_end] + (text[close.end() :] if close else "")
+    return text
+
+
+def _split(text: str) -> Iterator[list[str]]:
+    """Pipelines as lists of the texts of their stages."""
+    pieces: list[str] = [""]
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        depth = max(0, depth + (token == "(") - (token == ")"))
+        if depth == 0 and token in ("&&", "||", ";", "\n"):
+            yield pieces
+            pieces = [""]
+        elif depth == 0 and token in ("|", "|&"):
+            pieces.append("")
+        elif token != "\\\n":
+            pieces[-1] += token
+    yield pieces
+
+
+def _stages(pieces: list[str]) -> Iterator[Stage]:
+    for piece in pieces:
+        text = piece.strip()
+        if text and not text.startswith("#"):
+            yield Stage(text, _program_words(_words(_NOISE.sub(" ", text))))
+
+
+def _words(text: str) -> list[str]:
+    if _UNQUOTED.fullmatch(text):
+        return text.split()
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quote: the command was cut, or is no shell
+        return text.split()
+
+
+def _program_words(words: list[str]) -> tuple[str, ...]:
+    while words:
+        first = words[0].rpartition("/")[2]
+        if _ASSIGNMENT.match(words[0]) or first in _WRAPPERS:
+            words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
+        elif first == "timeout":
+            words = [word for word in words[1:] if not word.startswith("-")][1:]
+        elif first in _RUNNERS and words[1:2] == [_RUNNERS[first]]:
+            words = words[2:]
+        else:
+            break
+    return tuple(words)
+
+
+def _shown(pipeline: tuple[Stage, ...]) -> str:
+    kept = list(pipeline)
+    while len(kept) > 1 and kept[-1].program in ("head", "tail", "cat", "less"):
+        kept.pop()
+    return " | ".join(_NOISE.sub("", stage.text).strip() for stage in kept)

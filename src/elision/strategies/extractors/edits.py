@@ -1,0 +1,141 @@
+"""Files that were written or changed: which, and whether it worked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from elision.strategies.extractors.arguments import PATH_KEYS, arguments_of, text_at
+from elision.strategies.extractors.command import Command, command_of, output_of
+from elision.strategies.extractors.envelope import Envelope, opened
+from elision.strategies.extractors.failure import complaint, refuses, telling_line
+from elision.strategies.extractors.outcome import Outcome, counted, short_path
+from elision.trajectory.turn import Action, Observation
+
+#: Names of tools that change files (globs, any case).
+EDITORS = (
+    "*edit*",
+    "*write*",
+    "*str_replace*",
+    "*create_file*",
+    "*replace*",
+    "*patch*",
+    "*insert*",
+    "create",
+    "*file_tool*",
+    "*update_file*",
+)
+
+_OLD = ("old_str", "old_string", "old_text", "oldText", "oldString", "old_content", "search")
+_NEW = ("new_str", "new_string", "new_text", "newText", "newString", "new_content", "replace", "insert_text")
+_WHOLE = ("file_text", "content", "contents", "text")
+_WINDOW = re.compile(r"\[File: ([^\n]{1,500}?) \(\d{1,9} lines total\)\]")
+_LINE_EDIT = re.compile(r"\s*edit (\d{1,9}:\d{1,9})")
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b?/?)([^\n\t]{1,300})", re.MULTILINE)
+_LINT = re.compile(r"^- ([^\n]{3,300})", re.MULTILINE)
+_UPDATED = "File updated. Please review"
+_SYNTAX = "introduced new syntax error"
+
+
+def edited(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A change through a tool made for it."""
+    arguments = arguments_of(action)
+    label = _label(action, arguments)
+    if not label or not _is_edit(arguments):
+        return None
+    envelope = opened(observation.text)
+    if problem := _problem(observation, envelope):
+        return Outcome(label, problem)
+    return Outcome(label, _done(arguments, envelope))
+
+
+def _label(action: Action | None, arguments: Mapping[str, Any]) -> str:
+    if path := text_at(arguments, *PATH_KEYS):
+        return short_path(path)
+    patch = text_at(arguments, "patch", "input", "diff", "patchText") or (
+        action.arguments if action and not arguments else ""
+    )
+    paths = list(dict.fromkeys(found.strip() for found in _PATCHED.findall(patch[:100_000])))
+    return ", ".join(short_path(path) for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def _is_edit(arguments: Mapping[str, Any]) -> bool:
+    if not arguments or arguments.get("command") in ("create", "str_replace", "insert", "undo_edit", "write", "edit"):
+        return True
+    return any(
+        key in arguments
+        for key in (*_OLD, *_NEW, *_WHOLE, "edits", "patch", "input", "diff", "patchText", "insert_line")
+    )
+
+
+def _problem(observation: Observation, envelope: Envelope) -> str:
+    body = envelope.body.strip()[:4_000]
+    if _SYNTAX in body[:400]:
+        lint = _LINT.search(body)
+        return f"rejected: {lint[1] if lint else 'syntax error'}"
+    if not (observation.error or envelope.failed or refuses(body)):
+        return ""
+    said = telling_line(body) or "failed"
+    return f"exit {envelope.exit}, {said}" if envelope.failed else said
+
+
+def _done(arguments: Mapping[str, Any], envelope: Envelope) -> str:
+    command = arguments.get("command")
+    if command == "undo_edit":
+        return "undone"
+    old, new, whole = (text_at(arguments, *keys) for keys in (_OLD, _NEW, _WHOLE))
+    if whole and not old and not new:
+        verb = "created" if command == "create" or "created" in envelope.head[:300].lower() else "written"
+        return f"{verb}, {counted(_lines(whole), 'line')}"
+    edits = arguments.get("edits")
+    if isinstance(edits, list) and edits:
+        return f"edited, {counted(len(edits), 'edit')}"
+    return f"edited, +{_lines(new)} -{_lines(old)} lines" if old or new else "edited"
+
+
+def _lines(text: str) -> int:
+    return text.rstrip("\n").count("\n") + 1 if text else 0
+
+
+def line_edited(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """SWE-agent's edit of the open file: its answer is a window of the changed file, or a refusal."""
+    body = observation.text
+    refused = _SYNTAX in body[:400]
+    if not refused and _UPDATED not in body[-1_000:] and _UPDATED not in body[:500]:
+        return None
+    lines = _LINE_EDIT.match(action.arguments) if action else None
+    found = _WINDOW.search(body[:2_000]) or re.search(r"\(Open file: ([^\n]{1,500})\)", body[-600:])
+    path = short_path(found[1]) if found else ""
+    place = f"{path}:{lines[1].replace(':', '-')}" if lines else path
+    result = _problem(observation, opened(body)) or "edited"
+    return Outcome(place or "edit", result)
+
+
+def written(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A file written by a shell command: a redirected heredoc or echo, tee, sed -i, patch, and SWE-agent's create."""
+    command = command_of(action, observation)
+    if command is None or not (label := _shell_target(command)):
+        return None
+    envelope = output_of(action, observation)
+    body = envelope.body.strip()
+    if envelope.failed or (problem := complaint(body)):
+        said = complaint(body) or body[:2_000].partition("\n")[0] or "no output"
+        return Outcome(label, f"exit {envelope.exit}, {said}" if envelope.failed else problem)
+    if body and not _WINDOW.match(body[:600]):
+        return Outcome(label, body[-2_000:].strip().rpartition("\n")[2])
+    return Outcome(label, "edited" if command.single[0].program in ("sed", "perl") else "written")
+
+
+def _shell_target(command: Command) -> str:
+    """The file that the only pipeline writes; "" if it writes none, or there is more than one pipeline."""
+    if not command.single:
+        return ""
+    first, last = command.single[0], command.single[-1]
+    if first.program in ("cat", "echo", "printf", "sed", "awk") and last.target:
+        return short_path(last.target)
+    if last.program == "tee" and last.operands:
+        return short_path(last.operands[0])
+    if first.program in ("sed", "perl") and first.has("-i", "--in-place") and first.operands:
+        return short_path(first.operands[-1])
+    return short_path(first.operands[0]) if first.program == "create" and len(first.operands) == 1 else ""

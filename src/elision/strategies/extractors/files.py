@@ -1,0 +1,222 @@
+"""Files that were read and folders that were listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from elision.strategies.extractors.arguments import PATH_KEYS, arguments_of, number_at, text_at
+from elision.strategies.extractors.command import Stage, command_of, output_of
+from elision.strategies.extractors.envelope import Envelope, opened
+from elision.strategies.extractors.failure import complaint, refuses, telling_line
+from elision.strategies.extractors.outcome import Outcome, counted, short_path
+from elision.trajectory.turn import Action, Observation
+
+#: Names of tools that read files, and of those that list folders (globs, any case).
+VIEWERS = (
+    "*read*",
+    "*view*",
+    "*open*",
+    "cat",
+    "goto",
+    "scroll_*",
+    "*str_replace*",
+    "*edit*",
+    "*get_file*",
+    "*file_tool*",
+)
+LISTERS = ("ls", "*list_dir*", "*list_files*", "*list_folder*", "*directory*", "*tree*", "*str_replace*", "*edit*")
+READERS = frozenset({"cat", "head", "tail", "nl", "less", "more", "sed", "bat", "tac"})
+_LISTING = frozenset({"ls", "tree", "dir"})
+
+_WINDOW = re.compile(r"\[File: ([^\n]{1,500}?) \((\d{1,9}) lines total\)\]")
+_ABOVE = re.compile(r"^\((\d{1,9}) (?:more )?lines above\)", re.MULTILINE)
+_BELOW = re.compile(r"^\((\d{1,9}) (?:more )?lines below\)", re.MULTILINE)
+_CAT_N = re.compile(r"^[ \t]{0,10}(\d{1,7})(?:\t|→|\Z)", re.MULTILINE)
+_MORE = re.compile(r"\[(\d{1,9}) more lines in file\.")
+_NOTE = re.compile(r"\n\n?\[\d{1,9} more lines in file\.[^\n]{0,200}\]\s*\Z|<NOTE>[^\n]{0,1000}</NOTE>\s*\Z")
+_SCRIPT = re.compile(r"(\d{1,9})(?:,(\+?\d{1,9}|\$))?p")
+_FOLDER = re.compile(r"Here's the files and directories up to \d+ levels? deep in ([^\n]{1,300}?), excluding")
+_EDITED = ("File updated", "has been edited", "introduced new syntax error")
+
+
+def window(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A file window as SWE-agent shows it, whatever command opened or moved it."""
+    head, tail = observation.text[:2_000], observation.text[-4_000:]
+    found = _WINDOW.search(head)
+    if found is None or any(word in tail or word in head for word in _EDITED):
+        return None
+    total = int(found[2])
+    above, below = _ABOVE.search(head), _BELOW.search(tail)
+    first = int(above[1]) + 1 if above else 1
+    last = total - int(below[1]) if below else total
+    shown = max(0, last - first + 1)
+    return Outcome(f"{short_path(found[1])}:{first}-{last} of {total}", counted(shown, "line"))
+
+
+def viewed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A file read through a tool made for it."""
+    arguments = arguments_of(action)
+    if arguments.get("command") not in (None, "view") or not _is_read(arguments):
+        return None
+    label = _label(arguments, observation.text)
+    if not label or _FOLDER.search(observation.text[:500]):
+        return None
+    envelope = opened(observation.text)
+    problem = _problem(observation, envelope) or _refusal(envelope.body)
+    return Outcome(label, problem or counted(_count(envelope), "line"))
+
+
+def _is_read(arguments: Mapping[str, Any]) -> bool:
+    writes = (
+        "content",
+        "contents",
+        "file_text",
+        "new_string",
+        "new_str",
+        "new_text",
+        "newText",
+        "edits",
+        "patch",
+        "diff",
+        "url",
+    )
+    return not any(key in arguments for key in writes)
+
+
+def _label(arguments: Mapping[str, Any], text: str) -> str:
+    files = arguments.get("files", arguments.get("paths"))
+    if isinstance(files, list) and files:
+        return ", ".join(_label(item, "") if isinstance(item, dict) else short_path(str(item)) for item in files[:3])
+    path = text_at(arguments, *PATH_KEYS)
+    return short_path(path) + _range(arguments, text) if path else ""
+
+
+def _range(arguments: Mapping[str, Any], text: str) -> str:
+    """ ":a-b of n" as far as the arguments or the line numbers in the output tell."""
+    asked = arguments.get("view_range")
+    if isinstance(asked, list) and len(asked) == 2 and all(isinstance(end, int) for end in asked) and asked[1] > 0:
+        return f":{asked[0]}-{asked[1]}"
+    start = number_at(arguments, "start_line", "startLine", "line_start", "start")
+    end = number_at(arguments, "end_line", "endLine", "line_end", "end")
+    if start is not None and end is not None:
+        return f":{start}-{end}"
+    offset, limit = number_at(arguments, "offset"), number_at(arguments, "limit")
+    more = _MORE.search(text[-300:])
+    if limit is not None and (offset is not None or more):
+        first = offset or 1
+        return f":{first}-{first + limit - 1}" + (f" of {first + limit - 1 + int(more[1])}" if more else "")
+    return f":{offset}-" if offset else ""
+
+
+def _problem(observation: Observation, envelope: Envelope) -> str:
+    """Why no lines were read; "" if some were."""
+    body = envelope.body.strip()
+    if not body:
+        return "empty" if envelope.exit in (None, 0) else f"exit {envelope.exit}, no output"
+    if observation.error or envelope.failed:
+        said = complaint(body) or telling_line(body)
+        return f"exit {envelope.exit}, {said}" if envelope.failed else said
+    if body.startswith(("ERROR:\n", "Read image file")):
+        return telling_line(body)
+    return complaint(body)
+
+
+def _refusal(body: str) -> str:
+    """What a tool says instead of showing a file; "" where lines are numbered, or too many for a refusal."""
+    brief = len(body) < 500 and body.count("\n") < 3 and not _CAT_N.match(body)
+    return telling_line(body) if brief and refuses(body) else ""
+
+
+def _count(envelope: Envelope) -> int:
+    """Lines shown: by their own numbers where they have some, else counted, notes of the tool left out."""
+    head, tail = envelope.body[:1_000], envelope.body[-4_000:]
+    first, last = _CAT_N.search(head), list(_CAT_N.finditer(tail))
+    if first and last and int(last[-1][1]) >= int(first[1]):
+        return int(last[-1][1]) - int(first[1]) + 1
+    note = _NOTE.search(tail)
+    body = envelope.body[: len(envelope.body) - len(tail) + note.start()] if note else envelope.body
+    return Envelope(None, body).lines
+
+
+def printed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A file printed by a shell command: cat, head, tail, sed -n and their like."""
+    command = command_of(action, observation)
+    if command is None or not (stages := command.single):
+        return None
+    first, last = stages[0], stages[-1]
+    if any(stage.program not in READERS or _writes(stage) for stage in stages) or not _files(first):
+        return None
+    label = ", ".join(short_path(path) for path in _files(first)[:3]) + _printed_range(last)
+    envelope = output_of(action, observation)
+    return Outcome(label, _problem(observation, envelope) or counted(_count(envelope), "line"))
+
+
+def _writes(stage: Stage) -> bool:
+    return (stage.program == "sed" and not stage.has("-n")) or bool(stage.target)
+
+
+def _files(stage: Stage) -> tuple[str, ...]:
+    operands = stage.operands
+    if stage.program == "sed":
+        return operands[1:]
+    if (
+        stage.program in ("head", "tail")
+        and stage.has("-n", "-c")
+        and operands[:1]
+        and operands[0].lstrip("+-").isdigit()
+    ):
+        return operands[1:]
+    return operands
+
+
+def _printed_range(stage: Stage) -> str:
+    """ ":a-b" of the stage that chose the lines."""
+    if stage.program == "sed":
+        script = next((found for word in stage.words if (found := _SCRIPT.fullmatch(word))), None)
+        return "" if script is None else f":{script[1]}-{script[2] or script[1]}".replace("$", "end")
+    lines = next((word.lstrip("-n") for word in stage.words[1:] if word.lstrip("-n").isdigit()), "")
+    if stage.program == "head":
+        return f":1-{lines or 10}"
+    return f":last {lines or 10}" if stage.program == "tail" and "+" not in stage.text else ""
+
+
+def listed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A folder listed through a tool made for it."""
+    folder = _FOLDER.search(observation.text[:500])
+    arguments = arguments_of(action)
+    path = (
+        folder[1]
+        if folder
+        else text_at(arguments, "path", "dir", "directory", "folder", "dir_path", "target_directory")
+    )
+    if not folder and (not path or arguments.get("command") is not None or not _is_read(arguments)):
+        return None
+    envelope = opened(observation.text)
+    entries = max(0, _entries(envelope) - 1) if folder else _entries(envelope)
+    return Outcome(short_path(path), _problem(observation, envelope) or counted(entries, "entry", "entries"))
+
+
+def listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A folder listed by a shell command."""
+    command = command_of(action, observation)
+    if command is None or not command.single or command.single[0].program not in _LISTING:
+        return None
+    if any(stage.program in ("wc", "xargs", "awk", "python", "python3") for stage in command.stages):
+        return None
+    envelope = output_of(action, observation)
+    return Outcome(command.label, _problem(observation, envelope) or counted(_entries(envelope), "entry", "entries"))
+
+
+def _entries(envelope: Envelope) -> int:
+    lines = [line for line in envelope.body.split("\n") if line.strip() and not line.startswith("total ")]
+    lines = [line for line in lines if not line.rstrip().endswith((" .", " ..", ":"))]
+    # `ls` without a terminal prints one name a line; some recordings hold its columns.
+    if len(lines) == 1 and "  " in lines[0].strip() and not _long(lines[0].lstrip()):
+        return len(lines[0].split())
+    return len(lines)
+
+
+def _long(line: str) -> bool:
+    return bool(re.match(r"[dlbcps-][rwxsStT-]{9}", line))

@@ -1,0 +1,115 @@
+"""Which extractor reads which tool's observations, in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from elision.errors import CallbackError, describe_error
+from elision.strategies.extractors import edits, files, git, json_data, search, shell, test_runs, web
+from elision.strategies.extractors.arguments import named, tool_of
+from elision.strategies.extractors.command import SHELLS
+from elision.strategies.extractors.generic import generic
+from elision.strategies.extractors.outcome import Extractor, Outcome
+from elision.trajectory.turn import Action, Observation, Turn
+
+_log: Final = logging.getLogger("elision.strategies")
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """tools: globs on the tool's name, any case."""
+
+    extractor: Extractor
+    tools: tuple[str, ...] = ("*",)
+
+    def serves(self, tool: str) -> bool:
+        """Whether the extractor is asked about observations of `tool`."""
+        return named(tool, self.tools)
+
+
+def log_failure(error: CallbackError) -> None:
+    """Log that an extractor failed."""
+    _log.warning("%s", error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extractors:
+    """An ordered table; the first extractor that answers wins, the generic one stands behind all.
+
+    report: called with the error of an extractor that fails; the others are asked then, as if it had no answer.
+    Equal to itself alone: an extractor may be anything that can be called, also what has no hash.
+    """
+
+    registrations: tuple[Registration, ...] = ()
+    report: Callable[[CallbackError], None] = log_failure
+
+    def register(self, extractor: Extractor, *, tools: Sequence[str] = ("*",)) -> Extractors:
+        """The same table with `extractor` in front, asked about tools whose name fits one of the globs `tools`."""
+        return replace(self, registrations=(Registration(extractor, tuple(tools)), *self.registrations))
+
+    def outcome(self, turn: Turn, observation: Observation) -> Outcome:
+        """What happened in `observation` of `turn`. Never raises: see `report`."""
+        return _asked(self, turn.action_of(observation), observation, turn.text)
+
+
+@lru_cache(maxsize=128)
+def _asked(table: Extractors, action: Action | None, observation: Observation, said: str) -> Outcome:
+    # The small cache serves the digest, which looks again at what placeholders were written for some 40 turns before.
+    tool = tool_of(action, observation)
+    for registration in table.registrations:
+        if registration.serves(tool):
+            try:
+                found = _ask_extractor(registration, action, observation, said)
+            except CallbackError as error:
+                table.report(error)
+                continue
+            if found is not None:
+                return found
+    return generic(action, observation, said)
+
+
+def _ask_extractor(
+    registration: Registration, action: Action | None, observation: Observation, said: str
+) -> Outcome | None:
+    """What one extractor says. Raises CallbackError for all that it may raise, and for an answer that is none."""
+    try:
+        found = registration.extractor(action, observation, said)
+        if found is not None and not isinstance(found, Outcome):
+            raise TypeError(f"it gave a {type(found).__name__}; give an Outcome or None")
+    except Exception as error:
+        tools = ", ".join(map(repr, registration.tools))
+        raise CallbackError(f"the extractor for {tools} failed: {describe_error(error)}") from error
+    return found
+
+
+#: Most special first. What a command does decides before what its output looks like.
+BUILT_IN = Extractors(
+    (
+        Registration(edits.line_edited),
+        Registration(files.window),
+        Registration(search.announced),
+        Registration(edits.edited, edits.EDITORS),
+        Registration(files.listed, files.LISTERS),
+        Registration(files.viewed, files.VIEWERS),
+        Registration(search.grepped, search.GREPPERS),
+        Registration(search.globbed, search.FINDERS),
+        Registration(files.printed, SHELLS),
+        Registration(files.listing, SHELLS),
+        Registration(search.searched, SHELLS),
+        Registration(edits.written, SHELLS),
+        Registration(test_runs.tested, (*SHELLS, "*test*")),
+        Registration(git.versioned, SHELLS),
+        Registration(git.diffed, SHELLS),
+        Registration(web.fetched, SHELLS),
+        Registration(web.browsed, web.BROWSERS),
+        Registration(json_data.json_value),
+        Registration(json_data.table),
+        Registration(web.page_error, web.BROWSERS),
+        Registration(shell.shell, SHELLS),
+        Registration(shell.code, shell.CODE),
+    )
+)

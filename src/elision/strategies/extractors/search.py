@@ -1,0 +1,175 @@
+"""Searches: matches and files counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from elision.strategies.extractors.arguments import arguments_of, text_at, words_of
+from elision.strategies.extractors.command import FILTERS, Stage, command_of, output_of
+from elision.strategies.extractors.envelope import Envelope, opened
+from elision.strategies.extractors.failure import complaint
+from elision.strategies.extractors.outcome import Outcome, counted, one_line, short_path
+from elision.trajectory.turn import Action, Observation
+
+#: Names of tools that search text, and of those that search names (globs, any case).
+GREPPERS = (
+    "*grep*",
+    "*search_dir*",
+    "*search_file*",
+    "*search_files*",
+    "*codebase_search*",
+    "*code_search*",
+    "*search_code*",
+    "rg",
+)
+FINDERS = ("*glob*", "*find_file*", "find", "*file_search*", "fd")
+_GREPS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep"})
+_FINDS = frozenset({"find", "fd", "fdfind", "locate", "glob"})
+
+_FOUND = re.compile(r"Found (?:a total of )?(\d{1,9}) match(?:es)?\b")
+_FILES = re.compile(r"Found (\d{1,9}) files?\n")
+_NONE = re.compile(r"no (?:matches|files|results|occurrences) (?:were )?found", re.I)
+_IN_FILE = re.compile(r"^\S[^\n]{0,500} \((\d{1,9}) match(?:es)?\)", re.MULTILINE)
+_PATHED = re.compile(r"((?:[A-Za-z]:)?[^\s:][^:]{0,300}):(\d{1,7}):")
+_PATHED_CONTEXT = re.compile(r"\S[^:]{0,300}?-\d{1,7}-")
+_LINED = re.compile(r"\d{1,7}([:-])")
+_PREFIXED = re.compile(r"([^\s:]{1,300}):")
+
+
+def announced(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A search whose answer states its own total (SWE-agent's search_dir, search_file and find_file, and others)."""
+    head = opened(observation.text).body[:500].lstrip()
+    found, none = _FOUND.match(head), _NONE.match(head)
+    if not (found or none):
+        return None
+    command = command_of(action, observation)
+    label = command.label if command else _label(arguments_of(action)) or words_of(action)
+    if none or found is None or found[1] == "0":
+        return Outcome(label, "no matches")
+    first = head.partition("\n")[2].partition("\n")[0].strip()
+    if found[1] == "1" and first:
+        return Outcome(label, f"1 match: {first}")
+    files = len(_IN_FILE.findall(opened(observation.text).ends))
+    return Outcome(
+        label, counted(int(found[1]), "match", "matches") + (f" in {counted(files, 'file')}" if files else "")
+    )
+
+
+def grepped(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """Text searched through a tool made for it."""
+    arguments = arguments_of(action)
+    label = _label(arguments)
+    if not label:
+        return None
+    names_only = arguments.get("output_mode") == "files_with_matches"
+    return Outcome(label, _result(opened(observation.text), names_only=names_only, prefixed=False, context=False))
+
+
+def globbed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """Names searched through a tool made for it."""
+    label = _label(arguments_of(action))
+    return (
+        Outcome(label, _result(opened(observation.text), names_only=True, prefixed=False, context=False))
+        if label
+        else None
+    )
+
+
+def searched(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A search by a shell command: grep, rg, git grep, find, or a file piped into one."""
+    command = command_of(action, observation)
+    stage = _search_in(command.single) if command else None
+    if command is None or stage is None:
+        return None
+    if stage.program in _FINDS:
+        names_only = not _runs_grep(stage) or any(word in ("-l", "-rl", "-il", "-ln") for word in stage.words)
+    else:
+        names_only = stage.has("-l", "-L", "--files-with-matches", "--files")
+    context = stage.has("-A", "-B", "-C", "--context") or any(re.fullmatch(r"-\d{1,3}", word) for word in stage.words)
+    prefixed = stage.has("-r", "-R", "-H", "--recursive") or len(stage.operands) > 2 or stage.program == "git"
+    if stage.has("-c", "--count") and stage.program not in _FINDS:
+        return None
+    return Outcome(
+        command.label,
+        _result(output_of(action, observation), names_only=names_only, prefixed=prefixed, context=context),
+    )
+
+
+def _search_in(stages: tuple[Stage, ...]) -> Stage | None:
+    """The stage that searches, if what follows it only chooses lines and what precedes it only supplies them."""
+    for position, stage in enumerate(stages):
+        xargs = stage.program == "xargs" and any(word in _GREPS for word in stage.words)
+        git = stage.program == "git" and stage.words[1:2] == ("grep",)
+        if stage.program in _GREPS | _FINDS or xargs or git:
+            rest = stages[position + 1 :]
+            plain = all(later.program in FILTERS or _is_xargs_grep(later) for later in rest)
+            runs = any(word in ("-exec", "-execdir", "-delete") for word in stage.words) and not _runs_grep(stage)
+            silent = bool(stages[-1].target)
+            piped = position == 0 or stages[0].program in ("cat", "git", "ls", "find")
+            return _last_grep(stage, rest) if plain and piped and not runs and not silent else None
+    return None
+
+
+def _runs_grep(stage: Stage) -> bool:
+    """Whether it is a `find -exec grep`."""
+    return stage.program in _FINDS and any(word in _GREPS for word in stage.words)
+
+
+def _is_xargs_grep(stage: Stage) -> bool:
+    return stage.program == "xargs" and any(word in _GREPS for word in stage.words)
+
+
+def _last_grep(stage: Stage, rest: tuple[Stage, ...]) -> Stage:
+    return next((later for later in rest if _is_xargs_grep(later)), stage)
+
+
+def _label(arguments: Mapping[str, Any]) -> str:
+    what = text_at(arguments, "pattern", "regex", "query", "search_term", "glob", "glob_pattern", "file_name", "name")
+    where = text_at(arguments, "path", "dir", "directory", "file", "include")
+    if not what:
+        return ""
+    return f"'{one_line(what, 40)}'" + (f" in {short_path(where)}" if where and where != "." else "")
+
+
+def _result(envelope: Envelope, *, names_only: bool, prefixed: bool, context: bool) -> str:
+    body = envelope.body.strip()
+    if not body or _NONE.match(body[:200].lstrip()):
+        return "no matches"
+    if problem := complaint(body):
+        return problem if envelope.exit in (None, 0) else f"exit {envelope.exit}, {problem}"
+    if stated := _FILES.match(body[:100]):
+        return counted(int(stated[1]), "file")
+    lines = _hits(envelope)
+    if names_only:
+        return f"1 path: {short_path(lines[0])}" if len(lines) == 1 else counted(len(lines), "path")
+    matches, files = _tally(lines, prefixed=prefixed, context=context)
+    if matches == 1 and len(lines) == 1:
+        return f"1 match: {lines[0].strip()[:200]}"
+    if not matches:
+        return counted(len(lines), "line")
+    return counted(matches, "match", "matches") + (f" in {counted(files, 'file')}" if files else "")
+
+
+def _hits(envelope: Envelope) -> list[str]:
+    """The lines of the output that are no complaint of the search program."""
+    return [line for line in envelope.body.split("\n") if line.strip() and ": Permission denied" not in line[-60:]]
+
+
+def _tally(lines: list[str], *, prefixed: bool, context: bool) -> tuple[int, int]:
+    """Matches, and distinct files where the lines name them; 0 matches where they cannot be told from context."""
+    matches, files = 0, set()
+    for line in lines:
+        start = line[:400]
+        if found := _PATHED.match(start):
+            matches += 1
+            files.add(found[1])
+        elif lined := _LINED.match(start):
+            matches += lined[1] == ":"
+        elif prefixed and not context and (found := _PREFIXED.match(start)):
+            matches += 1
+            files.add(found[1])
+        elif not context and line != "--" and not _PATHED_CONTEXT.match(start):
+            matches += 1
+    return matches, len(files)

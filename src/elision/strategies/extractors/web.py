@@ -1,0 +1,127 @@
+"""Web pages: title, address, HTTP status, size of an accessibility tree."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from elision.strategies.extractors.arguments import arguments_of, text_at, words_of
+from elision.strategies.extractors.command import command_of
+from elision.strategies.extractors.envelope import json_in, opened
+from elision.strategies.extractors.failure import error_line
+from elision.strategies.extractors.outcome import Outcome, counted, one_line
+from elision.trajectory.turn import Action, Observation
+
+#: Names of tools that show web pages (globs, any case).
+BROWSERS = (
+    "*browser*",
+    "*web*",
+    "*fetch*",
+    "*navigate*",
+    "*http*",
+    "*url*",
+    "*playwright*",
+    "*puppeteer*",
+    "*crawl*",
+    "*scrape*",
+)
+
+_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.I)
+_DOCUMENT = re.compile(r"<!doctype html|<html[\s>]", re.I)
+_STATUS = re.compile(
+    r"(?:HTTP/[\d.]{1,4} |status(?:[ _]code)?:? {0,3}|HTTP (?:error )?)([1-5]\d\d)\b([A-Za-z ]{0,30})", re.I
+)
+_SCREENSHOT = re.compile(r"Here is a screenshot of (?:\[([^\]\n]{0,300})\]\(([^)\n]{1,2000})\)|([^\n]{1,300}?\.) )")
+_SNAPSHOT_URL = re.compile(r"(?:Page URL|Current URL|\bURL)\W{1,3}(\S{1,2000})")
+_SNAPSHOT_TITLE = re.compile(r"(?:Page Title|Title|RootWebArea)\W{1,3}([^\n'\"]{1,300})")
+_NODE = re.compile(r"^[ \t]{0,200}(?:\[\d{1,9}\]|- )\s?\w", re.MULTILINE)
+_HEADING = re.compile(
+    r"\[\d{1,9}\] heading \"([^\"\n]{1,300})\"|^\s{0,100}- heading \"([^\"\n]{1,300})\"", re.MULTILINE
+)
+
+
+def browsed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A page seen through a tool made for it."""
+    envelope = opened(observation.text)
+    label = _label(action)
+    if isinstance(value := json_in(envelope.body), dict):
+        page = _from_json(value)
+        return Outcome(label or text_at(value, "url"), page) if page else None
+    page = _page(envelope.ends)
+    return Outcome(label or _address(envelope.head), page) if page else None
+
+
+def fetched(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """A page or an answer fetched by a shell command."""
+    command = command_of(action, observation)
+    if command is None or not command.single or command.single[0].program not in ("curl", "wget", "http", "lynx"):
+        return None
+    envelope = opened(observation.text)
+    page = _page(envelope.ends)
+    if not page or command.single[-1].program in ("jq", "python", "python3", "wc", "grep"):
+        return None
+    return Outcome(command.label, f"exit {envelope.exit}, {page}" if envelope.failed else page)
+
+
+def _label(action: Action | None) -> str:
+    return text_at(arguments_of(action), "url", "query", "search_query", "q") or words_of(action)
+
+
+def _from_json(value: dict[str, Any]) -> str:
+    title = text_at(value, "title") or text_at(value, "url")
+    elements = value.get("interactive_elements", value.get("elements"))
+    count = counted(len(elements), "element") if isinstance(elements, list) else ""
+    return ", ".join(part for part in (one_line(title, 70), count) if part) if title else ""
+
+
+def _address(head: str) -> str:
+    screenshot = _SCREENSHOT.search(head[:4_000])
+    if screenshot and screenshot[2]:
+        return screenshot[2]
+    found = _SNAPSHOT_URL.search(head[:4_000])
+    return found[1] if found else ""
+
+
+def _page(text: str) -> str:
+    """Title, status and kind of a page; "" if `text` shows none."""
+    parts = [_status(text), _named(text), _tree(text)]
+    return ", ".join(part for part in parts if part)
+
+
+def _status(text: str) -> str:
+    head = text[:2_000]
+    if _DOCUMENT.match(head.lstrip()[:200]):
+        return ""
+    found = _STATUS.search(head)
+    return f"HTTP {found[1]}{found[2].rstrip()}" if found else ""
+
+
+def _named(text: str) -> str:
+    if screenshot := _SCREENSHOT.search(text[:4_000]):
+        return one_line(screenshot[1] or screenshot[3] or "", 70)
+    if _DOCUMENT.search(text[:4_000]):
+        title = _TITLE.search(text[:20_000])
+        return f"page '{one_line(html.unescape(title[1]), 70)}'" if title else "HTML page"
+    title = (
+        _SNAPSHOT_TITLE.search(text[:4_000])
+        if _SNAPSHOT_URL.search(text[:4_000]) or "RootWebArea" in text[:4_000]
+        else None
+    )
+    return one_line(title[1], 70) if title else ""
+
+
+def _tree(text: str) -> str:
+    nodes = len(_NODE.findall(text))
+    is_tree = "] " in text[:2_000] or "RootWebArea" in text[:4_000] or "- generic" in text
+    if nodes < 5 or not is_tree:
+        return ""
+    heading = _HEADING.search(text)
+    return counted(nodes, "node") + (f", heading '{one_line(heading[1] or heading[2], 60)}'" if heading else "")
+
+
+def page_error(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+    """What else a browsing tool says: its error, or its first line."""
+    body = opened(observation.text).body
+    first = body[:2_000].strip().partition("\n")[0]
+    return Outcome(_label(action), (error_line(body) if observation.error else "") or first) if first else None

@@ -1,0 +1,180 @@
+"""When a run should end: too many turns, too much money, or no progress. A guard tells; the caller decides."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import deque
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+from elision.errors import SpecError
+from elision.strategies.extractors.envelope import opened
+from elision.strategies.extractors.failure import complaint, raised, refuses
+from elision.trajectory.content import Opaque, Part
+from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.turn import Observation, Turn
+
+#: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
+#: again much later is a second look. Measured: docs/guards.md.
+LOOK_BACK = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """Limits of a run; None for no limit.
+
+    max_turns:      turns after which it must stop, 1 or more.
+    max_cost_usd:   USD at which it must stop, summarizer included; above 0.
+    plateau_window: consecutive turns without progress at which it is hinted that it stands still, 2 or more: a single
+                    turn that failed, or repeats another, says nothing.
+    """
+
+    max_turns: int | None = None
+    max_cost_usd: float | None = None
+    plateau_window: int | None = None
+
+    def __post_init__(self) -> None:
+        _whole("max_turns", self.max_turns, 1)
+        _whole("plateau_window", self.plateau_window, 2)
+        usd = self.max_cost_usd
+        if usd is not None and (isinstance(usd, bool) or not (math.isfinite(usd) and usd > 0)):
+            raise SpecError(f"guards(max_cost_usd={usd}): give USD, above 0")
+
+    def start(self) -> Watch:
+        """Begin a session."""
+        return Watch(self)
+
+
+def _whole(name: str, value: int | None, least: int) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        raise SpecError(f"guards({name}={value}): give turns, {least} or more")
+
+
+class Watch:
+    """One session under its guards: a fold over turns, shown each of them once. Costs what the newest turn brings.
+
+    A turn makes no progress if it has results, and each of them failed or answers a call that got the same result a
+    few turns before; or if it has none, and says what was said before. A user who speaks up begins anew.
+    """
+
+    def __init__(self, guards: Guards) -> None:
+        self.guards = guards
+        self.turns = 0
+        self._past: deque[frozenset[bytes]] = deque(maxlen=LOOK_BACK)
+        self._failed = 0
+        self._repeated = 0
+
+    def turn_added(self, turn: Turn) -> None:
+        self.turns = turn.index
+        if self.guards.plateau_window is None:
+            return
+        how = self._standstill(turn)
+        if turn.interjections or not how:
+            self._failed = self._repeated = 0
+        else:
+            self._failed += how == "failed"
+            self._repeated += how == "repeats"
+
+    def copy(self) -> Watch:
+        """The same watch, to be shown other turns."""
+        made = Watch(self.guards)
+        made.turns, made._failed, made._repeated = self.turns, self._failed, self._repeated
+        made._past = self._past.copy()
+        return made
+
+    def stop(self, cost_usd: float) -> Stop | None:
+        """What must end the run, `cost_usd` being its bill so far; None while it may go on."""
+        limits = (
+            ("max_turns", self.guards.max_turns, self.turns),
+            ("max_cost_usd", self.guards.max_cost_usd, cost_usd),
+        )
+        for guard, limit, value in limits:
+            if limit is not None and value >= limit:
+                return Stop(guard=guard, limit=limit, value=value)
+        return None
+
+    def hint(self) -> StopHint | None:
+        """That the newest `plateau_window` turns or more made no progress; None if they did."""
+        window, turns = self.guards.plateau_window, self._failed + self._repeated
+        if window is None or turns < window:
+            return None
+        return StopHint(turns=turns, why=_why(self._failed, self._repeated))
+
+    def _standstill(self, turn: Turn) -> Literal["failed", "repeats", ""]:
+        """How `turn` made no progress; "" if it did."""
+        prints = _prints(turn)
+        repeats = [any(print in past for past in self._past) for print in prints]
+        self._past.append(frozenset(prints))
+        if all(repeats):
+            return "repeats"
+        if not turn.observations:
+            return ""
+        fails = (repeat or failed(seen) for repeat, seen in zip(repeats, turn.observations, strict=True))
+        return "failed" if all(fails) else ""
+
+
+def _why(failed: int, repeated: int) -> str:
+    if not repeated:
+        return "all of them failed"
+    same = "repeated earlier calls and got the same results"
+    return f"{failed} of them failed, {repeated} {same}" if failed else f"all of them {same}"
+
+
+#: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
+ENDS = 400
+#: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
+#: digit: places where none stands cost next to nothing (five times faster than three patterns with \b in front).
+_VOLATILE = re.compile(
+    r"[0-9](?:[0-9]:[0-9][0-9]:[0-9][0-9](?:[.,][0-9]{1,9})?|x[0-9a-fA-F]{4,16}"
+    r"|[0-9]{0,8}(?:\.[0-9]{1,9})?\s?(?:ms|us|ns|s|secs?|seconds?|minutes?)\b)"
+)
+
+
+def _prints(turn: Turn) -> list[bytes]:
+    """A fingerprint of each call with its result; of what was said where there is no result."""
+    if not turn.observations:
+        return [_print(turn.text, *(f"{action.name} {action.arguments}" for action in turn.actions))]
+    found = []
+    for observation in turn.observations:
+        action = turn.action_of(observation)
+        # Text protocol without a call that could be read: what was said is the call.
+        call = f"{action.name} {action.arguments}" if action is not None else turn.text
+        found.append(_print(call, _settled(observation.text), *map(_seen, observation.content)))
+    return found
+
+
+def _seen(part: Part) -> str:
+    """What a part that is no text holds: two screenshots by the same call are not the same result."""
+    return json.dumps([part.kind, part.data], default=repr) if isinstance(part, Opaque) else ""
+
+
+def _settled(text: str) -> str:
+    if len(text) <= 2 * ENDS:
+        return _VOLATILE.sub("#", text)
+    return _VOLATILE.sub("#", text[:ENDS]) + text[ENDS:-ENDS] + _VOLATILE.sub("#", text[-ENDS:])
+
+
+def _print(*texts: str) -> bytes:
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.digest()
+
+
+def failed(observation: Observation) -> bool:
+    """Whether a result is a failure: as the environment said, by its exit code, or since it is nothing but an error.
+
+    A traceback counts even beside exit code 0: `command | head` hides the code.
+    """
+    if observation.error:
+        return True
+    envelope = opened(observation.text)
+    if envelope.failed or observation.error is False:
+        return envelope.failed
+    if envelope.exit == 0:
+        return bool(raised(envelope.body))
+    return bool(raised(envelope.body) or complaint(envelope.body)) or refuses(envelope.body)

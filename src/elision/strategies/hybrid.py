@@ -1,0 +1,39 @@
+"""`hybrid`: masking from the first call, a summary from time to time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from elision.errors import SpecError
+from elision.strategies.selectors import OlderThan, Selector
+from elision.strategies.strategy import Strategy, whole
+from elision.strategies.triggers import BehindSummary, Trigger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hybrid(Strategy):
+    """Masks as `masking` does; when `summarize_at` turns stand behind the summary, or those outside the tail exceed
+    `summarize_tokens`, all but the newest `tail` become one summary, written from the unmasked turns."""
+
+    name: ClassVar[str] = "hybrid"
+    window: int = 10
+    summarize_at: int = 43
+    tail: int = 10
+    summarize_tokens: int | None = None
+
+    def check(self) -> None:
+        Strategy.check(self)
+        whole(self.name, 1, window=self.window, summarize_at=self.summarize_at, tail=self.tail)
+        whole(self.name, 1, summarize_tokens=self.summarize_tokens)
+        if self.summarize_at <= self.tail:
+            raise SpecError(
+                f"hybrid(summarize_at={self.summarize_at}, tail={self.tail}): summarize_at must exceed tail, "
+                "or nothing would be covered"
+            )
+
+    def selectors(self) -> tuple[Selector, ...]:
+        return (OlderThan(self.window),)
+
+    def trigger(self) -> Trigger:
+        return BehindSummary(self.summarize_at, self.tail, self.summarize_tokens)

@@ -1,0 +1,24 @@
+"""`masking`: old observations become placeholders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from elision.strategies.selectors import OlderThan, Selector
+from elision.strategies.strategy import Strategy, whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masking(Strategy):
+    """At call t observations of turns i < t - window may be placeholders; the newest `window` turns are verbatim."""
+
+    name: ClassVar[str] = "masking"
+    window: int = 10
+
+    def check(self) -> None:
+        Strategy.check(self)
+        whole(self.name, 1, window=self.window)
+
+    def selectors(self) -> tuple[Selector, ...]:
+        return (OlderThan(self.window),)

@@ -1,0 +1,58 @@
+"""`pipeline(a, b, ...)`: strategies in sequence, one pass, one rewrite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from elision.errors import SpecError
+from elision.strategies.selectors import Selector
+from elision.strategies.strategy import Strategy
+from elision.strategies.triggers import Trigger
+from elision.trajectory.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline(Strategy):
+    """Hides what any of `parts` may hide. Schedule, placeholders, rules and budget are the pipeline's own.
+
+    The first part whose summary is due has its way; the parts' own schedules are not looked at (one rewrite a pass).
+    """
+
+    name: ClassVar[str] = "pipeline"
+    parts: tuple[Strategy, ...] = ()
+
+    def check(self) -> None:
+        Strategy.check(self)
+        if not self.parts:
+            raise SpecError("pipeline(): give one strategy or more: pipeline(supersede, masking(window=10))")
+        for part in self.parts:
+            for option in fields(Strategy):
+                if getattr(part, option.name) != getattr(_PLAIN, option.name):
+                    raise SpecError(
+                        f"pipeline: {part.name} has {option.name} of its own; one pass has one, give it to the pipeline"
+                    )
+
+    def selectors(self) -> tuple[Selector, ...]:
+        return tuple(selector for part in self.parts for selector in part.selectors())
+
+    def trigger(self) -> Trigger | None:
+        found = tuple(trigger for part in self.parts if (trigger := part.trigger()) is not None)
+        return _First(found) if found else None
+
+
+#: What the shared options are unless somebody sets them.
+_PLAIN = Strategy()
+
+
+class _First:
+    def __init__(self, triggers: tuple[Trigger, ...]) -> None:
+        self.triggers = triggers
+
+    def due(self, state: State, call: int, saves: int = 0) -> int:
+        return next((covers for trigger in self.triggers if (covers := trigger.due(state, call, saves))), 0)
+
+    def until(self, state: State, call: int) -> int | None:
+        return min(
+            (left for trigger in self.triggers if (left := trigger.until(state, call)) is not None), default=None
+        )

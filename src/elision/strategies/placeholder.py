@@ -1,0 +1,90 @@
+"""Placeholders: one line that tells what happened and how to get it back (design 5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from elision.strategies.extractors import BUILT_IN, Extractors
+from elision.strategies.gist import gist
+from elision.strategies.lexicon import Lexicon
+from elision.trajectory.content import Text
+from elision.trajectory.encodable import make_encodable
+from elision.trajectory.plan import Key, handle
+from elision.trajectory.redact import DEFAULT, Redaction
+from elision.trajectory.tokens import counter
+from elision.trajectory.turn import Observation, Turn
+
+#: The placeholder of the published masking strategies.
+PUBLISHED = "[Observation omitted for brevity]"
+
+#: Characters of the key argument. The call itself stands in the view right above; this only says which one it was.
+LABEL = 24
+#: Characters of the outcome.
+RESULT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placeholders:
+    """How placeholders are written.
+
+    gist:    its budget in o200k tokens, whatever the model; 0 for none.
+    text:    a fixed text instead of an account of what happened; "" for the account.
+    handles: whether handles are named; only where recall is served. redaction: of secrets that a text would name.
+    """
+
+    gist: int = 50
+    text: str = ""
+    handles: bool = True
+    extractors: Extractors = BUILT_IN
+    redaction: Redaction = DEFAULT
+
+    @property
+    def named(self) -> bool:
+        """Whether placeholders say by which handle what they stand for is recalled."""
+        return self.handles and not self.text
+
+    def write(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
+        """The placeholder of `observation`, of `turn`, as of the log behind `lexicon`."""
+        # What is hidden may be forgotten, what stands for it stays: a secret must not be what it is known by.
+        return make_encodable(self.redaction.text(self._written(key, turn, observation, lexicon)))
+
+    def _written(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
+        if self.text:
+            telling = gist(observation.text, lexicon, self.gist, counter("o200k"))
+            return f"{self.text} {telling}" if telling else self.text
+        outcome = self.extractors.outcome(turn, observation)
+        name = f"{handle(key)} " if self.handles else ""
+        tool = observation.tool or "result"
+        label = _short(outcome.label)
+        what = f"{name}{tool}: {label}" if label else f"{name}{tool}"
+        account = f"{what} -> {_cut(outcome.result) or 'done'}"
+        telling = gist(observation.text, lexicon, self.gist, counter("o200k"), told=account)
+        noted = f" | {telling}" if telling else ""
+        return f"[{account}; {_size(observation)}{noted}]"
+
+
+def _short(label: str) -> str:
+    """`label` cut to `LABEL`: a path keeps its end, anything else its beginning."""
+    if len(label) <= LABEL:
+        return label
+    if " " in label.split("/", 1)[0] or "/" not in label:
+        return f"{label[: LABEL - 1]}…"
+    tail = label[1 - LABEL :]
+    return f"…{tail[tail.find('/') :] if '/' in tail[:-12] else tail}"
+
+
+def _cut(result: str) -> str:
+    return result if len(result) <= RESULT else f"{result[: RESULT - 1]}…"
+
+
+def _size(observation: Observation) -> str:
+    """What is hidden, in tokens; what is no text is named by its kind, at the tokens it is booked at."""
+    others = [part for part in observation.content if not isinstance(part, Text)]
+    tokens = counter("o200k").count(observation.text)
+    if not others:
+        return f"{tokens} tokens hidden"
+    kinds = Counter(" ".join(part.kind.split())[:LABEL] for part in others)
+    named = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    booked = f"{named} (about {sum(part.tokens for part in others)} tokens)"
+    return f"{tokens} tokens + {booked} hidden" if tokens else f"{booked} hidden"

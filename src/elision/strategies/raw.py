@@ -1,0 +1,21 @@
+"""`raw`: the identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from elision.strategies.strategy import Strategy
+from elision.trajectory.prices import Prices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw(Strategy):
+    """Sends everything, always."""
+
+    name: ClassVar[str] = "raw"
+    hides: ClassVar[bool] = False
+
+    def usable(self, prices: Prices) -> int | None:
+        """The history as it came has whatever size it has."""
+        return None

@@ -1,0 +1,83 @@
+"""Rules per tool, argument, tag and size: they refine what any strategy may hide (design 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from elision.errors import SpecError
+from elision.trajectory.spoken import argument_text
+from elision.trajectory.turn import Observation, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What holds for observations that match every pattern given.
+
+    tool, args: glob patterns on the tool's name and on its decoded arguments. tag: a tag of the observation.
+    keep:  never masked; quoted word for word when a summary covers its turn.
+    after: masked after that many turns instead of the strategy's window; 1 is as soon as it is no longer the newest.
+    superseded: masked as soon as a later observation makes it stale or repeats it.
+    below: never masked while smaller than that many tokens.
+    """
+
+    tool: str = "*"
+    args: str = "*"
+    tag: str = ""
+    keep: bool = False
+    after: int | None = None
+    superseded: bool = False
+    below: int = 0
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.after < 1:
+            raise SpecError(f"rule(after={self.after}): the newest turn is never masked; give 1 turn or more")
+        if self.below < 0:
+            raise SpecError(f"rule(below={self.below}): give a size in tokens, 0 or more")
+        if not (self.keep or self.after or self.superseded or self.below):
+            raise SpecError("rule(...): says nothing; give keep=true, after=K, superseded=true or below=N")
+
+    def matches(self, turn: Turn, observation: Observation) -> bool:
+        if self.tag and self.tag not in observation.tags:
+            return False
+        if not fnmatchcase(observation.tool, self.tool):
+            return False
+        if self.args == "*":
+            return True
+        action = turn.action_of(observation)
+        return action is not None and fnmatchcase(argument_text(action), self.args)
+
+
+#: Tags mean something without a rule (SWE-agent's own words).
+TAG_RULES = (Rule(tag="keep_output", keep=True), Rule(tag="remove_output", after=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What the rules say of one observation: the strictest of all that match."""
+
+    keep: bool = False
+    after: int | None = None
+    superseded: bool = False
+    below: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules of a strategy, tags' own included."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def ruling(self, turn: Turn, observation: Observation) -> Ruling:
+        """Pins and `keep` win over everything; of several `after` the first given counts."""
+        found = [rule for rule in (*self.rules, *TAG_RULES) if rule.matches(turn, observation)]
+        return Ruling(
+            keep=turn.pinned or observation.pinned or any(rule.keep for rule in found),
+            after=next((rule.after for rule in found if rule.after is not None), None),
+            superseded=any(rule.superseded for rule in found),
+            below=max((rule.below for rule in found), default=0),
+        )
+
+    @property
+    def supersede(self) -> bool:
+        return any(rule.superseded for rule in self.rules)

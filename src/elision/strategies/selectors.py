@@ -1,0 +1,70 @@
+"""Which observations may be hidden, and from which call on. Each is a fold: it is shown every turn once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from elision.strategies.resources import Resources
+from elision.trajectory.plan import Key
+from elision.trajectory.turn import Turn
+
+
+class Selector(Protocol):
+    """One session's memory of what a strategy may hide."""
+
+    #: Whether a rule's `after` replaces this selector's own notion of age.
+    by_age: bool
+
+    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        """(first call at which it may be hidden, observation), for whatever this turn settles."""
+        ...
+
+
+def keys(turn: Turn) -> Iterator[Key]:
+    for position in range(1, len(turn.observations) + 1):
+        yield turn.index, position
+
+
+class OlderThan:
+    """At call t the observations of turns i < t - window."""
+
+    by_age = True
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+
+    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        for key in keys(turn):
+            yield turn.index + self.window + 1, key
+
+
+class AllButNewestResults:
+    """All but the newest `keep` tool results, and never those of the newest turn."""
+
+    by_age = True
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.recent: deque[Key] = deque()
+
+    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        self.recent.extend(keys(turn))
+        while len(self.recent) > self.keep:
+            key = self.recent.popleft()
+            # A result of this very turn waits until the turn is no longer the newest.
+            yield turn.index + 1 + (key[0] == turn.index), key
+
+
+class Superseded:
+    """Observations that a later one makes stale or repeats."""
+
+    by_age = False
+
+    def __init__(self) -> None:
+        self.resources = Resources()
+
+    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        for key in self.resources.turn_added(turn):
+            yield turn.index + 1, key

@@ -1,0 +1,323 @@
+"""Strategies as text: `hybrid(window=10, summarize_at=43, schedule=cache-aware, gist=50)`, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from typing import Any
+
+from elision.errors import SpecError
+from elision.strategies.budget import Budget
+from elision.strategies.guards import Guards
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.pipeline import Pipeline
+from elision.strategies.raw import Raw
+from elision.strategies.rules import Rule
+from elision.strategies.schedules import Batched, CacheAware, EveryTurn, Hindsight
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+from elision.strategies.supersede import Supersede
+from elision.strategies.two_tier import TwoTier
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    kind.name: kind for kind in (Raw, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
+}
+SCHEDULES: dict[str, type[Any]] = {kind.name: kind for kind in (EveryTurn, Batched, CacheAware, Hindsight)}
+
+#: Settings that go by a name of their own (design 3).
+PRESETS: dict[str, str] = {
+    "chat": "hybrid(window=6, tail=6, summarize_at=24, budget=budget(reserved=1800))",
+    "code": "hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9000)",
+    "swe-agent": "hybrid(window=10, summarize_at=43, tail=10)",
+    "openhands": "hybrid(window=58, summarize_at=80, tail=58)",
+}
+
+#: Guards that belong to a preset.
+PRESET_GUARDS: dict[str, Guards] = {"code": Guards(max_turns=120)}
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
+    r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
+)
+#: Characters of a text in an error.
+_SHOWN = 200
+#: Parentheses within parentheses; nobody writes more, and Python's own stack has an end.
+_DEEPEST = 50
+
+
+def parse(text: str) -> Strategy:
+    """The strategy that `text` describes. Raises SpecError, which lists what exists."""
+    if not isinstance(text, str):
+        raise SpecError(f"a strategy is a text such as masking(window=10), not {type(text).__name__}")
+    parser = _Parser(text)
+    value = parser.value()
+    parser.end()
+    return _strategy(value)
+
+
+def preset_of(text: str) -> str:
+    """The preset that `text` names; "" if it names none."""
+    value = _Parser(text).value()
+    return value.name if isinstance(value, _Call) and value.name in PRESETS else ""
+
+
+def stated(text: str) -> frozenset[str]:
+    """The options that `text` itself states, those of a pipeline's parts too; a budget's as `budget.tokens`."""
+    value = _Parser(text).value()
+    return frozenset(_stated(value)) if isinstance(value, _Call) else frozenset()
+
+
+def _stated(call: _Call) -> Iterator[str]:
+    base = _Parser(PRESETS[call.name]).value().name if call.name in PRESETS else call.name
+    shared = {field.name for field in fields(Strategy)}
+    own = [field.name for field in fields(STRATEGIES[base]) if field.name not in shared] if base in STRATEGIES else []
+    if base == Pipeline.name:
+        for part in call.positional:
+            yield from _stated(part) if isinstance(part, _Call) else ()
+    else:
+        yield from own[: len(call.positional)]
+    for name, value in call.named.items():
+        if name != "budget":
+            yield name
+        elif isinstance(value, _Call):
+            yield from (f"budget.{option}" for option in value.named)
+        else:
+            yield "budget.tokens"
+
+
+class _Call:
+    """A name with arguments, not yet given a meaning."""
+
+    def __init__(self, name: str, positional: list[Any], named: dict[str, Any]) -> None:
+        self.name, self.positional, self.named = name, positional, named
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        #: The text, for an error.
+        self.shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
+        self.tokens = list(self._scan())
+        self.at = 0
+        self.depth = 0
+
+    def _scan(self) -> Iterator[tuple[str, str]]:
+        place, end = 0, len(self.text.rstrip())
+        while place < end:
+            match = _TOKEN.match(self.text, place)
+            if match is None:
+                raise SpecError(f"cannot read {self.text[place:].strip()[:20]!r} in {self.shown}")
+            place = match.end()
+            yield match.lastgroup or "", match[match.lastgroup or 0]
+        yield "end", ""
+
+    def take(self, text: str) -> bool:
+        if self.tokens[self.at] == ("mark", text):
+            self.at += 1
+            return True
+        return False
+
+    def need(self, text: str) -> None:
+        if not self.take(text):
+            raise SpecError(f"{text!r} is missing in {self.shown}, {self._before(self.tokens[self.at][1])}")
+
+    def end(self) -> None:
+        if self.tokens[self.at][0] != "end":
+            raise SpecError(f"{self.tokens[self.at][1]!r} stands behind the end of {self.shown}")
+
+    def value(self) -> Any:
+        kind, text = self.tokens[self.at]
+        if self.take("["):
+            return tuple(self._items("]")[0])
+        self.at += 1
+        if kind == "string":
+            return re.sub(r"\\(.)", r"\1", text[1:-1])
+        if kind == "number":
+            return self._number(text.replace("_", ""))
+        if kind == "name":
+            words = {"true": True, "false": False, "none": None}
+            if text.lower() in words:
+                return words[text.lower()]
+            positional, named = self._items(")") if self.take("(") else ([], {})
+            return _Call(text, positional, named)
+        raise SpecError(f"a value is missing in {self.shown}, {self._before(text)}")
+
+    @staticmethod
+    def _before(token: str) -> str:
+        return f"before {token!r}" if token else "at its end"
+
+    def _number(self, text: str) -> int | float:
+        if any(mark in text for mark in ".eE"):
+            return float(text)
+        try:
+            return int(text)
+        except ValueError:  # Python reads at most 4,300 digits
+            raise SpecError(f"{text[:20]}... is too long for a number") from None
+
+    def _items(self, close: str) -> tuple[list[Any], dict[str, Any]]:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise SpecError(f"more than {_DEEPEST} brackets stand inside each other in {self.shown}")
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        while not self.take(close):
+            if self.tokens[self.at][0] == "name" and self.tokens[self.at + 1] == ("mark", "="):
+                name = self.tokens[self.at][1]
+                if name in named:
+                    raise SpecError(f"option {name!r} stands twice in {self.shown}")
+                self.at += 2
+                named[name] = self.value()
+            else:
+                positional.append(self.value())
+            if not self.take(","):
+                self.need(close)
+                break
+        self.depth -= 1
+        return positional, named
+
+
+def _build(kind: type[Any], call: _Call, what: str) -> Any:
+    """An instance of the dataclass `kind` from the call's arguments, positional ones in the order of its own fields."""
+    own = [field for field in fields(kind) if not field.name.startswith("_")]
+    names = [field.name for field in own]
+    if call.positional and kind not in (Batched,):
+        shared = {field.name for field in fields(Strategy)}
+        order = [name for name in names if name not in shared]
+    else:
+        order = names
+    if len(call.positional) > len(order):
+        raise SpecError(f"{call.name}: {len(call.positional)} values without a name, but only {order or 'none'} exist")
+    given = dict(zip(order, call.positional, strict=False))
+    for name, value in call.named.items():
+        if name not in names:
+            raise SpecError(f"{what} {call.name} has no option {name!r}; {_suggest(name, names)}: {', '.join(names)}")
+        if name in given:
+            raise SpecError(f"{what} {call.name}: option {name!r} is given twice")
+        given[name] = value
+    meant = {name: _meaning(name, value) for name, value in given.items()}
+    for field in own:
+        if field.name in meant:
+            _check_type(call.name, field.name, str(field.type), meant[field.name])
+    return kind(**meant)
+
+
+#: Types of options as they are annotated -> the types that fit, and their name in an error.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "true or false"),
+    "str": ((str,), "a text"),
+    "None": ((type(None),), "none"),
+}
+
+
+def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
+    """Raise SpecError if `value` is no `annotation`; those that have readers of their own are right by then."""
+    kinds = annotation.split(" | ")
+    if not all(kind in _KINDS for kind in kinds):
+        return
+    if not any(type(value) in _KINDS[kind][0] for kind in kinds):
+        raise SpecError(f"{owner}({name}={value}): give {' or '.join(_KINDS[kind][1] for kind in kinds)}")
+
+
+def _meaning(name: str, value: Any) -> Any:
+    readers: dict[str, Callable[[Any], Any]] = {
+        "schedule": _schedule,
+        "budget": _budget,
+        "rules": lambda given: tuple(_rule(item) for item in (given if isinstance(given, tuple) else (given,))),
+    }
+    if name in readers:
+        return readers[name](value)
+    return value.name if isinstance(value, _Call) and not value.positional and not value.named else _plain(name, value)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, _Call):
+        raise SpecError(f"{name}={value.name}(...) has no meaning here")
+    return value
+
+
+def _strategy(value: Any) -> Strategy:
+    if not isinstance(value, _Call):
+        raise SpecError(f"{value!r} is no strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
+    if value.name in PRESETS:
+        base = _Parser(PRESETS[value.name]).value()
+        return _strategy(_Call(base.name, value.positional, base.named | value.named))
+    kind = STRATEGIES.get(value.name)
+    if kind is None:
+        meant = _suggest(value.name, [*STRATEGIES, *PRESETS])
+        raise SpecError(f"no strategy {value.name!r}; {meant}: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
+    if kind is Pipeline:
+        if "parts" in value.named:
+            raise SpecError("pipeline: its parts have no name: pipeline(supersede, masking(window=10))")
+        parts = tuple(_strategy(part) for part in value.positional)
+        built: Strategy = _build(kind, _Call(value.name, [], {**value.named, "parts": parts}), "strategy")
+        return built
+    found: Strategy = _build(kind, value, "strategy")
+    return found
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    """What an error says in front of the names that are known."""
+    near = get_close_matches(name.lower(), known, 1)
+    return f"did you mean {near[0]}? There are" if near else "there are"
+
+
+def _schedule(value: Any) -> Any:
+    if not isinstance(value, _Call) or value.name not in SCHEDULES:
+        name = value.name if isinstance(value, _Call) else value
+        raise SpecError(f"no schedule {name!r}; {_suggest(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
+    return _build(SCHEDULES[value.name], value, "schedule")
+
+
+def _budget(value: Any) -> Budget | None:
+    if value is None or isinstance(value, int):
+        return None if value is None else Budget(tokens=value)
+    if isinstance(value, _Call) and value.name == "budget":
+        found: Budget = _build(Budget, value, "")
+        return found
+    raise SpecError(
+        "budget: give tokens, or budget(tokens=..., max_context_pct=..., reserved=..., min_window=..., low=..., "
+        "soft=...)"
+    )
+
+
+def _rule(value: Any) -> Rule:
+    if isinstance(value, _Call) and value.name == "rule":
+        found: Rule = _build(Rule, value, "")
+        return found
+    raise SpecError("rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=...)")
+
+
+def describe(strategy: Strategy) -> str:
+    """The shortest text that `parse` reads as `strategy`; schedule and gist are always named where they matter."""
+    parts = [describe(part) for part in strategy.parts] if isinstance(strategy, Pipeline) else []
+    for field in fields(strategy):
+        value = getattr(strategy, field.name)
+        default = field.default if field.default is not MISSING else None
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        if field.name != "parts" and value != default:
+            parts.append(f"{field.name}={_text(value)}")
+    return f"{strategy.name}({', '.join(parts)})" if parts else strategy.name
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, tuple):
+        return f"[{', '.join(_text(item) for item in value)}]"
+    if isinstance(value, Budget | Rule):
+        options = [
+            f"{field.name}={_text(getattr(value, field.name))}"
+            for field in fields(value)
+            if getattr(value, field.name) != field.default
+        ]
+        return f"{type(value).__name__.lower()}({', '.join(options)})"
+    return str(value)

@@ -1,0 +1,86 @@
+"""What every strategy is configured with, and how one begins a session. The configuration is the strategy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from elision.errors import SpecError
+from elision.strategies.budget import Budget
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.policy import Policy
+from elision.strategies.rules import Rule
+from elision.strategies.schedules import CacheAware, Schedule
+from elision.strategies.selectors import Selector
+from elision.strategies.triggers import Trigger
+from elision.trajectory.prices import Prices
+
+
+def whole(owner: str, least: int, **values: int | None) -> None:
+    """Each of `values` is a whole number of at least `least`, or None. Raises SpecError naming the option."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise SpecError(f"{owner}({name}={value}): give a whole number, {least} or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """Options that all strategies share.
+
+    schedule:           when hiding pays; see `elision.strategies.schedules`.
+    gist:               budget of a placeholder's gist, in o200k tokens; 0 for none.
+    placeholder:        a fixed text in its place; "" for an account of what happened.
+    handles:            whether placeholders name the handle by which they are recalled.
+    rules:              refinements per tool, argument, tag and size; the first `after` that matches counts.
+    budget:             the limit of the view, None for no limit of its own.
+    summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
+    """
+
+    name: ClassVar[str] = ""
+    #: Whether anything is ever hidden, by rules too.
+    hides: ClassVar[bool] = True
+    schedule: Schedule = field(default_factory=CacheAware)
+    gist: int = 50
+    placeholder: str = ""
+    handles: bool = True
+    rules: tuple[Rule, ...] = ()
+    budget: Budget | None = None
+    summary_max_tokens: int = 1_000
+    keep_user_tokens: int = 20_000
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise SpecError for a value that has no meaning."""
+        whole(self.name, 0, gist=self.gist, keep_user_tokens=self.keep_user_tokens)
+        whole(self.name, 50, summary_max_tokens=self.summary_max_tokens)
+        for name in self.__dataclass_fields__:
+            value: Any = getattr(self, name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise SpecError(f"{self.name}({name}={value}): give a number")
+
+    @property
+    def placeholders(self) -> Placeholders:
+        return Placeholders(gist=self.gist, text=self.placeholder, handles=self.handles)
+
+    def usable(self, prices: Prices) -> int | None:
+        """Tokens that a view may have; None for no limit. A model whose window is known limits every view."""
+        if self.budget is None and prices.window is None:
+            return None
+        return (self.budget or Budget()).usable(prices)
+
+    def selectors(self) -> tuple[Selector, ...]:
+        """Fresh selectors for one session; none hides nothing."""
+        return ()
+
+    def trigger(self) -> Trigger | None:
+        """A fresh trigger for one session; None never summarizes."""
+        return None
+
+    def start(self) -> Policy:
+        """Begin a session."""
+        return Policy(self)

@@ -1,0 +1,90 @@
+"""Anthropic Messages, at Anthropic or at any server that speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from elision.dialects import mapping_in, mappings_in, text_in
+from elision.dialects.anthropic import said, usage
+from elision.summarizers.endpoint import Answer, Fault, Question, Stop
+from elision.summarizers.manners import Manners
+from elision.summarizers.served import Served
+from elision.summarizers.transport import Transport
+from elision.trajectory.content import text_of
+
+ANTHROPIC: Final = "https://api.anthropic.com"
+_VERSION: Final = "2023-06-01"
+_STOPS: Final[Mapping[str, Stop]] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+    "tool_use": "tool",
+}
+
+
+class Anthropic(Served):
+    """A Claude model at `base_url`.
+
+    key:     sent as `x-api-key`; "" sends none. Never shown.
+    headers, extra: further headers and further fields of each request. An agent that sets `thinking` or
+             `output_config` has to have them here too, or its cached messages are not read.
+
+    An extending request leaves `tool_choice` alone: changing it would lose the cached messages. A tool call is a
+    failed candidate.
+    """
+
+    dialect: ClassVar[str] = "anthropic"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        key: str = "",
+        base_url: str = ANTHROPIC,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        proxy: str = "",
+    ) -> None:
+        own = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
+        url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages"
+        manners = Manners(temperature="thinking" not in (extra or {}))
+        super().__init__(model, Transport(url, {**own, **(headers or {})}, proxy=proxy), manners, extra)
+
+    def _body(self, question: Question) -> dict[str, Any]:
+        limits = self._manners.fields(question.max_tokens)
+        return {"model": self.model, **messages(question), **limits, **self._extra}
+
+    def _answer(self, reply: Mapping[str, Any]) -> Answer | Fault:
+        return answer(reply)
+
+
+def messages(question: Question) -> dict[str, Any]:
+    """The fields of a request that hold the conversation."""
+    asked_last = {"role": "user", "content": [{"type": "text", "text": question.text}]}
+    live = question.live
+    if live is None:
+        return {"messages": [asked_last]}
+    system = {"system": live.system} if live.system else {}
+    tools = {"tools": list(live.tools)} if live.tools else {}
+    # Without a marker of its own the agent has the provider place them: only a request that asks likewise reads them.
+    automatic = {} if _marked((live.messages, live.system, live.tools)) else {"cache_control": {"type": "ephemeral"}}
+    return {"messages": [*live.messages, asked_last], **system, **tools, **automatic}
+
+
+def _marked(value: Any, depth: int = 0) -> bool:
+    """Whether a cache marker stands anywhere in a request."""
+    if isinstance(value, Mapping):
+        return "cache_control" in value or (depth < 8 and any(_marked(inner, depth + 1) for inner in value.values()))
+    return isinstance(value, list | tuple) and depth < 8 and any(_marked(inner, depth + 1) for inner in value)
+
+
+def answer(reply: Mapping[str, Any]) -> Answer | Fault:
+    """A message as an answer."""
+    if "content" not in reply:
+        kind = text_in(mapping_in(reply.get("error")).get("type"))
+        return Fault(cause="malformed", reason=f"the answer has no content{f' ({kind})' if kind else ''}")
+    stop: Stop = _STOPS.get(text_in(reply.get("stop_reason")), "end")
+    if any(block.get("type") == "tool_use" for block in mappings_in(reply.get("content"))):
+        stop = "tool"
+    return Answer(text=text_of(said(reply).content), usage=usage(reply.get("usage")), stop=stop)

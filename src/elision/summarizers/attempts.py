@@ -1,0 +1,100 @@
+"""The attempts ledger: what was tried and failed, and how often, so that "stuck" stays visible in a summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from elision.summarizers.actions import same_call
+from elision.summarizers.outcomes import failure
+from elision.trajectory.turn import Turn
+
+_LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
+_DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
+#: The error of a call that failed without a word.
+NO_OUTPUT = "failed without output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One call that failed in one way, `count` times.
+
+    action: the call, as `same_call` writes it.
+    error:  the error line of the newest failure.
+    first, last: turns of its first and newest failure.
+    worked: the turn where the same call went well afterwards; 0 if it did not.
+    """
+
+    action: str
+    error: str
+    count: int = 1
+    first: int
+    last: int
+    worked: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Same call, same error: numbers in the error aside, since line numbers, times and addresses differ."""
+        return self.action, _DIGITS.sub("#", self.error)
+
+    def __str__(self) -> str:
+        turns = f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
+        return f"{self.count}x {self.action} -> {self.error} [{turns}]" + (
+            f"; worked [{self.worked}]" * bool(self.worked)
+        )
+
+
+def parse(line: str) -> Attempt | None:
+    """The attempt that `str()` wrote as `line`; None if it is none."""
+    found = _LINE.fullmatch(line)
+    if not found:
+        return None
+    count, action, error, first, last, worked = found.groups()
+    return Attempt(
+        action=action,
+        error=error,
+        count=int(count),
+        first=int(first),
+        last=int(last or first),
+        worked=int(worked or 0),
+    )
+
+
+def tried(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attempt, ...]:
+    """The ledger `before` carried on over `turns`: counts add up, a call that worked since says so."""
+    ledger = {attempt.key: attempt for attempt in before}
+    for turn in turns:
+        for observation in turn.observations:
+            action = turn.action_of(observation)
+            if action is None:
+                continue
+            name, error = same_call(action), failure(observation)
+            if error is None:
+                _worked(ledger, name, turn.index)
+            else:
+                _failed(ledger, Attempt(action=name, error=error or NO_OUTPUT, first=turn.index, last=turn.index))
+    return tuple(ledger.values())
+
+
+def failures(attempts: Iterable[Attempt]) -> int:
+    """How many failing results the ledger stands for."""
+    return sum(attempt.count for attempt in attempts)
+
+
+def by_weight(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """What says "stuck" loudest first: never worked since, tried most often, newest."""
+    return sorted(
+        attempts, key=lambda attempt: (bool(attempt.worked), -min(attempt.count, 5), -attempt.last, attempt.key)
+    )
+
+
+def _worked(ledger: dict[tuple[str, str], Attempt], action: str, turn: int) -> None:
+    for key, attempt in ledger.items():
+        if key[0] == action and not attempt.worked:
+            ledger[key] = replace(attempt, worked=turn)
+
+
+def _failed(ledger: dict[tuple[str, str], Attempt], new: Attempt) -> None:
+    old = ledger.get(new.key)
+    ledger[new.key] = new if old is None else replace(new, count=old.count + 1, first=old.first)

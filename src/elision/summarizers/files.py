@@ -1,0 +1,216 @@
+"""Files an agent touched: read, edited, written, and where."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elision.summarizers.actions import command_line, command_of, path_of
+from elision.summarizers.outcomes import failure
+from elision.summarizers.prose import clip, one_line
+from elision.trajectory.turn import Action, Turn
+
+# Words in a tool's name or in its own `command` argument, in the order they are looked for.
+_VERBS = (
+    ("written", ("create", "write", "new_file")),
+    ("edited", ("edit", "replace", "insert", "patch", "update", "undo", "append")),
+    ("read", ("read", "view", "open", "cat", "show", "get_file")),
+)
+_PATH = r"([\w./~@+-]*[\w~]\.?[\w./-]*)"
+_SHELL = (
+    (
+        "written",
+        re.compile(rf"\bcat\s+>\s*{_PATH}|\btee\s+{_PATH}|(?:^|\n|&&\s*)create\s+{_PATH}|<<\s*\S+\s+>\s*{_PATH}"),
+    ),
+    ("edited", re.compile(rf"\bsed\s+-i\S*\s+(?:-e\s+)?(?:'[^']*'|\"[^\"]*\")\s+{_PATH}|\bcat\s+>>\s*{_PATH}")),
+    (
+        "read",
+        re.compile(
+            rf"\bsed\s+-n\s+['\"]?(?P<lines>\d+,\s*\d+)p['\"]?\s+{_PATH}|\b(?:cat|head|tail|less|nl|open)\s+(?:-\w+\s+|-?\d+\s+)*{_PATH}(?:\s+(?P<at>\d+))?"
+        ),
+    ),
+)
+_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (\S+)", re.MULTILINE)
+_OPEN_EDIT = re.compile(r"^edit (\d+):(\d+)\n(.*?)(?:\nend_of_edit|\Z)", re.DOTALL)
+_OPEN_FILE = re.compile(r"^\(Open file: (/\S+?)\)", re.MULTILINE)
+_NEW_KEYS = ("new_str", "new_string", "newText", "file_text", "content", "new_text", "patch", "input")
+# How a file begins whatever it is about.
+_OPENINGS = ('"""', "#", "import ", "from ", "//", "/*", "*", "use ", "package ", "<?")
+#: Characters of a change's first telling line.
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """One call did `verb` to `path`.
+
+    lines: the range it names ("600-690"); "" if none.
+    gist:  the first telling line it wrote; "" if it wrote none.
+    """
+
+    path: str
+    verb: str
+    turn: int
+    lines: str = ""
+    gist: str = ""
+
+    def __str__(self) -> str:
+        # Four changes to one deep file would name its folders four times; CODE_STATE has the whole path.
+        folders = self.path.split("/")
+        short = "/".join(("…", *folders[-2:])) if len(folders) > 4 else self.path
+        place = f"{short}:{self.lines}" if self.lines else short
+        return f"[{self.turn}] {self.verb} {place}" + (f": {self.gist}" * bool(self.gist))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """Everything that was done to one file. `lines`: the newest range named; `last`: the newest turn."""
+
+    path: str
+    reads: int = 0
+    edits: int = 0
+    written: bool = False
+    lines: str = ""
+    last: int
+
+    def __str__(self) -> str:
+        done = [
+            *(["written"] if self.written else []),
+            *([f"read {self.reads}x"] if self.reads else []),
+            *([f"edited {self.edits}x"] if self.edits else []),
+        ]
+        return f"{self.path}: {', '.join(done)}" + (f" lines {self.lines}" * bool(self.lines)) + f" [{self.last}]"
+
+
+def parse(line: str) -> FileState | None:
+    """The state that `str()` wrote as `line`; None if it is none."""
+    found = re.fullmatch(r"(\S+): (.+) \[(\d+)\]", line)
+    if not found:
+        return None
+    path, done, last = found.groups()
+    reads, edits, lines = (re.search(pattern, done) for pattern in (r"read (\d+)x", r"edited (\d+)x", r"lines (\S+)$"))
+    return FileState(
+        path=path,
+        reads=int(reads[1]) if reads else 0,
+        edits=int(edits[1]) if edits else 0,
+        written="written" in done,
+        lines=lines[1] if lines else "",
+        last=int(last),
+    )
+
+
+def interest(line: str) -> float:
+    """How much was done to the file of a line that `str()` wrote: doublings of reads, edits counting twice."""
+    state = parse(line)
+    return math.log2(1 + state.reads + 2 * state.edits) if state else 0.0
+
+
+def touches(turns: Iterable[Turn]) -> list[Touch]:
+    """What the calls of `turns` did to files, in order; calls that failed did nothing."""
+    found: list[Touch] = []
+    opened = ""
+    for turn in turns:
+        failed = {seen.action_id for seen in turn.observations if failure(seen) is not None}
+        for action in turn.actions:
+            if action.id not in failed:
+                found.extend(_of_action(action, turn.index, opened))
+        for observation in turn.observations:
+            shown = _OPEN_FILE.findall(observation.text[-400:])
+            opened = shown[-1] if shown else opened
+    return found
+
+
+def states(done: Iterable[Touch], before: Iterable[FileState] = ()) -> tuple[FileState, ...]:
+    """The files `before` with `done` added, each once, oldest first."""
+    known = {state.path: state for state in before}
+    for touch in done:
+        old = known.pop(touch.path, FileState(path=touch.path, last=touch.turn))
+        known[touch.path] = replace(
+            old,
+            reads=old.reads + (touch.verb == "read"),
+            edits=old.edits + (touch.verb == "edited"),
+            written=old.written or touch.verb == "written",
+            lines=touch.lines or old.lines,
+            last=touch.turn,
+        )
+    return tuple(known.values())
+
+
+def _of_action(action: Action, turn: int, opened: str) -> Iterator[Touch]:
+    if path := path_of(action):
+        yield from _structured(action, path, turn)
+        return
+    text = command_of(action) or action.arguments
+    for kind, name in _PATCH.findall(text.replace("\\n", "\n")):
+        yield Touch(path=name, verb="written" if kind == "Add" else "edited", turn=turn, gist=_patched(text))
+    edit = _OPEN_EDIT.search(text)
+    if edit and opened:
+        yield Touch(path=opened, verb="edited", turn=turn, lines=f"{edit[1]}-{edit[2]}", gist=_first_line(edit[3]))
+    yield from _in_shell(action, turn)
+
+
+def _structured(action: Action, path: str, turn: int) -> Iterator[Touch]:
+    decoded = action.decoded
+    words = f"{decoded.get('command', '')} {action.name}".lower()
+    own = str(decoded.get("command", "")).lower() or words
+    verb = next((verb for verb, names in _VERBS if any(name in own for name in names)), "")
+    if verb:
+        written = next((str(decoded[key]) for key in _NEW_KEYS if decoded.get(key)), "") if verb != "read" else ""
+        yield Touch(
+            path=one_line(path).replace(" ", "_"),
+            verb=verb,
+            turn=turn,
+            lines=_range(decoded),
+            gist=_first_line(written),
+        )
+
+
+def _range(decoded: Any) -> str:
+    view = decoded.get("view_range")
+    if isinstance(view, list) and len(view) == 2:
+        return f"{view[0]}-{view[1]}".replace("--1", "-end")
+    start, count = decoded.get("offset"), decoded.get("limit")
+    if isinstance(start, int) and isinstance(count, int):
+        return f"{start}-{start + count}"
+    return str(decoded["insert_line"]) if isinstance(decoded.get("insert_line"), int) else ""
+
+
+def _in_shell(action: Action, turn: int) -> Iterator[Touch]:
+    command, whole = command_line(action), command_of(action)
+    seen: set[str] = set()
+    for verb, pattern in _SHELL:
+        for match in pattern.finditer(command):
+            groups = match.groupdict()
+            lines = (groups.get("lines") or groups.get("at") or "").replace(",", "-").replace(" ", "")
+            name = next((group for group in match.groups() if group and not re.fullmatch(r"[\d, ]+", group)), "")
+            if not _is_file(name) or name in seen:
+                continue
+            seen.add(name)
+            yield Touch(path=name, verb=verb, turn=turn, lines=lines, gist=_written(verb, whole, match[0]))
+
+
+def _written(verb: str, whole: str, matched: str) -> str:
+    if verb == "written":
+        body = whole[whole.find("<<") :].split("\n", 1)
+        return _first_line(body[1]) if len(body) == 2 else ""
+    return clip(matched, WIDTH) if verb == "edited" and matched.startswith("sed") else ""
+
+
+def _is_file(name: str) -> bool:
+    return ("/" in name or "." in name) and not name.startswith(("/dev/", "-")) and len(name) <= 120
+
+
+def _first_line(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines())
+    telling = [line for line in lines if len(line) > 3 and not line.startswith(_OPENINGS)]
+    return f'"{clip(telling[0], WIDTH)}"' if telling else ""
+
+
+def _patched(text: str) -> str:
+    added = [
+        line[1:] for line in text.replace("\\n", "\n").splitlines() if line.startswith("+") and len(line.strip()) > 4
+    ]
+    return _first_line("\n".join(added))

@@ -1,0 +1,82 @@
+"""Any provider that LiteLLM knows. The only file that imports litellm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from elision.dialects import number_in
+from elision.errors import MissingExtra
+from elision.summarizers.endpoint import Answer, Fault, Question, refused
+from elision.summarizers.openai_compatible import answer, messages
+from elision.trajectory.plan import LivePrefix
+from elision.trajectory.usage import Usage
+
+
+class LiteLLM:
+    """A model by LiteLLM's name for it (`bedrock/...`, `gemini/...`).
+
+    key:   "" lets LiteLLM find one as it does. extra: further arguments of `litellm.completion`.
+    LiteLLM drops what a model does not take, and has no retries of its own here: ours keep to the time limit.
+    Raises MissingExtra without litellm.
+    """
+
+    def __init__(
+        self, model: str, *, key: str = "", base_url: str = "", extra: Mapping[str, Any] | None = None
+    ) -> None:
+        try:
+            import litellm
+        except ImportError as error:
+            raise MissingExtra("a summary written by way of LiteLLM", "litellm") from error
+        self.model = model
+        self._complete = litellm.completion
+        self._own = {
+            **({"api_key": key} if key else {}),
+            **({"base_url": base_url} if base_url else {}),
+            **(extra or {}),
+        }
+
+    def __repr__(self) -> str:
+        return f"LiteLLM({self.model!r})"
+
+    def extends(self, live: LivePrefix) -> bool:
+        return live.dialect == "openai" and live.model == self.model
+
+    def ask(self, question: Question) -> Answer | Fault:
+        try:
+            reply = self._complete(
+                model=self.model,
+                **messages(question),
+                max_tokens=question.max_tokens,
+                temperature=0,
+                timeout=question.seconds,
+                num_retries=0,
+                max_retries=0,
+                drop_params=True,
+                **self._own,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a hundred providers' clients raise is no answer
+            return _fault(error)
+        found = answer(reply.model_dump())
+        return found if isinstance(found, Fault) else _priced(found, reply)
+
+
+def _fault(error: Exception) -> Fault:
+    status = getattr(error, "status_code", None)
+    kind = type(error).__name__
+    if kind in ("Timeout", "APITimeoutError"):
+        return Fault(cause="timeout", reason=f"no answer in time ({kind})")
+    if kind == "APIConnectionError" or not isinstance(status, int):
+        return Fault(cause="connection", reason=f"the call failed ({kind})")
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    return refused(status, str(error), {str(name).lower(): str(value) for name, value in headers.items()})
+
+
+def _priced(found: Answer, reply: Any) -> Answer:
+    """`found` with the cost that LiteLLM works out itself."""
+    usd = number_in((getattr(reply, "_hidden_params", None) or {}).get("response_cost"))
+    told = found.usage
+    if not usd or told is None:
+        return found
+    counts = {name: getattr(told, name) for name in ("input", "cache_read", "cache_write", "output")}
+    return Answer(text=found.text, usage=Usage(**counts, usd=usd), stop=found.stop)

@@ -1,0 +1,68 @@
+"""How a call ended, read from its result: failed or not, its error line, its test totals."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from elision.strategies.extractors import BUILT_IN
+from elision.strategies.extractors.envelope import opened
+from elision.strategies.extractors.failure import complaint, error_line, raised, telling_line
+from elision.strategies.extractors.test_runs import tested
+from elision.summarizers.prose import clip
+from elision.trajectory.turn import Action, Observation, Turn
+
+#: Characters of an error or result line.
+WIDTH = 110
+
+# Refusals of editors and of environments that state neither an exit status nor an error.
+_REFUSED = re.compile(
+    r"\s*(?:error|invalid|no replacement|string to replace|no match|could not|your (?:proposed )?edit has introduced"
+    r"|usage of command|unknown command|permission denied|.{1,60}: command not found)",
+    re.I,
+)
+_FAILING = re.compile(
+    r"""
+      ^(?:FAILED|ERROR)\ (\S+::\S+|\S+\.py)
+    | ^(?:FAIL|ERROR):\ (\w+\ \([\w.]+\))
+    | ^\s*---\ FAIL:\ (\S+)
+    | ^test\ (\S+)\ \.\.\.\ FAILED
+    | ^\s{0,6}(?:●|✕|×)\ +(\S.{0,80})
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+@lru_cache(maxsize=128)
+def failure(observation: Observation) -> str | None:
+    """The error line if the call failed ("" if it shows none), None if it did not.
+
+    A traceback or a bare complaint counts even beside exit status 0: `command | head` hides the status. The small cache
+    serves the sections of a digest, each of which looks at the same results again.
+    """
+    envelope = opened(observation.text)
+    if observation.error or envelope.failed or _REFUSED.match(envelope.body[:200]):
+        return clip(error_line(envelope.ends) or telling_line(envelope.body), WIDTH)
+    if observation.error is False:
+        return None
+    return clip(raised(envelope.body) or complaint(envelope.body), WIDTH) or None
+
+
+def result_line(turn: Turn, observation: Observation, width: int = WIDTH) -> str:
+    """One line that stands for a result; what failed says so."""
+    error = failure(observation)
+    if error is not None:
+        return clip(f"failed: {error}" if error else "failed, no output", width)
+    return clip(BUILT_IN.outcome(turn, observation).result or "no output", width)
+
+
+def test_totals(action: Action, observation: Observation) -> str:
+    """The totals that a test runner printed last, on one line; "" if there are none."""
+    found = tested(action, observation, "")
+    return found.result.partition(", first: ")[0] if found else ""
+
+
+def failing_tests(text: str) -> tuple[str, ...]:
+    """The names of failing tests that `text` lists, each once."""
+    names = (next(group for group in match.groups() if group) for match in _FAILING.finditer(text))
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,116 @@
+"""The way out: one JSON request over HTTP, with limits of time and size. The only file that imports urllib3.
+
+urllib3 and not a provider's package: four shapes of request need no client of their own, and one sync client serves
+sync callers and, in a thread, async ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from elision.errors import MissingExtra, SpecError
+from elision.summarizers.endpoint import Fault, refused
+from elision.trajectory.redact import mark
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, PoolManager
+
+#: Bytes of an answer that are read; a summary of 8,000 tokens with its reasoning is below a tenth of it.
+LARGEST = 2_000_000
+_CHUNK = 65_536
+_TELLING = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+#: Seconds to reach a server.
+_CONNECT = 10.0
+
+
+class Transport:
+    """Posts JSON to `url` and reads JSON; keeps its connections. Safe to use from several threads.
+
+    headers: sent along, keys included; they are never shown or logged. proxy: of an HTTP proxy, "" for none.
+    Redirects are not followed: a key is for the host it was given for.
+    Raises MissingExtra without urllib3, and SpecError if `url` is none.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, proxy: str = "", largest: int = LARGEST) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SpecError(f"{url!r} is no base URL; give one like https://api.openai.com/v1")
+        self.url = url
+        self.largest = largest
+        self._secrets = [
+            word for name, value in headers.items() if _TELLING.search(name) for word in value.split()[-1:]
+        ]
+        self._headers = {"content-type": "application/json", "accept": "application/json", **headers}
+        self._pool = _pool(proxy)
+
+    def __repr__(self) -> str:
+        return f"Transport({self.url!r})"
+
+    def post(self, body: Mapping[str, Any], seconds: float) -> Mapping[str, Any] | Fault:
+        """The answer to `body`, a JSON object, within `seconds` (at most twice that where a server drips)."""
+        import urllib3
+
+        ends = time.monotonic() + seconds
+        timeout = urllib3.Timeout(connect=min(_CONNECT, seconds), read=seconds)
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            response = self._pool.request(
+                "POST",
+                self.url,
+                body=data,
+                headers=self._headers,
+                timeout=timeout,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                return self._read(response, ends)
+            finally:
+                # Read to its end it went back to the pool; what is left of a huge answer is nobody's.
+                response.close()
+        except urllib3.exceptions.NewConnectionError as error:
+            # A time-out by its bases, for the sake of old callers; it is none.
+            return Fault(cause="connection", reason=f"nobody answers there ({type(error).__name__})")
+        except urllib3.exceptions.TimeoutError as error:
+            return Fault(cause="timeout", reason=f"no answer within {seconds:.3g} s ({type(error).__name__})")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return Fault(cause="connection", reason=f"the connection failed ({type(error).__name__})")
+
+    def _read(self, response: BaseHTTPResponse, ends: float) -> Mapping[str, Any] | Fault:
+        data = bytearray()
+        while chunk := response.read1(_CHUNK):
+            data += chunk
+            if len(data) > self.largest:
+                return Fault(cause="too-large", reason=f"the answer is larger than {self.largest:,} bytes")
+            if time.monotonic() > ends:
+                return Fault(cause="timeout", reason="the answer came too slowly")
+        text = data.decode("utf-8", "replace")
+        if not 200 <= response.status < 300:
+            for secret in self._secrets:
+                text = text.replace(secret, mark("key"))
+            return refused(response.status, text, {name.lower(): value for name, value in response.headers.items()})
+        return _parsed(text)
+
+
+def _pool(proxy: str) -> PoolManager:
+    try:
+        import urllib3
+    except ImportError as error:
+        raise MissingExtra("a summary written by a model", "llm") from error
+    return urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+
+
+def _parsed(text: str) -> Mapping[str, Any] | Fault:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        return Fault(cause="malformed", reason=f"the answer is no JSON object; it begins with {text[:60]!r}")
+    return value

@@ -1,0 +1,157 @@
+"""What one pass did, as a value: the same facts for the caller, the callbacks, the metrics and the log line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from elision.trajectory.stop import Stop as Stop
+from elision.trajectory.stop import StopHint as StopHint
+
+#: What failed and was passed over: the request went out all the same.
+FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback", "budget"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """One observation that this pass hid. tokens: it had. left: tokens of what stands for it. text: the placeholder."""
+
+    handle: str
+    tool: str
+    tokens: int
+    left: int
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarized:
+    """A summary that this pass put in.
+
+    first ... last: turns it newly covers. tokens: they had. left: tokens of the block. usd: of the call that wrote it.
+    route: "fresh", "extend", "model-free". seconds: it took; 0 if unknown. model: that wrote it, "" if unknown.
+    input, cached, output: tokens of the call that wrote it (cached is part of input); 0 where no model was asked.
+    """
+
+    first: int
+    last: int
+    tokens: int
+    left: int
+    usd: float
+    route: str
+    seconds: float = 0.0
+    model: str = ""
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that failed in this pass. cause: one word. what: a sentence without secrets."""
+
+    kind: FaultKind
+    cause: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """The run so far, in USD, in tokens as the provider counts them.
+
+    ours: prompts, answers and summarizer. raw: had everything been sent as the client sends it.
+    summarizer, recalls: what they cost, part of `ours`. billed: as the provider reported, None where it did not.
+    caching: of what was saved, what cache breakpoints of ours saved where the client sets none.
+    """
+
+    ours: float = 0.0
+    raw: float = 0.0
+    summarizer: float = 0.0
+    recalls: float = 0.0
+    billed: float | None = None
+    caching: float = 0.0
+
+    @property
+    def saved(self) -> float:
+        """Net, by hiding and by caching: summarizer, recalls and extra cache writes debited; negative where it cost
+        more."""
+        return self.raw - self.ours
+
+    @property
+    def hiding(self) -> float:
+        """Return what hiding saved, net: `saved` without what cache breakpoints of ours did."""
+        return self.saved - self.caching
+
+    @property
+    def ratio(self) -> float:
+        """Ours ÷ raw; 1 where nothing was billed."""
+        return self.ours / self.raw if self.raw else 1.0
+
+    @property
+    def hiding_ratio(self) -> float:
+        """Ours ÷ everything with the same cache breakpoints; 1 where nothing was billed."""
+        everything = self.raw - self.caching
+        return self.ours / everything if everything else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """Observations so far, in tokens: in all, and what placeholders and summaries took off the view of this call."""
+
+    observation_tokens: int = 0
+    hidden_tokens: int = 0
+    masked: int = 0
+    visible: int = 0
+    covered: int = 0
+    reduction_pct: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostics:
+    """One pass.
+
+    session, branch:  whose log it is; they differ behind a fork. call, turns: of the run so far.
+    before, after:    tokens of the prompt, had this pass hidden nothing, and as it is sent. raw: had nothing ever been
+                      hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
+    estimated:        whether our counts are character estimates.
+    masked, clipped, summarized: what this pass hid. reason: why, or why nothing was.
+    epoch:            1 + rewrites so far. rewrites: by cause.
+    summaries:        written so far. summary_tokens: of the live one.
+    history:          how this call's messages went on: "continue", "amended", "undo", "fork", "replaced".
+    shadow:           whether the request went out as it came, which `raw` counts, and all this is what would have been.
+    faults:           what failed and was passed over. seconds: the pass took, summarizer_seconds of it the summarizer.
+    """
+
+    session: str
+    branch: str
+    call: int
+    turns: int
+    before: int
+    after: int
+    raw: int
+    reason: str
+    epoch: int = 1
+    masked: tuple[Hidden, ...] = ()
+    clipped: tuple[Hidden, ...] = ()
+    summarized: Summarized | None = None
+    summaries: int = 0
+    summary_tokens: int = 0
+    rewrites: dict[str, int] = field(default_factory=dict)
+    costs: Costs = field(default_factory=Costs)
+    savings: Savings = field(default_factory=Savings)
+    stop: Stop | None = None
+    hint: StopHint | None = None
+    history: str = "continue"
+    anchor: int = 0
+    estimated: bool = False
+    shadow: bool = False
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+    recalls: int = 0
+    seconds: float = 0.0
+    summarizer_seconds: float = 0.0
+    model: str = ""
+
+    @property
+    def acted(self) -> bool:
+        """Whether this pass hid anything."""
+        return bool(self.masked or self.clipped or self.summarized)

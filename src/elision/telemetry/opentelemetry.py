@@ -1,0 +1,171 @@
+"""Metrics and spans for OpenTelemetry: `on_event=OpenTelemetry()`. Needs the extra `otel`.
+
+Names follow the semantic conventions for generative AI where they have one. Elision is the client of one kind of call
+only, the summarizer's: that is reported as `gen_ai.client.*`. The agent's own calls are its client's to report, and
+would be counted twice here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from elision.errors import MissingExtra
+from elision.telemetry.diagnostics import Diagnostics, Summarized
+from elision.telemetry.metrics import METRICS, Metric
+from elision.telemetry.readings import Collector, Readings
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+SCOPE: Final = "elision"
+#: Unit -> as UCUM writes it; what is counted stands in braces.
+_UNITS: Final = {"tokens": "{token}", "turns": "{turn}", "USD": "{USD}", "seconds": "s", "bytes": "By", "1": "1"}
+MODEL: Final = "gen_ai.request.model"
+OPERATION: Final = "gen_ai.operation.name"
+CONVERSATION: Final = "gen_ai.conversation.id"
+INPUT: Final = "gen_ai.usage.input_tokens"
+OUTPUT: Final = "gen_ai.usage.output_tokens"
+CACHED: Final = "gen_ai.usage.cache_read.input_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+DURATION: Final = "gen_ai.client.operation.duration"
+#: Buckets as the conventions advise.
+_USAGE_BUCKETS: Final = tuple(4.0**power for power in range(14))
+_DURATION_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
+
+
+class OpenTelemetry(Collector):
+    """Reports each pass to a meter, and with `spans` to a tracer too.
+
+    meters, tracers: providers; the global ones if None. spans: one for each pass, named `agent_context.prepare`, and
+    one inside it for a summarizer call; sessions are named there and nowhere else.
+    Raises MissingExtra without opentelemetry-api.
+    """
+
+    def __init__(
+        self, meters: MeterProvider | None = None, tracers: TracerProvider | None = None, *, spans: bool = False
+    ) -> None:
+        super().__init__()
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError:
+            raise MissingExtra("metrics for OpenTelemetry", "otel") from None
+        meter = metrics.get_meter(SCOPE, meter_provider=meters)
+        self._readings = Readings()
+        self._by_name = {metric.name: _instrument(metric, meter) for metric in METRICS}
+        self._usage = meter.create_histogram(
+            TOKEN_USAGE,
+            unit="{token}",
+            description="tokens of the summarizer's calls",
+            explicit_bucket_boundaries_advisory=_USAGE_BUCKETS,
+        )
+        self._duration = meter.create_histogram(
+            DURATION,
+            unit="s",
+            description="duration of the summarizer's calls",
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
+        )
+        self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracers) if spans else None
+
+    def take(self, diagnostics: Diagnostics) -> None:
+        for sample in self._readings.read(diagnostics):
+            _put(sample.metric, self._by_name[sample.metric.name], sample.value, attributes(sample.labels))
+        if diagnostics.summarized is not None:
+            self._asked(diagnostics.summarized)
+        if self._tracer is not None:
+            _trace(self._tracer, diagnostics, time.time_ns())
+
+    def _asked(self, summarized: Summarized) -> None:
+        """A summarizer call; the digest is none."""
+        if not summarized.input and not summarized.output:
+            return
+        call = {OPERATION: "chat", **({MODEL: summarized.model} if summarized.model else {})}
+        self._usage.record(summarized.input, {**call, TOKEN_TYPE: "input"})
+        self._usage.record(summarized.output, {**call, TOKEN_TYPE: "output"})
+        if summarized.seconds > 0:
+            self._duration.record(summarized.seconds, call)
+
+
+def _instrument(metric: Metric, meter: Meter) -> Any:
+    unit = _UNITS[metric.unit]
+    if metric.kind == "histogram":
+        return meter.create_histogram(
+            metric.name, unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.buckets
+        )
+    make = {"gauge": meter.create_gauge, "counter": meter.create_counter, "updown": meter.create_up_down_counter}
+    return make[metric.kind](metric.name, unit, metric.meaning)
+
+
+def _put(metric: Metric, instrument: Any, value: float, labels: Mapping[str, str]) -> None:
+    if metric.kind == "gauge":
+        instrument.set(value, labels)
+    elif metric.kind == "histogram":
+        instrument.record(value, labels)
+    else:
+        instrument.add(value, labels)
+
+
+def attributes(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels under the names that OpenTelemetry has for them."""
+    return {MODEL if name == "model" else f"agent_context.{name}": value for name, value in labels.items()}
+
+
+# -- spans ------------------------------------------------------------------------------------------------------------
+
+
+def _trace(tracer: Tracer, told: Diagnostics, now: int) -> None:
+    """A pass that is over, as a span that ends at `now`, in nanoseconds since the epoch."""
+    from opentelemetry.trace import SpanKind, set_span_in_context
+
+    start = now - int(told.seconds * 1e9)
+    span = tracer.start_span("agent_context.prepare", start_time=start, attributes=_facts(told))
+    for fault in told.faults:
+        span.add_event("fault", {"kind": fault.kind, "cause": fault.cause}, timestamp=now)
+    for said in (told.stop, told.hint):
+        if said is not None:
+            span.add_event("guard", {"says": str(said)}, timestamp=now)
+    summarized = told.summarized
+    if summarized is not None and (summarized.input or summarized.output):
+        inner = tracer.start_span(
+            f"chat {summarized.model}".strip(),
+            context=set_span_in_context(span),
+            kind=SpanKind.CLIENT,
+            start_time=max(start, now - int(summarized.seconds * 1e9)),
+            attributes=_call(summarized),
+        )
+        inner.end(now)
+    span.end(now)
+
+
+def _facts(told: Diagnostics) -> dict[str, str | int | float]:
+    """What a pass did; tokens under names of our own, since what is sent is not yet what is used."""
+    return {
+        CONVERSATION: told.session,
+        MODEL: told.model,
+        "agent_context.call": told.call,
+        "agent_context.turns": told.turns,
+        "agent_context.tokens_in": told.raw,
+        "agent_context.tokens_out": told.after,
+        "agent_context.freed_tokens": told.before - told.after,
+        "agent_context.masked": len(told.masked),
+        "agent_context.clipped": len(told.clipped),
+        "agent_context.epoch": told.epoch,
+        "agent_context.history": told.history,
+        "agent_context.cost_usd": told.costs.ours,
+        "agent_context.hiding_saved_usd": told.costs.hiding,
+        "agent_context.caching_saved_usd": told.costs.caching,
+    }
+
+
+def _call(summarized: Summarized) -> dict[str, str | int]:
+    facts: dict[str, str | int] = {
+        OPERATION: "chat",
+        INPUT: summarized.input,
+        CACHED: summarized.cached,
+        OUTPUT: summarized.output,
+        "agent_context.route": summarized.route,
+    }
+    return {**facts, MODEL: summarized.model} if summarized.model else facts

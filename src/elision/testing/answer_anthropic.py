@@ -1,0 +1,99 @@
+"""A reply as Anthropic messages say it, whole and as a stream of events. Types as of anthropic 2.11."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from elision.testing.pieces import pieces
+from elision.testing.recorded import Reply
+from elision.testing.told import Told
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+Json = dict[str, Any]
+
+
+def whole(told: Told) -> Json:
+    """The body of a plain answer."""
+    dropped = {"input_transformations": [*told.dropped]} if told.dropped else {}
+    return {
+        "id": f"msg_{told.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": told.model,
+        "content": _blocks(told.reply, told.signature),
+        "stop_reason": _stop(told.reply),
+        "stop_sequence": None,
+        "usage": usage_json(told.usage),
+        **dropped,
+    }
+
+
+def events(told: Told) -> Iterator[Json]:
+    """The events of a streamed answer, message_start to message_stop; each names itself under "type"."""
+    begun = whole(replace(told, usage=replace(told.usage, output=1)))
+    yield {"type": "message_start", "message": {**begun, "content": [], "stop_reason": None}}
+    for index, block in enumerate(begun["content"]):
+        empty, deltas = _streamed(block)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        if index == 0:
+            yield {"type": "ping"}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    counts = {name: value for name, value in usage_json(told.usage).items() if isinstance(value, int)}
+    ended = {"stop_reason": _stop(told.reply), "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ended, "usage": counts}
+    yield {"type": "message_stop"}
+
+
+def _blocks(reply: Reply, signature: str) -> list[Json]:
+    thought = [{"type": "thinking", "thinking": reply.reasoning, "signature": signature}] if reply.reasoning else []
+    # A text block without a letter in it is taken back by no provider.
+    text = [{"type": "text", "text": reply.text}] if reply.text.strip() else []
+    return [*thought, *text, *map(_call, reply.calls)]
+
+
+def _call(call: Action) -> Json:
+    # What is no JSON object (a free-form tool) stands under one name, as an object must be sent.
+    given = dict(call.decoded) if call.decoded or call.arguments.strip() in ("", "{}") else {"input": call.arguments}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+
+
+def _streamed(block: Json) -> tuple[Json, Iterator[Json]]:
+    """A block as it starts, and what is added to it."""
+    if block["type"] == "thinking":
+        return {"type": "thinking", "thinking": "", "signature": ""}, _thought(block)
+    if block["type"] == "text":
+        told = ({"type": "text_delta", "text": piece} for piece in pieces(block["text"]))
+        return {"type": "text", "text": ""}, told
+    written = json.dumps(block["input"], ensure_ascii=False)
+    parts = ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(written)))
+    return {**block, "input": {}}, parts
+
+
+def _thought(block: Json) -> Iterator[Json]:
+    for piece in pieces(block["thinking"]):
+        yield {"type": "thinking_delta", "thinking": piece}
+    yield {"type": "signature_delta", "signature": block["signature"]}
+
+
+def _stop(reply: Reply) -> str:
+    return "tool_use" if reply.calls else "end_turn"
+
+
+def usage_json(usage: Usage) -> Json:
+    """`usage` as messages report it: `input_tokens` exclude cache reads and writes."""
+    return {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_write - usage.cache_write_1h,
+            "ephemeral_1h_input_tokens": usage.cache_write_1h,
+        },
+        "output_tokens": usage.output,
+    }

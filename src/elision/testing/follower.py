@@ -1,0 +1,131 @@
+"""A client that works through a recorded run: it takes an answer and gives back what was recorded behind it.
+
+Pure: it says what the next request holds, in the shape of any API; somebody else sends it. Good for trying servers with
+the traffic of a real agent, since an answer that is not of the run is noticed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from elision.dialects import Said, anthropic, mapping_in, mappings_in, openai_chat, openai_responses
+from elision.dialects.render import UNANSWERED
+from elision.errors import ElisionError
+from elision.testing.recorded import Recorded, Reply
+from elision.testing.request import Api, joined
+from elision.trajectory.content import text_of
+from elision.trajectory.trajectory import Trajectory
+
+Json = dict[str, Any]
+
+
+class Follower:
+    """One pass through `run` at a server of `api`.
+
+    `request` holds the fields of the next request that tell the conversation; `take` its answer.
+    """
+
+    def __init__(self, run: Trajectory, api: Api) -> None:
+        self.api = api
+        self.recorded = Recorded(run)
+        self.turn = 1
+        said = [message for message in run.head.messages if message.role != "user" and message.text]
+        self._system = "\n\n".join(message.text for message in said)
+        self._history: list[Json] = []
+        self._say([message.text for message in run.head.messages if message.role == "user"] or [""])
+
+    @property
+    def done(self) -> bool:
+        """Whether every recorded turn was answered."""
+        return self.turn > len(self.recorded.replies)
+
+    @property
+    def request(self) -> Json:
+        """The conversation so far: `messages` and `system`, or `input` and `instructions`. Lists are the caller's."""
+        history = list(self._history)
+        if self.api == "openai":
+            system = [{"role": "system", "content": self._system}] if self._system else []
+            return {"messages": system + history}
+        names = ("instructions", "input") if self.api == "openai-responses" else ("system", "messages")
+        return {**({names[0]: self._system} if self._system else {}), names[1]: history}
+
+    def take(self, answer: Mapping[str, Any]) -> None:
+        """Go on behind `answer`, the body of a response as JSON. Raises ElisionError where it is not the turn's."""
+        said, messages = _READ[self.api](answer)
+        reply = self.recorded.reply(self.turn)
+        self._compare(said, reply)
+        self._history += messages
+        self._history += self._results(reply)
+        self.turn += 1
+        if reply.turn is not None:
+            seen = [each.text for each in reply.turn.observations if each.role == "user"]
+            self._say(seen + [message.text for message in reply.turn.interjections])
+        if not self.done and self._history[-1].get("role") == "assistant":
+            self._say(["Go on."])
+
+    def _compare(self, said: Said, reply: Reply) -> None:
+        ids = [call.id for call in said.actions]
+        if ids != [call.id for call in reply.calls] or text_of(said.content).strip() != reply.text.strip():
+            name = self.recorded.run.id
+            raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {said}")
+
+    def _say(self, texts: list[str]) -> None:
+        """Words of the user; where the last message is the user's already, they join it."""
+        texts = [text for text in texts if text.strip()] or ([] if self._history else ["Go on."])
+        for text in texts:
+            last = self._history[-1] if self._history else {}
+            if self.api == "anthropic" and last.get("role") == "user":
+                self._history[-1] = {**last, "content": [*last["content"], {"type": "text", "text": text}]}
+            elif self.api == "anthropic":
+                self._history.append({"role": "user", "content": [{"type": "text", "text": text}]})
+            else:
+                self._history.append({"role": "user", "content": text})
+
+    def _results(self, reply: Reply) -> Iterator[Json]:
+        """The recorded results of the reply's calls, in the order of the calls."""
+        if reply.turn is None or not reply.calls:
+            return
+        made = [action for action in reply.turn.actions if not action.implicit]
+        waiting = [each for each in reply.turn.observations if each.role == "tool"]
+        blocks = []
+        for call, action in zip(reply.calls, made, strict=True):
+            found = next((each for each in waiting if each.action_id == action.id), None)
+            if found is not None:
+                waiting.remove(found)
+            text = found.text if found is not None and found.text.strip() else UNANSWERED
+            if self.api == "openai":
+                yield {"role": "tool", "tool_call_id": call.id, "content": text}
+            elif self.api == "openai-responses":
+                yield {"type": "function_call_output", "call_id": call.id, "output": text}
+            else:
+                blocks.append({"type": "tool_result", "tool_use_id": call.id, "content": text})
+        if blocks:
+            yield {"role": "user", "content": blocks}
+
+
+def _chat(answer: Mapping[str, Any]) -> tuple[Said, list[Json]]:
+    message = mapping_in(next((each.get("message") for each in mappings_in(answer.get("choices"))), None))
+    known = ("role", "content", "tool_calls", "reasoning_content")
+    kept = {name: message[name] for name in known if message.get(name) is not None}
+    return openai_chat.said(message), [kept if "content" in kept or "tool_calls" in kept else {**kept, "content": ""}]
+
+
+def _anthropic(answer: Mapping[str, Any]) -> tuple[Said, list[Json]]:
+    message = {"role": "assistant", "content": mappings_in(answer.get("content"))}
+    return anthropic.said(message), [message]
+
+
+def _responses(answer: Mapping[str, Any]) -> tuple[Said, list[Json]]:
+    items = [dict(item) for item in mappings_in(answer.get("output"))]
+    said = Said()
+    for item in items:
+        said = joined(said, openai_responses.said(item))
+    return said, items
+
+
+_READ: Final[Mapping[Api, Callable[[Mapping[str, Any]], tuple[Said, list[Json]]]]] = {
+    "openai": _chat,
+    "openai-responses": _responses,
+    "anthropic": _anthropic,
+}

@@ -1,0 +1,317 @@
+"""A real HTTP server on loopback that plays recorded runs as a provider: OpenAI's and Anthropic's APIs, streams too.
+
+    with Playback(runs) as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any")
+
+The client may be any program. Which recorded turn answers follows from the request alone (`recorded.py`), so concurrent
+runs, retries, undos and forks are answered right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from elision.errors import ElisionError, MissingExtra
+from elision.testing.exchange import Answer, Received
+from elision.testing.faults import Broken, Cut, Fault, Garbled, Slow
+from elision.testing.provider import Provider, Terms
+from elision.testing.refusal import Refusal
+from elision.testing.request import Api
+from elision.trajectory.trajectory import Trajectory
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+    from starlette.types import Receive, Scope, Send
+except ImportError as error:
+    raise MissingExtra("the playback server", "gateway") from error
+
+#: Where each API is served.
+PATHS: dict[str, Api] = {
+    "/v1/chat/completions": "openai",
+    "/v1/responses": "openai-responses",
+    "/v1/messages": "anthropic",
+}
+#: Seconds in which the server must be up, and down again.
+PATIENCE = 10.0
+
+
+class Playback:
+    """The server. `url` is its address while it runs; used with `with` or `async with`.
+
+    runs:  one run or many. terms: how the provider behaves. faults: what to do to the first requests, in order; None
+    leaves one alone. port: 0 takes a free one.
+    """
+
+    def __init__(
+        self,
+        runs: Trajectory | Iterable[Trajectory],
+        terms: Terms | None = None,
+        *,
+        faults: Iterable[Fault | None] = (),
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.provider = Provider([runs] if isinstance(runs, Trajectory) else runs, terms)
+        self.provider.faults.extend(faults)
+        self.app = _app(self.provider)
+        self._address = (host, port)
+        self._running: _Running | None = None
+
+    @property
+    def url(self) -> str:
+        """http://127.0.0.1:PORT. OpenAI clients want `/v1` behind it, Anthropic clients do not."""
+        if self._running is None:
+            raise ElisionError("the playback server is not running; use it in a `with` statement")
+        host, port = self._running.address
+        return f"http://{host}:{port}"
+
+    @property
+    def requests(self) -> list[Received]:
+        """Every request for a completion so far, in the order in which they came."""
+        return self.provider.requests
+
+    @property
+    def violations(self) -> list[str]:
+        """What every request so far was refused for, in order; [] if all were sound."""
+        return [problem for request in list(self.requests) for problem in request.problems]
+
+    def fail(self, *faults: Fault | None) -> None:
+        """Do this to the next requests, in order; None leaves one alone."""
+        self.provider.faults.extend(faults)
+
+    def start(self) -> None:
+        """Serve, in a thread of its own. Raises ElisionError if the port is taken."""
+        self._running = _Running(self.app, self._address)
+
+    def stop(self) -> None:
+        """Stop; answers under way are cut."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+
+    def __enter__(self) -> Playback:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Playback:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+
+class _Server(uvicorn.Server):
+    """Says when it is up, leaves signals to whoever owns the process, and goes at once: nobody waits for a fake."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self.up.set()
+
+    async def main_loop(self) -> None:
+        while not self._leave.is_set():
+            # It sets the headers that every answer has, the date among them.
+            await self.on_tick(0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._leave.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    def leave(self) -> None:
+        """From another thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._leave.set)
+
+
+class _Running:
+    """A server in its thread."""
+
+    def __init__(self, app: Starlette, address: tuple[str, int]) -> None:
+        self._socket = _bound(address)
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+        )
+        self._server = _Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="elision-playback", daemon=True
+        )
+        self._thread.start()
+        if not self._server.up.wait(PATIENCE):
+            raise ElisionError(f"the playback server did not start within {PATIENCE:g} seconds")
+
+    def stop(self) -> None:
+        self._server.leave()
+        self._thread.join(PATIENCE)
+        self._socket.close()
+
+
+def _bound(address: tuple[str, int]) -> socket.socket:
+    # asyncio turns off the delay of small packets only where the protocol is named: 40 ms an answer otherwise.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        mend = "; choose another port, or 0 for a free one" if error.errno == errno.EADDRINUSE else ""
+        raise ElisionError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror}{mend}") from error
+    return bound
+
+
+# -- the application --------------------------------------------------------------------------------------------------
+
+
+def _app(provider: Provider) -> Starlette:
+    async def models(request: Request) -> Response:
+        return JSONResponse(provider.models(anthropic="anthropic-version" in request.headers))
+
+    async def count(request: Request) -> Response:
+        answer = provider.count(request.headers, await request.body())
+        return JSONResponse(answer.body, answer.status)
+
+    routes = [Route(path, _completion(provider, api), methods=["POST"]) for path, api in PATHS.items()]
+    routes.append(Route("/v1/messages/count_tokens", count, methods=["POST"]))
+    routes.append(Route("/v1/models", models, methods=["GET"]))
+    return Starlette(routes=routes)
+
+
+def _completion(provider: Provider, api: Api) -> Any:
+    async def complete(request: Request) -> _Delivery:
+        received, answer = provider.answer(api, request.headers, await request.body())
+        return _Delivery(received, answer)
+
+    return complete
+
+
+class _Delivery:
+    """An answer on its way, with whatever its fault does to it."""
+
+    def __init__(self, received: Received, answer: Answer) -> None:
+        self.received, self.answer = received, answer
+        self.fault = received.fault
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            send_it = self._whole if self.answer.events is None else self._stream
+            await send_it(send, gone)
+        finally:
+            gone.cancel()
+
+    async def _whole(self, send: Send, gone: asyncio.Future[None]) -> None:
+        """Send a plain body."""
+        body = json.dumps(self.answer.body).encode()
+        if isinstance(self.fault, Garbled):
+            body = body[: len(body) // 2] + b"\xff<html>"
+        if not await self._wait(gone, first=True):
+            return
+        await _begin(send, self.answer, "application/json", length=len(body))
+        if isinstance(self.fault, Cut):
+            # uvicorn closes the connection of an answer that is left unfinished.
+            await _more(send, body[: len(body) // 2])
+            return
+        await self._last(send, body)
+
+    async def _stream(self, send: Send, gone: asyncio.Future[None]) -> None:
+        """Send events one by one."""
+        if not await self._wait(gone, first=True):
+            return
+        await _begin(send, self.answer, "text/event-stream; charset=utf-8")
+        async for frame in self._frames(gone):
+            await _more(send, frame)
+        if not gone.done() and not isinstance(self.fault, Cut):
+            await self._last(send, b"")
+
+    async def _last(self, send: Send, body: bytes) -> None:
+        # Said first: a client that has the whole answer may look at once.
+        self.received.finished = True
+        await send({"type": "http.response.body", "body": body})
+
+    async def _frames(self, gone: asyncio.Future[None]) -> AsyncIterator[bytes]:
+        for number, (name, data) in enumerate(self.answer.events or ()):
+            match self.fault:
+                case Cut(after=after) if number >= after:
+                    return
+                case Broken(after=after) if number >= after:
+                    yield _error_event(self.received.api, self.fault)
+                    return
+                case Garbled(after=after) if number == after:
+                    data = data[: len(data) // 2]
+                case _:
+                    pass
+            if not await self._wait(gone, first=False):
+                return
+            yield _frame(name, data)
+
+    async def _wait(self, gone: asyncio.Future[None], *, first: bool) -> bool:
+        """Be as slow as asked; whether the client is still there."""
+        if isinstance(self.fault, Slow):
+            await asyncio.wait({gone}, timeout=self.fault.first if first else self.fault.each)
+        else:
+            # Lets the loop look at the connection, so that a client that went away is noticed.
+            await asyncio.sleep(0)
+        return not gone.done()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _begin(send: Send, answer: Answer, kind: str, length: int | None = None) -> None:
+    headers = {**answer.headers, "content-type": kind}
+    if length is not None:
+        headers["content-length"] = str(length)
+    listed = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": listed})
+
+
+async def _more(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _frame(name: str, data: str) -> bytes:
+    return (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
+
+
+def _error_event(api: Api, fault: Broken) -> bytes:
+    """How a stream says that the provider failed in its midst."""
+    refusal = Refusal(status=529, message=fault.message)
+    if api == "openai-responses":
+        said = {"type": "error", "code": "server_error", "message": refusal.words, "param": None, "sequence_number": 0}
+        return _frame("error", json.dumps(said))
+    return _frame("error" if api == "anthropic" else "", json.dumps(refusal.body(api)))

@@ -1,0 +1,82 @@
+"""Errors as providers say them: status, headers and the body in the shape of each API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from elision.testing.request import Api
+
+#: Status -> what Anthropic calls the error.
+_ANTHROPIC: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+#: Status -> (type, code) as OpenAI gives them.
+_OPENAI: Final[Mapping[int, tuple[str, str | None]]] = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("invalid_request_error", None),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("requests", "rate_limit_exceeded"),
+    500: ("server_error", None),
+    503: ("server_error", None),
+    529: ("server_error", None),
+}
+#: Status -> what is said where nobody says anything else.
+_WORDS: Final[Mapping[int, str]] = {
+    401: "The API key is missing or wrong.",
+    429: "Rate limit reached for requests.",
+    500: "The server had an error while processing your request.",
+    503: "The service is unavailable.",
+    529: "Overloaded",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A request that is not answered. code: OpenAI's own word where it has one. retry_after: seconds."""
+
+    status: int
+    message: str = ""
+    code: str | None = None
+    retry_after: float | None = None
+
+    @property
+    def words(self) -> str:
+        return self.message or _WORDS.get(self.status, "The request failed.")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after is None else {"retry-after": f"{self.retry_after:g}"}
+
+    def body(self, api: Api, id: str = "0") -> dict[str, Any]:
+        """The JSON that the provider of `api` answers with."""
+        if api == "anthropic":
+            kind = _ANTHROPIC.get(self.status, "api_error")
+            return {"type": "error", "error": {"type": kind, "message": self.words}, "request_id": f"req_{id}"}
+        kind, code = _OPENAI.get(self.status, ("server_error", None))
+        return {"error": {"message": self.words, "type": kind, "param": None, "code": self.code or code}}
+
+
+def too_long(api: Api, tokens: int, window: int) -> Refusal:
+    """A prompt that does not fit the model's window, in the words of the provider of `api`."""
+    if api == "anthropic":
+        return Refusal(status=400, message=f"prompt is too long: {tokens} tokens > {window} maximum")
+    if api == "openai-responses":
+        words = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    else:
+        words = (
+            f"This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} "
+            "tokens. Please reduce the length of the messages."
+        )
+    return Refusal(status=400, message=words, code="context_length_exceeded")

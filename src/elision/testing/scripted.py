@@ -1,0 +1,74 @@
+"""A model that says what it is told to, without HTTP: an `llm` for `elision.agent.run_agent`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeAlias
+
+from elision.agent.endpoint import anthropic_answer, openai_answer
+from elision.agent.model import Answer, ModelError, Prompt, Shape
+from elision.testing import answer_anthropic, answer_openai_chat
+from elision.testing.recorded import Recorded
+from elision.testing.request import blocks
+from elision.testing.told import Told
+from elision.trajectory.content import content
+from elision.trajectory.tokens import counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+
+#: What is said next: words, a turn with its calls, an error, or a function of the prompt that makes one of these.
+Line: TypeAlias = "str | Turn | ModelError | Callable[[Prompt], str | Turn | ModelError]"
+
+
+class ScriptedModel:
+    """Says `script` line by line, in the messages of `shape`; what it was sent is in `prompts`.
+
+    Its usage is counted: everything sent is plain input. Raises AssertionError where it is asked once more than the
+    script is long.
+    """
+
+    def __init__(self, script: Iterable[Line], shape: Shape = "openai", name: str = "scripted") -> None:
+        self.shape: Shape = shape
+        self.name = name
+        self.prompts: list[Prompt] = []
+        self._script = iter(script)
+        self._counter = counter()
+
+    def answer(self, prompt: Prompt) -> Answer:
+        """The next line."""
+        self.prompts.append(prompt)
+        line = next(self._script, None)
+        if line is None:
+            raise AssertionError(f"the script has {len(self.prompts) - 1} lines, and one more was asked for")
+        said = line(prompt) if callable(line) else line
+        if isinstance(said, ModelError):
+            raise said
+        return self._said(said, prompt)
+
+    def _said(self, line: str | Turn, prompt: Prompt) -> Answer:
+        number = len(self.prompts)
+        turn = Turn(index=1, content=content(line)) if isinstance(line, str) else replace(line, index=1)
+        run = Trajectory(id="script", head=Head(), turns=(_apart(turn, number),))
+        reply = Recorded(run).reply(1)
+        sent = sum(block.tokens for block in blocks(self.shape, _body(prompt), self._counter))
+        said = self._counter.count(reply.text + reply.reasoning + "".join(call.arguments for call in reply.calls))
+        told = Told(reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s")
+        if self.shape == "anthropic":
+            return anthropic_answer(json.loads(json.dumps(answer_anthropic.whole(told))))
+        return openai_answer(json.loads(json.dumps(answer_openai_chat.whole(told))))
+
+
+def _apart(turn: Turn, number: int) -> Turn:
+    """The turn with call ids of its own, so that a script may use the same ones again."""
+    return replace(
+        turn,
+        observations=(),
+        actions=tuple(replace(action, id=f"call_{number}_{action.id}") for action in turn.actions),
+    )
+
+
+def _body(prompt: Prompt) -> dict[str, object]:
+    return {"messages": [*prompt.messages], "tools": [*prompt.tools], "system": prompt.system}

@@ -1,0 +1,169 @@
+"""The append-only log of a session. The same events give the same view, byte for byte, in any process (I3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from elision.trajectory.plan import Clip, Key, Mask, Summary
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A live session begins: what is fixed for as long as it lives.
+
+    strategy: as text (`elision.strategies.spec.describe`); a later process may go on with another one.
+    dialect:  whose messages it is fed with; "" where turns are added by hand.
+    handles:  whether placeholders name handles.
+    offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",
+              "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
+    shadow:   whether requests go out as they came, whatever is decided; once more where that changed.
+    """
+
+    strategy: str
+    dialect: str = ""
+    handles: bool = True
+    shadow: bool = False
+    offer: str = "caller"
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSet:
+    """System prompt, tools and task; once more where they changed, which rewrites everything."""
+
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAdded:
+    """Raw first (I1): a turn is in the log before anything of it is hidden.
+
+    node: names the history up to and with this turn by its content; "" where nobody looks histories up.
+    """
+
+    turn: Turn
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Amended:
+    """The newest turn came again with another ending; nothing of it was hidden yet. The log keeps both."""
+
+    turn: Turn
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One pass: everything it hid, at once (I4), or nothing and why.
+
+    offers: whether the recall tools enter with it; they stand in every later request.
+    """
+
+    call: int
+    reason: str
+    masks: tuple[Mask, ...] = ()
+    clips: tuple[Clip, ...] = ()
+    summary: Summary | None = None
+    offers: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """A summary was asked for and not taken; it is billed all the same.
+
+    cause:    one word (`elision.errors.SummaryError.cause`). reason: the sentence.
+    input, cached, output: tokens of the failed call (cached is part of input). usd: its cost.
+    retry_at: the next call that may ask.
+    """
+
+    call: int
+    cause: str
+    reason: str
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    usd: float | None = None
+    retry_at: int = 0
+
+
+#: When a client that sets no cache breakpoints gets some of ours.
+Breakpoints: TypeAlias = Literal["gaps", "always"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A request went out.
+
+    at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
+    unmarked: whether its client sets no cache breakpoint. ours: when we set some then: "gaps" once something of ours
+              stands in the request, or "always".
+    hour_turn: the newest turn whose cache entries live an hour; 0 for the head alone, None for nothing.
+    """
+
+    call: int
+    at: float | None
+    model: str
+    tokens: int
+    unmarked: bool = False
+    ours: Breakpoints = "gaps"
+    hour_turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What the provider reported for call `call`."""
+
+    call: int
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """Something hidden was read again before call `call`.
+
+    key:    the observation. tokens: of what was handed out. by: "tool" (the agent asked) or "user".
+    """
+
+    call: int
+    key: Key
+    tokens: int
+    by: str = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The provider said how large its window is, in tokens, when it refused call `call`.
+
+    tokens: of that call's prompt, as the provider counted them; 0 if it did not say.
+    """
+
+    call: int
+    window: int
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """Messages between us and the provider that the client never saw: a recall that was answered on its behalf.
+
+    call:     the request that the last of them answers.
+    node:     names the client's own history, which ends with the one message that it was shown instead.
+    messages: JSON texts, in the dialect's own shape, that stand upstream in place of that message; the last one is what
+              corresponds to it.
+    results:  JSON texts of what joins the front of the client's next message.
+    """
+
+    call: int
+    node: str
+    messages: tuple[str, ...]
+    results: tuple[str, ...] = ()
+
+
+Event: TypeAlias = (
+    Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled | Learned | Exchanged
+)

@@ -1,0 +1,120 @@
+"""What a strategy decides: a value that can be printed, stored, compared and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from elision.trajectory.redact import Redaction
+from elision.trajectory.turn import Turn
+
+#: Version of the rules that turn events into views; recorded with every decision (I3).
+RENDERER = 1
+
+#: An observation's address: turn index (1-based), position among the turn's observations (1-based).
+Key: TypeAlias = tuple[int, int]
+
+
+def handle(key: Key) -> str:
+    """The name by which an observation can be recalled: t12.1."""
+    return f"t{key[0]}.{key[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Observation `key` gives way to `text`, word for word, from now on."""
+
+    key: Key
+    text: str
+    renderer: int = RENDERER
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """The newest observation alone broke the budget: it is sent as `text`, its head and tail (I7)."""
+
+    key: Key
+    text: str
+    renderer: int = RENDERER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePrefix:
+    """The view as it was last sent, in the provider's own shape: what a summary request may extend.
+
+    dialect:  "openai" (chat), "openai-responses" or "anthropic".
+    messages: of the last request, cache markers included; system and tools as they were sent; model: "" if unknown.
+    """
+
+    dialect: str
+    messages: tuple[Mapping[str, Any], ...] = field(hash=False, repr=False)
+    system: Any = field(default=None, hash=False, repr=False)
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRequest:
+    """What a summarizer is asked for.
+
+    previous:   text of the previous summary, "" if there is none.
+    task:       text of the head's user messages.
+    turns:      the newly covered turns, unmasked, oldest first.
+    max_tokens: the summary's limit, in tokens.
+    route:      "extend" where asking behind the live prefix, read from cache, is cheaper than a fresh prompt.
+    live:       that prefix; None where it cannot be extended.
+    redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
+    redacted:   by which rules its texts were redacted already; None if by none.
+    """
+
+    previous: str
+    task: str
+    turns: tuple[Turn, ...]
+    max_tokens: int
+    route: Literal["fresh", "extend"] = "fresh"
+    live: LivePrefix | None = None
+    redaction: Redaction | None = field(default=None, compare=False, repr=False)
+    redacted: Redaction | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Turns 1 ... `covers` are replaced by `text`.
+
+    text:          the summary as the summarizer wrote it.
+    block:         the exact text of the user-role message that stands behind the task: text and quotes, labelled.
+    interjections: turns <= covers whose interjections stay word for word behind the block.
+    input_tokens, output_tokens, cached_tokens: of the call that wrote it (cached is part of input).
+    usd:           what it cost, None where only tokens are known.
+    route:         "fresh", "extend" (design 4) or "model-free".
+    """
+
+    covers: int
+    text: str
+    block: str
+    interjections: tuple[int, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    usd: float | None = None
+    route: str = "fresh"
+    renderer: int = RENDERER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One pass's decision: at most one rewrite, or none and why.
+
+    masks:     newly masked observations with their exact placeholders, in the order of the view.
+    summarize: cover turns 1 ... `summarize` with a new summary; 0 for none.
+    summary_tokens: most that it may have, in tokens, where the budget leaves it less than the strategy does; else 0.
+    clips:     newest observations cut to fit (I7).
+    reason:    one of the schedule's or budget's words, always set.
+    """
+
+    masks: tuple[Mask, ...] = ()
+    summarize: int = 0
+    summary_tokens: int = 0
+    clips: tuple[Clip, ...] = ()
+    reason: str

@@ -1,0 +1,290 @@
+"""From a model name, as recordings and routers write it, to its price list: our table first, then genai-prices."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from functools import cache, lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from elision.errors import PriceError, install
+from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
+from elision.trajectory.prices import CacheRules, Prices, Rates
+
+if TYPE_CHECKING:
+    from genai_prices.data_snapshot import DataSnapshot
+    from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
+
+# Path segments of a model name that say nothing about who bills.
+_NEUTRAL: Final = frozenset({"converse", "invoke", "litellm", "litellm_proxy", "models", "openhands", "responses"})
+_AWS_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+# us.anthropic.claude-… on Bedrock; "global." costs the list price, a region 10 % more.
+_BEDROCK: Final = re.compile(
+    r"(?:(?P<area>global|us-gov|us|eu|apac|jp|au|ca)\.)?(?P<vendor>anthropic|openai)\.(?P<model>.+)"
+)
+_TAGS: Final = (
+    re.compile(r"\[1m\]$"),  # Claude Code's mark for the long window
+    re.compile(r":thinking$"),  # OpenRouter
+    re.compile(r"@[\w-]+$"),  # Vertex: @20251101, @default
+)
+_BEDROCK_VERSION: Final = re.compile(r"-v\d+(:\d+)*$")
+_DATE: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+
+# Host prefixes that genai-prices knows by another name.
+_GENAI_HOSTS: Final = {
+    "azure_ai": "azure",
+    "bedrock_converse": "aws",
+    "fireworks_ai": "fireworks",
+    "gemini": "google",
+    "together_ai": "together",
+    "xai": "x-ai",
+    "z-ai": "zai",
+}
+# What its provider ids are called in our table; a host that serves others' models is not in it.
+_GENAI_PROVIDERS: Final = {**{name: name for name in PROVIDERS}, "zhipuai": "zai"}
+# Who makes a model, by its name. Open weights have a maker, but each host caches them in its own way.
+_MAKERS: Final = (
+    ("claude", "anthropic"),
+    ("gemini", "google"),
+    ("gpt-", "openai"),
+    ("glm-", "zai"),
+    ("kimi", "moonshotai"),
+)
+_OPEN_WEIGHTS: Final = ("gpt-oss", "glm-", "kimi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Name:
+    """A model name taken apart. hosts: who bills, outermost first; regional: a region-bound Bedrock profile."""
+
+    hosts: tuple[str, ...]
+    model: str
+    regional: bool = False
+
+    @property
+    def undated(self) -> str:
+        return _DATE.sub("", self.model)
+
+
+def _parted(name: str) -> _Name:
+    *path, last = name.strip().lower().split("/")
+    hosts = tuple(host for host in map(_host, path) if host)
+    for tag in _TAGS:
+        last = tag.sub("", last)
+    bedrock = _BEDROCK.fullmatch(last)
+    if bedrock is None:
+        return _Name(hosts=hosts, model=last)
+    return _Name(
+        hosts=(*hosts, "bedrock"),
+        model=_BEDROCK_VERSION.sub("", bedrock["model"]),
+        regional=bedrock["area"] != "global",
+    )
+
+
+def _host(segment: str) -> str:
+    if segment in _NEUTRAL or _AWS_REGION.fullmatch(segment):
+        return ""
+    return "bedrock" if segment.startswith("arn:aws") else segment
+
+
+def for_model(name: str, on: date | None = None) -> Prices:
+    """The price list of a model on a day (default: today).
+
+    `name` may carry hosts and a date: litellm_proxy/anthropic/claude-opus-4-5-20251101. Raises PriceError, which
+    lists close names and says how to give a price.
+    """
+    if len(name) > LONGEST:
+        # Held and compared with all that is known it would cost as much as whoever sent it likes.
+        raise PriceError(f"no price for model {name[:60]!r}..., a name of {len(name):,} characters")
+    day = on or date.today()
+    listed = _listed(name, day)
+    if listed is not None:
+        return listed
+    parted = _parted(name)
+    for host, spelling in _spellings(name, parted):
+        found = from_genai(spelling, host, day)
+        if found is not None:
+            return found
+    raise PriceError(_unknown(name, parted, _row(parted, day)[1]))
+
+
+#: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
+LONGEST: Final = 300
+
+
+@lru_cache(maxsize=256)
+def _listed(name: str, day: date) -> Prices | None:
+    """Our own table's. Held, since every session of a gateway asks for its own."""
+    parted = _parted(name)
+    bare, row = _row(parted, day)
+    if row is None or not PROVIDERS[row.provider].hosts.issuperset(parted.hosts):
+        return None
+    return replace(row.priced(row.regional if parted.regional else 1.0), name=bare)
+
+
+def _row(parted: _Name, day: date) -> tuple[str, Row | None]:
+    """Our table's row for a name, and the name that it has there."""
+    bare = parted.model if row_of(parted.model, day) else parted.undated
+    return bare, row_of(bare, day)
+
+
+def known_models() -> tuple[str, ...]:
+    """Names that `for_model` takes, sorted: our table's, and genai-prices' where that is installed."""
+    return _known(date.today(), _genai() is None)
+
+
+@lru_cache(maxsize=4)
+def _known(day: date, alone: bool) -> tuple[str, ...]:
+    """alone: whether genai-prices is not there. Held, since a gateway meets unknown models by the thousand."""
+    ours = {name for row in rows() for name in row.names}
+    snapshot = None if alone else _genai()
+    if snapshot is None:
+        return tuple(sorted(ours))
+    listed = (provider for provider in snapshot.providers if provider.id in _GENAI_PROVIDERS)
+    # Some of its ids are titles that its own matching does not know.
+    models = ((provider, model) for provider in listed for model in provider.models if model.is_match(model.id))
+    theirs = {model.id.lower() for provider, model in models if _converted(provider, model, day)}
+    return tuple(sorted(ours | theirs))
+
+
+def _unknown(name: str, parted: _Name, row: Row | None) -> str:
+    searched = f"our table of {DATED}" + ("" if _genai() is None else " and genai-prices")
+    return "; ".join([f"no price for model {name!r} in {searched}", *_mends(parted, row)])
+
+
+def _mends(parted: _Name, row: Row | None) -> Iterator[str]:
+    if row is not None:
+        seller = "/".join(parted.hosts)
+        yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
+    if close := _close(parted.undated, known_models()):
+        yield f"close names: {', '.join(close)}"
+    if _genai() is None:
+        yield f"genai-prices, which is not installed, knows more: {install('lab')}"
+    yield "or give it yourself, in USD per million tokens: --price input=3,cache_write=3.75,cache_read=0.3,output=15"
+    yield f"or take a named set: {', '.join(SETS)}"
+
+
+@lru_cache(maxsize=256)
+def _close(name: str, known: tuple[str, ...]) -> list[str]:
+    return difflib.get_close_matches(name, known, n=5)
+
+
+@cache
+def _version() -> str:
+    return version("genai-prices")
+
+
+def _genai() -> DataSnapshot | None:
+    """The offline data of genai-prices, None where it is not installed. The only place that imports it."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    return get_snapshot()
+
+
+def from_genai(model: str, provider: str | None, on: date) -> Prices | None:
+    """What genai-prices alone says of a model on a day; None where it is not installed or does not know.
+
+    provider: its name there; None leaves the choice to it.
+    """
+    snapshot = _genai()
+    if snapshot is None:
+        return None
+    try:
+        found, info = snapshot.find_provider_model(model, None, provider, None)
+    except LookupError:
+        return None
+    # It matches by prefix: claude-sonnet-4-51 would pass for claude-sonnet-4-5, and a typing error be priced.
+    if model.startswith(info.id) and model[len(info.id) :][:1].isalnum():
+        return None
+    return _converted(found, info, on)
+
+
+def _spellings(name: str, parted: _Name) -> Iterator[tuple[str | None, str]]:
+    """How genai-prices may write the model: (host, name), the fullest spelling first."""
+    path = [segment for segment in name.strip().lower().split("/") if _host(segment)]
+    if not path:
+        return
+    if parted.hosts:
+        host = _GENAI_HOSTS.get(parted.hosts[0], parted.hosts[0])
+        yield host, "/".join(path[1:] if len(path) > 1 else path)
+        yield host, path[-1]
+        yield host, parted.model
+        return
+    for maker in (_maker(parted.model), None, *_GENAI_PROVIDERS):
+        yield maker, path[-1]
+        yield maker, parted.model
+
+
+def _maker(model: str) -> str | None:
+    return next((maker for mark, maker in _MAKERS if mark in model.lower()), None)
+
+
+def _converted(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
+    """A model of genai-prices as a price list; None where it is not sold by the token (images, speech, embeddings)."""
+    price = _standing(info, on)
+    if price.input_mtok is None or price.output_mtok is None:
+        return None
+    prices = (price.input_mtok, price.output_mtok, price.cache_write_mtok, price.cache_read_mtok)
+    starts = sorted({0} | {tier.start for value in prices for tier in getattr(value, "tiers", ())})
+    tiers = tuple((start, _rates(price, start)) for start in starts)
+    cache = _cache(provider.id, info.id, tiers)
+    if cache.kind == "breakpoints":
+        # It lists the price of five-minute entries alone; Anthropic writes those of an hour at 2 x input.
+        tiers = tuple((start, replace(rates, cache_write_1h=2 * rates.input)) for start, rates in tiers)
+    return Prices(
+        name=info.id,
+        tiers=tiers,
+        cache=cache,
+        window=info.context_window,
+        source=f"genai-prices {_version()}: {provider.id}/{info.id}",
+        dated=on.isoformat(),
+    )
+
+
+def _standing(info: ModelInfo, on: date) -> ModelPrice:
+    """The price that stands on a day; of prices by the hour the dearest, since no hour is known."""
+    if not isinstance(info.prices, list):
+        return info.prices
+    standing = [info.prices[0].prices]
+    for conditional in info.prices:
+        since = getattr(conditional.constraint, "start_date", None)
+        if hasattr(conditional.constraint, "start_time"):
+            standing.append(conditional.prices)
+        elif since is None or since <= on:
+            standing = [conditional.prices]
+    return max(standing, key=lambda price: _at(price.input_mtok, 0) or 0.0)
+
+
+def _rates(price: ModelPrice, start: int) -> Rates:
+    return Rates(
+        input=_at(price.input_mtok, start) or 0.0,
+        output=_at(price.output_mtok, start) or 0.0,
+        cache_write=_at(price.cache_write_mtok, start),
+        cache_read=_at(price.cache_read_mtok, start),
+    )
+
+
+def _at(value: Decimal | TieredPrices | None, start: int) -> float | None:
+    """A price of the tier that begins above `start` prompt tokens; USD per million tokens."""
+    if value is None or isinstance(value, Decimal):
+        return None if value is None else float(value)
+    return float(next((tier.price for tier in reversed(value.tiers) if 0 < tier.start <= start), value.base))
+
+
+def _cache(provider: str, model: str, tiers: tuple[tuple[int, Rates], ...]) -> CacheRules:
+    """The rules of whoever made the model; genai-prices knows none."""
+    if all(rates.cache_read is None for _, rates in tiers):
+        return CacheRules(kind="none")
+    hosted = None if any(mark in model.lower() for mark in _OPEN_WEIGHTS) else _maker(model)
+    maker = _GENAI_PROVIDERS.get(provider, hosted)
+    if maker == "openai" and tiers[0][1].cache_write is not None:
+        return OPENAI_WITH_WRITES
+    return PROVIDERS[maker].cache if maker else CacheRules()

@@ -1,0 +1,264 @@
+"""What a call costs: rates in USD per million tokens, context tiers, and the rules of the provider's prompt cache."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from elision.errors import PriceError
+from elision.trajectory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """USD per million tokens.
+
+    cache_write: None where the provider has no write price: what is not read from cache is plain input.
+    cache_write_1h: of entries that live an hour; None where they cost what others do.
+    cache_read:  None where there is no cache, or reading it costs as much as sending.
+    """
+
+    input: float
+    output: float
+    cache_write: float | None = None
+    cache_read: float | None = None
+    cache_write_1h: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_write", "cache_read", "cache_write_1h"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise PriceError(f"{name} price {value!r} is no price; give USD per million tokens, 0 or more")
+
+    @property
+    def read(self) -> float:
+        return self.input if self.cache_read is None else self.cache_read
+
+    @property
+    def write(self) -> float:
+        return self.input if self.cache_write is None else self.cache_write
+
+    @property
+    def write_1h(self) -> float:
+        return self.write if self.cache_write_1h is None else self.cache_write_1h
+
+    def for_an_hour(self) -> Rates:
+        """Return the same where whatever is written to the cache lives an hour."""
+        return self if self.cache_write_1h is None else replace(self, cache_write=self.cache_write_1h)
+
+    def scaled(self, factor: float) -> Rates:
+        return Rates(
+            input=self.input * factor,
+            output=self.output * factor,
+            cache_write=None if self.cache_write is None else self.cache_write * factor,
+            cache_read=None if self.cache_read is None else self.cache_read * factor,
+            cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRules:
+    """How a provider's prompt cache behaves.
+
+    kind:    prefix - any common prefix with a recent request is read; breakpoints - only up to places that a recent
+             request marked (Anthropic); none - no cache.
+    ttl:     seconds from the start of the request that last used an entry.
+    minimum: tokens; shorter prefixes are not cached.
+    step:    cached prefixes are whole multiples of it beyond the minimum, in tokens.
+    """
+
+    kind: Literal["prefix", "breakpoints", "none"] = "prefix"
+    ttl: float = 300.0
+    minimum: int = 1024
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.ttl >= 0 and self.minimum >= 0 and self.step >= 1):
+            raise PriceError(
+                f"cache rules need ttl >= 0 seconds, minimum >= 0 tokens and step >= 1 token, "
+                f"not ttl={self.ttl}, minimum={self.minimum}, step={self.step}"
+            )
+
+    def usable(self, prefix: int) -> int:
+        """How much of a cached common prefix of `prefix` tokens is read from cache."""
+        if self.kind == "none" or prefix < self.minimum:
+            return 0
+        return self.minimum + (prefix - self.minimum) // self.step * self.step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """One call, or many, as billed. Tokens; usd in USD."""
+
+    input: int = 0
+    cache_write: int = 0
+    cache_read: int = 0
+    output: int = 0
+    usd: float = 0.0
+    #: Of `cache_write`, tokens whose entries live an hour.
+    cache_write_1h: int = 0
+
+    def __add__(self, other: Bill) -> Bill:
+        return Bill(
+            cache_write_1h=self.cache_write_1h + other.cache_write_1h,
+            input=self.input + other.input,
+            cache_write=self.cache_write + other.cache_write,
+            cache_read=self.cache_read + other.cache_read,
+            output=self.output + other.output,
+            usd=self.usd + other.usd,
+        )
+
+    @property
+    def sent(self) -> int:
+        """Prompt tokens."""
+        return self.input + self.cache_write + self.cache_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """The price list of one model.
+
+    tiers:  (prompt tokens above which it holds, rates), ascending, the first at 0.
+    window: the model's context window in tokens, None if unknown.
+    source, dated: where the figures are from, and when they were read.
+    """
+
+    name: str
+    tiers: tuple[tuple[int, Rates], ...]
+    cache: CacheRules = CacheRules()
+    window: int | None = None
+    source: str = ""
+    dated: str = ""
+
+    def __post_init__(self) -> None:
+        starts = [start for start, _ in self.tiers]
+        if not starts or starts[0] != 0 or starts != sorted(set(starts)):
+            raise PriceError(f"{self.name}: price tiers must ascend and begin at 0, not {starts}")
+
+    def rates(self, prompt: int) -> Rates:
+        """The rates of a call with `prompt` prompt tokens: the whole call is billed at its tier."""
+        found = self.tiers[0][1]
+        for start, rates in self.tiers[1:]:
+            if prompt <= start:
+                break
+            found = rates
+        return found
+
+    def prompt_usd(self, prompt: int, cached: int, hour: int = 0) -> float:
+        """Cost of the prompt side of a call, `cached` of its `prompt` tokens being read from cache; USD.
+
+        hour: leading tokens whose entries live an hour.
+        """
+        rates = self.tiers[0][1] if len(self.tiers) == 1 else self.rates(prompt)
+        if rates.cache_read is None or self.cache.kind == "none":
+            return prompt * rates.input / 1e6
+        if not self.writes(prompt):
+            return (cached * rates.cache_read + (prompt - cached) * rates.input) / 1e6
+        usd = cached * rates.cache_read + (prompt - cached) * rates.write
+        if hour > cached:
+            usd += (min(hour, prompt) - cached) * (rates.write_1h - rates.write)
+        return usd / 1e6
+
+    def writes(self, prompt: int) -> bool:
+        """Whether a prompt of that size is written to the cache (below the minimum it is plain input)."""
+        return prompt >= self.cache.minimum
+
+    def bill(self, prompt: int, cached: int = 0, output: int = 0, hour: int = 0) -> Bill:
+        """The bill of a call with `prompt` prompt tokens, `cached` of them read from cache.
+
+        hour: leading tokens whose entries live an hour.
+        """
+        rates = self.rates(prompt)
+        if not 0 <= cached <= prompt:
+            raise ValueError(f"{cached} cached tokens of a prompt of {prompt}")
+        usd = self.prompt_usd(prompt, cached, hour) + output * rates.output / 1e6
+        if rates.cache_read is None or self.cache.kind == "none":
+            return Bill(input=prompt, output=output, usd=usd)
+        if rates.cache_write is None or not self.writes(prompt):
+            return Bill(input=prompt - cached, cache_read=cached, output=output, usd=usd)
+        kept = max(0, min(hour, prompt) - cached)
+        return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd, cache_write_1h=kept)
+
+    def usage_usd(self, usage: Usage) -> float:
+        """Return what reported tokens cost at this list, in USD, whichever model they are billed to."""
+        rates = self.rates(usage.sent_prompt)
+        written = usage.cache_write - usage.cache_write_1h
+        prompt = usage.input * rates.input + usage.cache_read * rates.read
+        writes = written * rates.write + usage.cache_write_1h * rates.write_1h
+        return (prompt + writes + usage.output * rates.output) / 1e6
+
+    def passes_by(self, *, marked: bool) -> bool:
+        """Whether a prompt is no matter of the cache, which wants breakpoints. marked: whether it has any."""
+        return self.cache.kind == "breakpoints" and not marked
+
+    def plain(self, prompt: int) -> Bill:
+        """The bill of a prompt that passes the cache by: all of it is input."""
+        return Bill(input=prompt, usd=prompt * self.rates(prompt).input / 1e6)
+
+    @property
+    def caches(self) -> bool:
+        """Whether a cache read is cheaper than sending at all."""
+        return self.cache.kind != "none" and any(rates.read < rates.input for _, rates in self.tiers)
+
+    def cliff(self, factor: float = 1.99) -> int | None:
+        """Prompt tokens above which the input price jumps by `factor` or more; None if it never does."""
+        for (_, below), (start, above) in zip(self.tiers, self.tiers[1:], strict=False):
+            if above.input >= factor * below.input:
+                return start
+        return None
+
+    def for_an_hour(self) -> Prices:
+        """Return the same where whatever is written to the cache lives an hour."""
+        tiers = tuple((start, rates.for_an_hour()) for start, rates in self.tiers)
+        return replace(self, tiers=tiers)
+
+    def scaled(self, factor: float) -> Prices:
+        return replace(self, tiers=tuple((start, rates.scaled(factor)) for start, rates in self.tiers))
+
+
+def multiples(
+    name: str, *, input: float, write: float | None, read: float | None, cache: CacheRules, source: str, dated: str
+) -> Prices:
+    """A one-tier price list whose cache prices are multiples of `input`; output costs 5 x input.
+
+    Where breakpoints make the entries (Anthropic), those that live an hour cost 2 x input.
+    """
+    rates = Rates(
+        input=input,
+        output=5 * input,
+        cache_write=None if write is None else write * input,
+        cache_read=None if read is None else read * input,
+        cache_write_1h=2 * input if cache.kind == "breakpoints" else None,
+    )
+    return Prices(name=name, tiers=((0, rates),), cache=cache, source=source, dated=dated)
+
+
+def parse(text: str) -> Prices:
+    """`input=3,cache_write=3.75,cache_read=0.3,output=15` as a price list; USD per million tokens. Raises PriceError.
+
+    Cache rules are those of a plain prefix cache: 5 minutes, 1,024 tokens.
+    """
+    given: dict[str, float] = {}
+    for piece in text.split(","):
+        key, _, value = (part.strip() for part in piece.partition("="))
+        if key not in ("input", "output", "cache_write", "cache_read"):
+            raise PriceError(f"--price: no price {key!r}; there are: input, cache_write, cache_read, output")
+        if key in given:
+            raise PriceError(f"--price: {key} is given twice")
+        try:
+            given[key] = float(value)
+        except ValueError:
+            raise PriceError(f"--price: {key}={value!r} is no number; give USD per million tokens") from None
+    if "input" not in given or "output" not in given:
+        raise PriceError("--price: input and output are needed: input=3,cache_write=3.75,cache_read=0.3,output=15")
+    if "cache_write" in given and "cache_read" not in given:
+        raise PriceError("--price: cache_write says nothing without cache_read; give both or neither")
+    rates = Rates(
+        input=given["input"],
+        output=given["output"],
+        cache_write=given.get("cache_write"),
+        cache_read=given.get("cache_read"),
+    )
+    cache = CacheRules(kind="prefix" if "cache_read" in given else "none")
+    return Prices(name="custom", tiers=((0, rates),), cache=cache, source="given on the command line")

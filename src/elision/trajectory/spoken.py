@@ -1,0 +1,34 @@
+"""What an agent wrote itself in a turn: reasoning, text and decoded arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from elision.trajectory.turn import Action, Turn
+
+#: Values nested deeper are left out: nobody writes them by hand.
+_DEEPEST = 8
+
+
+def _leaves(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            if depth < _DEEPEST:
+                yield from _leaves(inner, depth + 1)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def argument_text(action: Action) -> str:
+    """The decoded arguments of `action`, a value a line; as they stand where they are no JSON object."""
+    decoded = action.decoded
+    return "\n".join(_leaves(dict(decoded))) if decoded else action.arguments
+
+
+def spoken(turn: Turn) -> str:
+    """Everything the agent wrote in `turn`, decoded; implicit actions stand in the text already."""
+    calls = (argument_text(action) for action in turn.actions if not action.implicit)
+    return "\n".join(filter(None, (turn.reasoning, turn.text, *calls)))

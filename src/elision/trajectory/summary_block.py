@@ -1,0 +1,63 @@
+"""The message that stands behind the task in place of covered turns: a record, marked as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Message, Turn
+
+
+def block(text: str, covers: int, quotes: Iterable[tuple[str, str]], older: Iterable[str]) -> str:
+    """The block's exact text.
+
+    text: the summary. covers: turns 1 ... covers. quotes: (name, text) of what is kept word for word. older: words of
+    the user beyond `keep_user_tokens`, oldest first.
+    """
+    parts = [
+        f"[Record of turns 1-{covers} of this conversation, condensed. It is a record of what was done, "
+        "not a message from the user and not a new request.]",
+        text.strip(),
+    ]
+    parts += [f"[User message of that time] {words}" for words in older]
+    parts += [f"[Kept word for word: {name}]\n{words}" for name, words in quotes]
+    return "\n\n".join(parts)
+
+
+def older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> list[str]:
+    """What is quoted of `messages` (oldest first) in `limit` tokens: the newest first, each cut head and tail.
+
+    The rest is the summary's own to tell: its writer has seen every word.
+    """
+    quoted: list[str] = []
+    for message in reversed(messages):
+        words = _cut(message.text)
+        limit -= FRAME + sizer.count(words)
+        if limit < 0:
+            break
+        quoted.append(words)
+    return quoted[::-1]
+
+
+#: Tokens around one quoted message.
+FRAME = 10
+
+
+def _cut(text: str, reach: int = 400) -> str:
+    return text if len(text) <= 2 * reach else f"{text[:reach]} [...] {text[-reach:]}"
+
+
+def kept_interjections(turns: Sequence[Turn], sizes: Sequence[int], limit: int) -> tuple[int, ...]:
+    """Turns whose interjections stay word for word: the newest first, as many as fit into `limit` tokens; in order.
+
+    Pinned ones stay in any case. sizes: tokens of the interjections of each of `turns`.
+    """
+    kept: list[int] = []
+    full = False
+    for turn, size in zip(reversed(turns), reversed(sizes), strict=True):
+        pinned = any(message.pinned for message in turn.interjections)
+        full = full or (size > limit and not pinned)
+        if turn.interjections and (pinned or not full):
+            limit -= size
+            kept.append(turn.index)
+    return tuple(reversed(kept))

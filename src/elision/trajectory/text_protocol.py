@@ -1,0 +1,54 @@
+"""Agents that act in plain text: finding the action inside what the assistant said.
+
+`observations = tools | user | auto` (design 1). `auto` decides once: an agent with tool definitions, tool calls or tool
+results speaks the tool protocol; else it acts in text if its first message holds an action; else it only chats, and a
+chat has no observations.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from elision.trajectory.turn import Action
+
+Observations: TypeAlias = Literal["tools", "user", "auto"]
+
+# An opening line has an end: without one, marks in a row without a newline are quadratic.
+_FENCE = re.compile(r"```([\w+-]{0,40})[^\n]{0,400}\n(.*?)\n?```", re.DOTALL)
+_TAG = re.compile(r"<(command|execute_bash|execute_ipython|tool_call|action|function=[\w.-]+)>")
+_REACT = re.compile(r"^Action:\s*([\w.-]+)\s*\n+Action Input:\s*(.+)", re.MULTILINE)
+_SHELLS = frozenset({"bash", "sh", "shell", "console", "mswea_bash_command"})
+_NOT_ACTIONS = frozenset({"json", "diff", "patch", "yaml", "toml", "text", "markdown", "md"})
+
+
+def action_in(text: str) -> Action | None:
+    """The action that an assistant's `text` holds, or None: last runnable fence, tag or ReAct line."""
+    for language, body in reversed(_FENCE.findall(text)):
+        if language.lower() not in _NOT_ACTIONS and body.strip():
+            name = "bash" if language.lower() in _SHELLS or not language else language.lower()
+            return Action(id="", name=name, arguments=body.strip(), implicit=True)
+    if tagged := _tagged(text):
+        return tagged
+    if found := _REACT.search(text):
+        return Action(id="", name=found[1], arguments=found[2].strip(), implicit=True)
+    return None
+
+
+def _tagged(text: str) -> Action | None:
+    opened = _TAG.search(text)
+    # Looked for apart: a pattern with both ends is quadratic in tags that are never closed.
+    end = text.find("</", opened.end()) if opened else -1
+    if opened is None or end < 0:
+        return None
+    name = opened[1].removeprefix("function=")
+    shell = name in ("command", "execute_bash")
+    return Action(id="", name="bash" if shell else name, arguments=text[opened.end() : end].strip(), implicit=True)
+
+
+def decide(first_text: str, *, has_tools: bool) -> Literal["tools", "user"]:
+    """What `auto` means for an agent whose first message says `first_text`.
+
+    has_tools: tool definitions, tool calls or tool results were seen.
+    """
+    return "user" if not has_tools and action_in(first_text) else "tools"

@@ -1,0 +1,212 @@
+"""Token counts: exact ones from the vocabularies that ship with the package, or an estimate that says it is one."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Protocol
+
+from elision.errors import SpecError
+from elision.trajectory.content import Content, Text
+from elision.trajectory.turn import Head, Message, Observation, Turn
+
+if TYPE_CHECKING:
+    import tiktoken
+
+#: Tokens a chat message costs beyond its text: role and delimiters (OpenAI cookbook, "How to count tokens": 3-4).
+PER_MESSAGE = 4
+#: Tokens a tool call costs beyond its name and arguments: id, type and delimiters. Fitted on the prompt totals that
+#: Claude Code and pi sessions were billed; see `elision calibrate`.
+PER_CALL = 8
+
+# sha256 of the decompressed files as published by OpenAI (tiktoken, MIT) and the patterns that belong to them.
+_VOCABULARIES = {
+    "o200k": (
+        "o200k_base.tiktoken.gz",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+        r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+    ),
+    "cl100k": (
+        "cl100k_base.tiktoken.gz",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
+        r"|\s+(?!\S)|\s",
+        {
+            "<|endoftext|>": 100257,
+            "<|fim_prefix|>": 100258,
+            "<|fim_middle|>": 100259,
+            "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+    ),
+}
+
+
+class Counter(Protocol):
+    """Counts the tokens of a text.
+
+    name:  what to call the counts in a report ("o200k", "estimate").
+    exact: False for an estimate.
+    """
+
+    name: str
+    exact: bool
+
+    def count(self, text: str) -> int: ...
+
+
+def _load(name: str) -> tiktoken.Encoding:
+    import tiktoken  # 23 ms, and not every user of the values counts
+
+    file, digest, pattern, special = _VOCABULARIES[name]
+    raw = gzip.decompress(files("elision.trajectory").joinpath("vocabularies", file).read_bytes())
+    if hashlib.sha256(raw).hexdigest() != digest:
+        raise SpecError(f"the vocabulary {file} is damaged; reinstall elision")
+    ranks = {}
+    for line in raw.splitlines():
+        token, rank = line.split()
+        ranks[base64.b64decode(token)] = int(rank)
+    return tiktoken.Encoding(name=name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
+
+
+#: Texts whose counts are kept, some 30 MB of them; the half that was counted first goes when there are more.
+KEPT = 200_000
+#: Texts that are kept themselves, with their counts.
+NEWEST = 256
+#: Characters of a text that is its own name; a longer one is known by its hash.
+SHORT = 32
+
+
+class Vocabulary:
+    """Exact counts, cached by content: a text that was counted once is looked up as long as it is among the newest."""
+
+    exact = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._encoding: tiktoken.Encoding | None = None
+        self._seen: dict[str | bytes, int] = {}
+        self._newest: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        if len(text) <= SHORT:
+            return self._looked_up(text, text)
+        # One pass asks for a text several times; a string knows its own hash.
+        known = self._newest.get(text)
+        if known is None:
+            known = self._looked_up(text, _named(text))
+            if len(self._newest) >= NEWEST:
+                self._newest = {}
+            if len(text) < 50_000:
+                self._newest[text] = known
+        return known
+
+    def _looked_up(self, text: str, key: str | bytes) -> int:
+        known = self._seen.get(key)
+        if known is None:
+            if len(self._seen) >= KEPT:
+                self._forget()
+            known = self._seen[key] = self._count(text)
+        return known
+
+    def _forget(self) -> None:
+        """Only the newer half stays. Another thread may count meanwhile: it finds the old table or the new one."""
+        seen = list(self._seen.items())
+        self._seen = dict(seen[len(seen) // 2 :])
+
+    def _count(self, text: str) -> int:
+        if self._encoding is None:
+            self._encoding = _load(self.name)
+        # Special tokens in recorded text are text: a trajectory must not be able to shrink or break its own count.
+        return sum(len(self._encoding.encode_ordinary(piece)) for piece in _pieces(text))
+
+    @property
+    def cached(self) -> int:
+        """How many texts' counts are kept."""
+        return len(self._seen)
+
+
+def _named(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _pieces(text: str, limit: int = 100_000) -> list[str]:
+    """`text` in pieces that tiktoken can digest: its pattern is quadratic on megabytes without a space."""
+    clean = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return [clean[start : start + limit] for start in range(0, len(clean), limit)]
+
+
+class Estimate:
+    """Characters / 4 for ASCII, 1 token a character for the rest. Mean error 19 % on ASCII; never called exact."""
+
+    name = "estimate"
+    exact = False
+
+    def count(self, text: str) -> int:
+        if text.isascii():
+            return -(-len(text) // 4)
+        wide = sum(1 for letter in text if ord(letter) > 127)
+        return wide + -(-(len(text) - wide) // 4)
+
+
+_COUNTERS: dict[str, Callable[[], Counter]] = {
+    "o200k": lambda: Vocabulary("o200k"),
+    "cl100k": lambda: Vocabulary("cl100k"),
+    "estimate": Estimate,
+}
+
+
+def counter(name: str = "o200k") -> Counter:
+    """The process's counter of that name: o200k, cl100k (both exact) or estimate. Raises SpecError."""
+    if name not in _COUNTERS:
+        raise SpecError(f"no token counter {name!r}; there are: {', '.join(_COUNTERS)}")
+    return _made(name)
+
+
+@cache
+def _made(name: str) -> Counter:
+    # Behind the default: `counter()` and `counter("o200k")` must be one, or every text is counted twice.
+    return _COUNTERS[name]()
+
+
+class Sizer:
+    """Sizes of messages, in tokens, as a chat API bills them: text, opaque parts and the frame around them.
+
+    reasoning: whether recorded reasoning is sent again with its message.
+    """
+
+    def __init__(self, counter: Counter, *, reasoning: bool = True) -> None:
+        self.counter = counter
+        self.reasoning = reasoning
+        self.count = counter.count
+
+    def content(self, parts: Content) -> int:
+        return sum(self.count(part.text) if isinstance(part, Text) else part.tokens for part in parts)
+
+    def message(self, message: Message) -> int:
+        return PER_MESSAGE + self.content(message.content)
+
+    def text(self, text: str) -> int:
+        """A whole message that says `text`."""
+        return PER_MESSAGE + self.count(text)
+
+    def observation(self, observation: Observation) -> int:
+        return PER_MESSAGE + self.content(observation.content)
+
+    def assistant(self, turn: Turn) -> int:
+        """The assistant message of `turn`, reasoning and calls included."""
+        calls = (action for action in turn.actions if not action.implicit)
+        thought = self.count(turn.reasoning) if turn.reasoning and self.reasoning else 0
+        spoken = PER_MESSAGE + self.content(turn.content) + thought
+        return spoken + sum(PER_CALL + self.count(call.name) + self.count(call.arguments) for call in calls)
+
+    def tools(self, head: Head) -> int:
+        return self.count(json.dumps(list(head.tools), ensure_ascii=False)) if head.tools else 0

@@ -1,0 +1,71 @@
+"""A recorded or live run: a head and its turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from elision.trajectory.turn import Head, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """The recording agent itself rewrote its context before call `before` (1-based)."""
+
+    before: int
+    tokens_before: int | None = None
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in a file that could not be read; the rest was loaded.
+
+    line: 1-based line, record or step number; None where the file has no such thing.
+    kind: "input" if the file is at fault, "bug" if a reader of ours is; commands then exit with a code of their own.
+    """
+
+    file: str
+    line: int | None
+    reason: str
+    kind: Literal["input", "bug"] = "input"
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One run of one agent.
+
+    id:          unique within its file, readable ("airline-13", "main", "sidechain a1b2c3").
+    file:        where it was read from, as the user named it; "" if live.
+    format:      the reader's name ("swe-agent", "claude-code", ...); "" if live.
+    model:       the model that ran it, as recorded; the most frequent where there were several.
+    parent:      id of the trajectory that started it (a sub-agent's), if known.
+    compactions: where the recording agent rewrote its own context.
+    observations: whether its observations came as tool results or, in a text protocol, as user messages.
+    recorded_window: how many observations the recording agent itself kept visible (1 ... ), None if all.
+    """
+
+    id: str
+    head: Head
+    turns: tuple[Turn, ...]
+    file: str = ""
+    format: str = ""
+    model: str = ""
+    parent: str | None = None
+    compactions: tuple[Compaction, ...] = ()
+    recorded_window: int | None = None
+    observations: Literal["tools", "user"] = "tools"
+
+    def __post_init__(self) -> None:
+        for expected, turn in enumerate(self.turns, start=1):
+            if turn.index != expected:
+                raise ValueError(f"trajectory {self.id!r}: turn {turn.index} stands where turn {expected} belongs")
+
+    @property
+    def tool_turns(self) -> int:
+        """Turns with at least one answered call."""
+        return sum(turn.finished for turn in self.turns)

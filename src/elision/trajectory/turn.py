@@ -1,0 +1,150 @@
+"""A turn: one assistant message and all its results. Atomic: never split."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+from elision.trajectory.content import Content, text_of
+from elision.trajectory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message that is neither an assistant's nor a result: part of the head, or an interjection."""
+
+    role: Literal["system", "developer", "user"]
+    content: Content
+    pinned: bool = False
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """System prompt, tool definitions and the user messages before the first assistant message (the task).
+
+    tools:         tool definitions as recorded (provider JSON, any dialect).
+    hidden_tokens: tokens of a head that the recording leaves out: first billed prompt - counted text.
+    warm_tokens:   how much of the head, in tokens, other runs keep in the provider's cache (recorded cache read of
+                   the first call).
+    """
+
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    hidden_tokens: int = 0
+    warm_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A tool call.
+
+    id:        the provider's call id, unique within the turn; "" in a text protocol.
+    name:      the tool.
+    arguments: the arguments as the provider carries them: a JSON text; the bare command in a text protocol.
+    implicit:  True in a text protocol: the call stands inside the assistant's text and is not rendered again.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    implicit: bool = False
+
+    @property
+    def decoded(self) -> Mapping[str, Any]:
+        """The arguments as a mapping, which nobody may change; {} where they are no JSON object."""
+        return _decoded(self.arguments)
+
+
+@lru_cache(maxsize=128)
+def _decoded(arguments: str) -> Mapping[str, Any]:
+    # A call is looked at a dozen times when it is read, masked and digested: 16,000 times in a session of 1,000 turns.
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One result.
+
+    action_id: id of the call it answers; "" in a text protocol.
+    tool:      the tool's name ("" if unknown).
+    role:      how it is sent: as a tool result, or as a user message (text protocol).
+    error:     whether the environment called it a failure; None where it did not say.
+    tags:      rules may refer to them: tool_output, keep_output, remove_output, or the user's own.
+    """
+
+    action_id: str
+    tool: str
+    content: Content
+    role: Literal["tool", "user"] = "tool"
+    error: bool | None = None
+    tags: frozenset[str] = frozenset()
+    pinned: bool = False
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One assistant message, all its results, and the user messages that follow before the next one.
+
+    index:         1, 2, ... within the trajectory; turn i answers call i.
+    content:       what the assistant said.
+    reasoning:     its recorded reasoning, in clear text ("" if none).
+    actions:       its tool calls, in order; parallel calls stand together.
+    observations:  their results, in the order recorded; an unfinished turn has fewer results than calls.
+    interjections: user messages between this turn and the next that are no observation.
+    usage:         what the provider reported for the call that this turn answers.
+    at:            when that request started, or the nearest recorded time, in seconds since the epoch.
+    """
+
+    index: int
+    content: Content = ()
+    reasoning: str = ""
+    actions: tuple[Action, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    interjections: tuple[Message, ...] = ()
+    usage: Usage | None = None
+    at: float | None = None
+    model: str = ""
+    pinned: bool = False
+
+    def __post_init__(self) -> None:
+        if self.index < 1:
+            raise ValueError(f"turn index must be 1 or more, not {self.index}")
+        known = {action.id for action in self.actions}
+        for observation in self.observations:
+            if observation.role == "tool" and observation.action_id not in known:
+                raise ValueError(f"turn {self.index}: result {observation.action_id!r} answers no call of the turn")
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+    @property
+    def finished(self) -> bool:
+        """Whether at least one call was answered; such turns are MANIFEST's tool turns."""
+        return bool(self.observations)
+
+    def reworded(self, other: Turn) -> bool:
+        """Whether `other` is this turn with other words of the user behind it."""
+        return replace(self, interjections=()) == replace(other, interjections=())
+
+    def action_of(self, observation: Observation) -> Action | None:
+        """The call that `observation` answers."""
+        for action in self.actions:
+            if action.id == observation.action_id:
+                return action
+        return None

@@ -1,0 +1,29 @@
+"""What a reported call cost."""
+
+from __future__ import annotations
+
+from elision.errors import PriceError
+from elision.trajectory.price_lookup import for_model
+from elision.trajectory.prices import Prices
+from elision.trajectory.usage import Usage
+
+
+def usage_cost(usage: Usage, prices: Prices) -> float:
+    """Return what a reported call cost, in USD: as the provider stated it, else its tokens at list prices.
+
+    prices: of the model that was asked. What another model did for it is billed at that model's own list, or at
+    `prices` where nobody knows one.
+    """
+    if usage.usd is not None:
+        return usage.usd
+    usd = prices.usage_usd(usage)
+    for model, part in usage.others:
+        usd += _prices_of(model, prices).usage_usd(part) - prices.usage_usd(part)
+    return usd
+
+
+def _prices_of(model: str, usual: Prices) -> Prices:
+    try:
+        return for_model(model)
+    except PriceError:
+        return usual

@@ -1,0 +1,109 @@
+"""What is sent at one call: an ordered run of segments, each a message or one of its atoms.
+
+A view grows by appending until something earlier is rewritten; then a new track begins, which shares the segments in
+front of the rewrite with the old one. So a view costs what is new, and the common prefix of two views is found by
+looking at object identity.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from elision.trajectory.turn import Message, Observation, Turn
+
+SegmentKind: TypeAlias = Literal[
+    "hidden", "head", "tools", "recall", "summary", "interjection", "assistant", "observation", "placeholder", "clipped"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Segment:
+    """The smallest thing that is rewritten as a whole: a message, or one result of several.
+
+    kind:   hidden is the unrecorded part of a head: counted, never rendered. recall: the recall tools, where we put
+            them in.
+    tokens: as billed, frame included.
+    turn:   the turn it belongs to, 0 for head and summary.
+    index:  1-based position among the turn's observations or interjections, 0 otherwise.
+    source: what it was made from.
+    text:   the exact text of a placeholder, clip or summary block; "" where the source speaks for itself.
+    """
+
+    kind: SegmentKind
+    tokens: int
+    turn: int = 0
+    index: int = 0
+    source: Turn | Message | Observation | None = None
+    text: str = ""
+
+
+class Track:
+    """The segments of one epoch, append-only, with the tokens up to and including each."""
+
+    __slots__ = ("ends", "segments")
+
+    def __init__(self, segments: list[Segment] | None = None, ends: list[int] | None = None) -> None:
+        self.segments: list[Segment] = segments if segments is not None else []
+        self.ends: list[int] = ends if ends is not None else []
+
+    def append(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self.ends.append(self.tokens + segment.tokens)
+
+    @property
+    def tokens(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def start(self, place: int) -> int:
+        """Tokens in front of segment `place`."""
+        return self.ends[place - 1] if place else 0
+
+    def fork(self, place: int) -> Track:
+        """A new track that shares the segments before `place`."""
+        return Track(self.segments[:place], self.ends[:place])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class View:
+    """The context of call `call`.
+
+    epoch: 1, 2, ...; marks: segment counts behind which a cache breakpoint stands, ascending, at most 4.
+    hour: leading segments whose cache entries live an hour, by the breakpoints that cover them.
+    """
+
+    call: int
+    epoch: int
+    track: Track
+    length: int
+    marks: tuple[int, ...] = ()
+    hour: int = 0
+
+    @property
+    def segments(self) -> list[Segment]:
+        return self.track.segments[: self.length]
+
+    @property
+    def tokens(self) -> int:
+        return self.track.start(self.length)
+
+    @property
+    def hour_tokens(self) -> int:
+        """Leading tokens whose cache entries live an hour."""
+        return self.track.start(min(self.hour, self.length))
+
+    def common(self, other: View | None) -> int:
+        """How many leading segments both views share."""
+        if other is None:
+            return 0
+        shortest = min(self.length, other.length)
+        if self.track is other.track:
+            return shortest
+        pairs = zip(self.track.segments[:shortest], other.track.segments, strict=False)
+        # Only at a rewrite are two tracks compared, so this scan is paid once an epoch.
+        return next((place for place, (ours, theirs) in enumerate(pairs) if ours is not theirs), shortest)
+
+    def place_of(self, tokens: int) -> int:
+        """How many whole segments fit into the first `tokens` tokens."""
+        return bisect_right(self.track.ends, tokens, 0, self.length)

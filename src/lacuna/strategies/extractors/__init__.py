@@ -1,6 +1,0 @@
-"""Outcome extractors: what happened in a masked observation, in a few words."""
-
-from lacuna.strategies.extractors.outcome import LABEL_CHARS, RESULT_CHARS, Extractor, Outcome
-from lacuna.strategies.extractors.registry import BUILT_IN, Extractors
-
-__all__ = ["BUILT_IN", "LABEL_CHARS", "RESULT_CHARS", "Extractor", "Extractors", "Outcome"]
