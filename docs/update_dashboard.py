@@ -18,12 +18,13 @@ from playwright.sync_api import sync_playwright
 from starlette.applications import Starlette
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
+
+from tests.gateway.dashboard.runs import GPT, MINI, OPENHANDS, PI, SWE_AGENT, worked  # noqa: E402
 
 from elision.gateway.dashboard.pages import routes  # noqa: E402
 from elision.stores.sqlite import SqliteStore  # noqa: E402
 from elision.stores.store import Store  # noqa: E402
-from gateway.dashboard.runs import GPT, MINI, OPENHANDS, PI, SWE_AGENT, worked  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "dashboard.png"
 #: A window's size in pixels.

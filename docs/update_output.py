@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-from docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
+from tests.docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
+
 from docs.run import elision, folder, made, working_in  # noqa: E402
 
 

@@ -25,7 +25,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.turn import Action, Head, Observation
 from elision.trajectory.usage import Usage
-from property.builders import (
+from tests.properties.builders import (
     CACHED,
     PLAIN,
     SIZER,

@@ -21,7 +21,7 @@ from elision.trajectory.price_sets import named
 from elision.trajectory.tokens import Estimate, counter
 from elision.trajectory.turn import Turn
 from elision.trajectory.view import Segment
-from property.builders import (
+from tests.properties.builders import (
     CACHED,
     SIZER,
     begun,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
+
 from tests.processes import MARK, kill_leftovers, start_process
 from tests.work import assert_linear, count_calls
 
@@ -80,3 +84,20 @@ def test_calls_are_counted() -> None:
 
     assert count_calls(work) - count_calls(lambda: None) == 10
     assert count_calls(work) == count_calls(work)
+
+
+_RELATIVE = re.compile(r"^\s*from \.", re.MULTILINE)
+_FOLDERS = sorted(folder.name for folder in Path(__file__).parent.iterdir() if (folder / "__init__.py").is_file())
+_BARE = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(_FOLDERS)})\b", re.MULTILINE)
+
+
+def test_helpers_are_imported_in_one_way() -> None:
+    """`from tests.gateway.running import ...`: never relative, never as a top-level package."""
+    files = [file for file in Path(__file__).parent.rglob("*.py") if "data" not in file.parts]
+    assert [str(file) for file in files if _RELATIVE.search(file.read_text("utf-8"))] == []
+    assert [str(file) for file in files if _BARE.search(file.read_text("utf-8"))] == []
+
+
+def test_no_folder_of_tests_has_the_name_of_a_builtin() -> None:
+    """A package called `property` hid the builtin from whoever imported it."""
+    assert [name for name in _FOLDERS if hasattr(builtins, name)] == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.testing.conftest import recorded
 
 from elision.trajectory.trajectory import Trajectory
+from tests.testing.conftest import recorded
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,7 @@ from elision.testing.provider import Terms
 from elision.testing.recorded import Recorded
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action
-
-from .passing import Passing
+from tests.agent.passing import Passing
 
 SHAPES: list[Shape] = ["openai", "anthropic"]
 HI = Prompt(messages=[{"role": "user", "content": "Mend the parser."}])

@@ -16,8 +16,7 @@ from elision.testing.checks import problems
 from elision.testing.scripted import Line, ScriptedModel
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Action, Turn
-
-from .passing import Passing
+from tests.agent.passing import Passing
 
 SHAPES: list[Shape] = ["openai", "anthropic"]
 

@@ -14,7 +14,7 @@ from benchmarks.prepare import ANTHROPIC, OPENAI, PARTS, REST, measure, renewed
 from benchmarks.session import Chat, anthropic, chat, texts
 from benchmarks.split import Split
 
-from docs.blocks import ROOT, blocks, commands
+from tests.docs.blocks import ROOT, blocks, commands
 
 PAGE = ROOT / "docs" / "performance.md"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.manager import ContextView
-
-from . import stored
+from tests.cli import stored
 
 
 @pytest.fixture(scope="module")

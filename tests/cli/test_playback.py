@@ -10,9 +10,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.processes import PATIENCE, start_process
 
 from elision.cli import main
+from tests.processes import PATIENCE, start_process
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 

@@ -12,8 +12,7 @@ from elision.cli.recall import recall
 from elision.cli.view_text import visible
 from elision.errors import ElisionError, SettingError, UnknownHandle
 from elision.manager import ContextManager
-
-from . import stored
+from tests.cli import stored
 
 APP = typer.Typer(add_completion=False)
 APP.command()(recall)

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.processes import PATIENCE, start_process
 from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import MissingExtra
+from tests.processes import PATIENCE, start_process
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "examples" / "runs"

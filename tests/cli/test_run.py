@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.processes import PATIENCE, start_process
 
 from elision import ContextManager, open_store
 from elision.agent import Answer, Report
@@ -25,6 +24,7 @@ from elision.testing.faults import Refused
 from elision.testing.playback import Playback
 from elision.testing.provider import Terms
 from elision.trajectory.usage import Usage
+from tests.processes import PATIENCE, start_process
 
 TASK = "Write one line."
 WRITE = commands(

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import typer
-from tests.gateway.process import PATIENCE, Process, served
-from tests.gateway.scripted import Asked, answer, scripted
 from typer.testing import CliRunner
 
 from elision.cli.serve import serve
 from elision.errors import ElisionError, SettingError
+from tests.gateway.process import PATIENCE, Process, served
+from tests.gateway.scripted import Asked, answer, scripted
 
 
 @pytest.fixture

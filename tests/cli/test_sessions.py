@@ -19,8 +19,7 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession, SessionInfo
 from elision.trajectory.events import Called
-
-from . import stored
+from tests.cli import stored
 
 APP = typer.Typer(add_completion=False)
 APP.command()(sessions)

@@ -28,8 +28,7 @@ from elision.trajectory.events import Opened
 from elision.trajectory.price_lookup import for_model
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
-
-from . import stored
+from tests.cli import stored
 
 APP = typer.Typer(add_completion=False)
 APP.command()(show)

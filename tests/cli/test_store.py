@@ -19,7 +19,7 @@ from elision.stores.store import SessionInfo
 from elision.stores.urls import open_store
 from elision.trajectory.events import Event
 from elision.trajectory.trajectory import Trajectory
-from stores.logs import added, begun, every_event, new
+from tests.stores.logs import added, begun, every_event, new
 
 SECRET = "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE"
 

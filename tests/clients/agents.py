@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .environments import HERE, Outside, plain_environment, run
+from tests.clients.environments import HERE, Outside, plain_environment, run
 
 KEY = "sk-client"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .environments import AGENTS, PYTHON, LiteLLM
+from tests.clients.environments import AGENTS, PYTHON, LiteLLM
 
 _skipped: list[str] = []
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.doors import EAGER, gateway
 
 from elision.testing.builders import call, trajectory
 from elision.testing.exchange import Received
@@ -17,8 +16,8 @@ from elision.testing.provider import Terms
 from elision.trajectory.content import content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn
-
-from . import agents
+from tests.clients import agents
+from tests.e2e.doors import EAGER, gateway
 
 TASK = "Look at a.txt and say how long it is."
 AGAIN = "And once more, please."

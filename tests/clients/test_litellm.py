@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.doors import EAGER, FOLDING, gateway, recorded
 
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
-
-from .environments import LiteLLM
+from tests.clients.environments import LiteLLM
+from tests.e2e.doors import EAGER, FOLDING, gateway, recorded
 
 Json = dict[str, Any]
 RUN = recorded("openhands", 12)

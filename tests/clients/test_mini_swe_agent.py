@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.doors import EAGER, gateway, recorded
 
 from elision.testing.builders import call, trajectory
 from elision.testing.checks import problems
@@ -16,8 +15,8 @@ from elision.testing.provider import Terms
 from elision.trajectory.content import content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
-
-from .environments import LiteLLM
+from tests.clients.environments import LiteLLM
+from tests.e2e.doors import EAGER, gateway, recorded
 
 #: Whole in `make soak`.
 CALLS = 1_000 if os.environ.get("ELISION_SOAK") == "1" else 60

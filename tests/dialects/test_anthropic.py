@@ -8,8 +8,7 @@ from elision.dialects import anthropic
 from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
 from elision.trajectory.price_lookup import for_model
 from elision.trajectory.usage_cost import usage_cost
-
-from .recorded_usage import ADVISED, COMPACTED, bill, tier
+from tests.dialects.recorded_usage import ADVISED, COMPACTED, bill, tier
 
 
 def test_thinking_is_reasoning_only() -> None:

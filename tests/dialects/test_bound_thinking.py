@@ -26,7 +26,7 @@ from elision.dialects.bound_thinking import (
 from elision.dialects.capabilities import TABLE, UNKNOWN, of
 from elision.errors import SpecError
 from elision.trajectory.content import Opaque
-from property.builders import step
+from tests.properties.builders import step
 
 SEALED = Opaque("thinking", 9, {"type": "thinking", "thinking": "", "signature": "c2Vh"})
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from elision.dialects.native import BETA, EDIT, Cleared, cleared, edit, frontier, managed, uses
 from elision.trajectory.turn import Action
-from property.builders import result, step
+from tests.properties.builders import result, step
 
 
 def _kept(names: list[str], asked: dict[str, Any] | None, *, counts_excluded: bool) -> set[int]:

@@ -18,11 +18,10 @@ from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
-from property.builders import begun, brief, head, result, run, steps, turn, user
-from property.cases import CASES, SMALL, write
-from property.trajectories import trajectories
-
-from .render_rules import anthropic_accepts, openai_accepts, responses_accepts
+from tests.dialects.render_rules import anthropic_accepts, openai_accepts, responses_accepts
+from tests.properties.builders import begun, brief, head, result, run, steps, turn, user
+from tests.properties.cases import CASES, SMALL, write
+from tests.properties.trajectories import trajectories
 
 DIALECTS: dict[str, Callable[..., Renderer]] = {
     "openai": render_openai_chat.Renderer,

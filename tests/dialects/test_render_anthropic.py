@@ -12,9 +12,8 @@ from elision.engine import drive
 from elision.trajectory.content import Content, Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.view import View
-from property.builders import begun, brief, result, run, step, steps, turn, user
-
-from .render_rules import anthropic_accepts
+from tests.dialects.render_rules import anthropic_accepts
+from tests.properties.builders import begun, brief, result, run, step, steps, turn, user
 
 CALL = Action(id="toolu_1", name="bash", arguments='{"command": "ls"}')
 MARK = {"type": "ephemeral"}

@@ -32,8 +32,7 @@ from elision.trajectory.price_sets import named
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
-
-from .render_rules import drained
+from tests.dialects.render_rules import drained
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"

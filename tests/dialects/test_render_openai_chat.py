@@ -8,9 +8,8 @@ from typing import Any
 from elision.dialects.render_openai_chat import Renderer
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
-from property.builders import head, result, run, turn, user
-
-from .render_rules import openai_accepts
+from tests.dialects.render_rules import openai_accepts
+from tests.properties.builders import head, result, run, turn, user
 
 PNG = "data:image/png;base64,AAAA"
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')

@@ -12,9 +12,8 @@ from elision.dialects.render_openai_responses import Renderer
 from elision.engine import drive
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
-from property.builders import begun, brief, head, result, run, step, turn, user
-
-from .render_rules import responses_accepts
+from tests.dialects.render_rules import responses_accepts
+from tests.properties.builders import begun, brief, head, result, run, step, turn, user
 
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 SEALED = Opaque(

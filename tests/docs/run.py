@@ -13,8 +13,7 @@ from io import StringIO
 from pathlib import Path
 
 from elision.cli import main
-
-from .blocks import ROOT
+from tests.docs.blocks import ROOT
 
 #: Columns of the terminal whose output the documentation shows.
 WIDTH = 100

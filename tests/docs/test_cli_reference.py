@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from .blocks import ROOT
+from tests.docs.blocks import ROOT
 
 
 def test_reference_is_up_to_date() -> None:

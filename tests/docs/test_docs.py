@@ -17,9 +17,8 @@ from types import ModuleType
 import pytest
 
 from elision.lab.study import DEFAULTS
-
-from .blocks import CONTRIBUTING, PAGES, ROOT, Block, Command, applied, blocks, chunks, commands, place
-from .run import elision, folder, made, working_in
+from tests.docs.blocks import CONTRIBUTING, PAGES, ROOT, Block, Command, applied, blocks, chunks, commands, place
+from tests.docs.run import elision, folder, made, working_in
 
 #: What other programs a reader is told to type; the recipes have a test of their own.
 OTHERS = {"git", "make", "pip", "python3"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .blocks import CONTRIBUTING, ROOT, applied, blocks, commands
+from tests.docs.blocks import CONTRIBUTING, ROOT, applied, blocks, commands
 
 BLOCKS = blocks(CONTRIBUTING)
 COPIED = ("src", "tests", "examples", "pyproject.toml")
@@ -73,7 +73,7 @@ def test_the_tests_of_the_recipes_pass(copy: Path) -> None:
 def test_the_new_strategy_keeps_the_invariants(copy: Path) -> None:
     """The example strategy is one of the cases of the property tests, and holds them."""
     tests = "bulky and (coverage or sticky or rewrite or act)"
-    arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/property/test_invariants.py", "-k", tests)
+    arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/properties/test_invariants.py", "-k", tests)
     assert " passed" in run(copy, *arguments)
 
 

@@ -29,8 +29,7 @@ from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metrics import METRICS, Metric
 from elision.trajectory.price_sets import SETS
 from elision.trajectory.usage import Usage
-
-from .blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose
+from tests.docs.blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose
 
 DOC = ROOT / "docs"
 SOURCE = ROOT / "src" / "elision"

@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
 import msgspec
-from tests.gateway.recalling.providers import Answer, Part, raw
 
 from elision.gateway.routes import Api
 from elision.testing.checks import problems
 from elision.testing.playback import PATHS
+from tests.gateway.recalling.providers import Answer, Part, raw
 
 Json = dict[str, Any]
 RECALL, SEARCH = "elision_recall", "elision_search"

@@ -14,8 +14,7 @@ from elision.testing.faults import Broken, Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.provider import Terms
-
-from .doors import EAGER, FOLDING, Wire, gateway, recorded
+from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded
 
 Json = dict[str, Any]
 Ask = Callable[..., Json]

@@ -17,7 +17,7 @@ from elision.gateway.dashboard.told import named
 from elision.manager import ContextManager
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import Store
-from gateway.dashboard.runs import HOSTILE, MINI, PI, Working, hostile, worked
+from tests.gateway.dashboard.runs import HOSTILE, MINI, PI, Working, hostile, worked
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -16,9 +16,9 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
-from tests.processes import start_process
 
 from elision.stores.urls import open_store
+from tests.processes import start_process
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "gateway_demo.py"
 

@@ -16,8 +16,7 @@ from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.provider import Terms
 from elision.testing.request import Api
-
-from .doors import EAGER, FOLDING, Wire, gateway, recorded
+from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded
 
 Json = dict[str, Any]
 Ask = Callable[[openai.OpenAI, Json], Json]

@@ -16,10 +16,9 @@ from elision.testing.builders import long_text, step, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.provider import Terms
-
-from .agents import APIS, Agent
-from .doors import EAGER, Wire, gateway, recorded
-from .scripted_model import Asked, Part, bash, model, text
+from tests.e2e.agents import APIS, Agent
+from tests.e2e.doors import EAGER, Wire, gateway, recorded
+from tests.e2e.scripted_model import Asked, Part, bash, model, text
 
 Json = dict[str, Any]
 MARK: Any = {"type": "ephemeral"}

@@ -14,10 +14,22 @@ import pytest
 from elision.gateway.answering import ROUNDS
 from elision.gateway.routes import Api
 from elision.gateway.running import Running
-
-from .agents import APIS, TOOLS, Agent, observed
-from .doors import Wire, gateway
-from .scripted_model import RECALL, SEARCH, Asked, Call, Model, Part, bash, model, recall, search, text, thought
+from tests.e2e.agents import APIS, TOOLS, Agent, observed
+from tests.e2e.doors import Wire, gateway
+from tests.e2e.scripted_model import (
+    RECALL,
+    SEARCH,
+    Asked,
+    Call,
+    Model,
+    Part,
+    bash,
+    model,
+    recall,
+    search,
+    text,
+    thought,
+)
 
 Json = dict[str, Any]
 BOUND = "claude-opus-5-5"

@@ -11,7 +11,7 @@ import pytest
 
 from elision.lab.report import html
 from elision.lab.results import Study
-from lab.report.studies import HOSTILE, empty, hostile, study
+from tests.lab.report.studies import HOSTILE, empty, hostile, study
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page

@@ -27,8 +27,8 @@ from elision.telemetry.logs import PassLog
 from elision.trajectory.events import Attempted, Decided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
-from manager.agents import history, openai
-from summarizers.server import chat, error, serving
+from tests.manager.agents import history, openai
+from tests.summarizers.server import chat, error, serving
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=900, schedule=every-turn)"
 URL = "sqlite:///agent.db"

@@ -12,10 +12,9 @@ from elision.testing.builders import step, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.trajectory.trajectory import Trajectory
-
-from .agents import APIS, Agent
-from .doors import Wire, gateway
-from .scripted_model import RECALL, Asked, Part, bash, model, recall, search, text
+from tests.e2e.agents import APIS, Agent
+from tests.e2e.doors import Wire, gateway
+from tests.e2e.scripted_model import RECALL, Asked, Part, bash, model, recall, search, text
 
 LEFT = trajectory(*(step(n, f"left {n}\n" + "a left line\n" * 40) for n in range(1, 9)), id="left")
 RIGHT = trajectory(*(step(n, f"right {n}\n" + "a right line\n" * 40) for n in range(1, 9)), id="right")

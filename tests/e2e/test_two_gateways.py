@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from tests.gateway.crowd import Crowd
-from tests.gateway.playing import AGENT, TURN
-from tests.gateway.process import Process, served
-from tests.gateway.trials import TWINS, Trial, marks, recorded, trials
 
 from elision.stores.store import Store
 from elision.stores.urls import open_store
 from elision.testing.exchange import Received
 from elision.testing.playback import Playback
-from stores.postgres_server import fresh_url
-
-from .doors import gateway
+from tests.e2e.doors import gateway
+from tests.gateway.crowd import Crowd
+from tests.gateway.playing import AGENT, TURN
+from tests.gateway.process import Process, served
+from tests.gateway.trials import TWINS, Trial, marks, recorded, trials
+from tests.stores.postgres_server import fresh_url
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents that are nobody's twins, one for each API, and turns of the longest.

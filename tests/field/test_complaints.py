@@ -26,10 +26,9 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import for_model
 from elision.trajectory.price_sets import named
 from elision.trajectory.trajectory import Trajectory
-from manager.agents import LONG, SHAPES, Message, anthropic, history, openai
-from summarizers.server import chat, error, serving
-
-from .played import Played, cost, play, recorded
+from tests.field.played import Played, cost, play, recorded
+from tests.manager.agents import LONG, SHAPES, Message, anthropic, history, openai
+from tests.summarizers.server import chat, error, serving
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=200, schedule=every-turn)"

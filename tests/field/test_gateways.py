@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, observation, reply, whole
-from tests.gateway.running import Client, Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Script, answer, scripted
 
 from elision.gateway.request_log import _Lines
 from elision.gateway.routes import Api
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, observation, reply, whole
+from tests.gateway.running import Client, Gateway, Got, running, settings
+from tests.gateway.scripted import Asked, Script, answer, scripted
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream"
 KEY = "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6"

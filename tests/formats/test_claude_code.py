@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.formats.claude_code import ClaudeCode
 from elision.formats.document import Document
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.corpus import CORPUS, needs_corpus
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
 

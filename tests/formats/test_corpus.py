@@ -6,10 +6,10 @@ import csv
 from collections.abc import Iterator
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.formats.registry import read
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.corpus import CORPUS, needs_corpus
 
 MANIFEST = CORPUS / "MANIFEST.tsv"
 

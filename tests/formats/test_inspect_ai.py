@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.errors import FormatError
 from elision.formats import zip_members
@@ -18,6 +17,7 @@ from elision.formats.document import Document
 from elision.formats.inspect_ai import InspectAi
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.corpus import CORPUS, needs_corpus
 
 DATA = Path(__file__).parents[1] / "data" / "inspect_ai"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.openai_chat import OpenAIChat
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.corpus import CORPUS, needs_corpus
 
 DATA = Path(__file__).parents[1] / "data"
 

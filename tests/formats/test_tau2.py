@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.tau2 import Tau2
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.corpus import CORPUS, needs_corpus
 
 DATA = Path(__file__).parents[1] / "data"
 

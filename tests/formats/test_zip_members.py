@@ -6,11 +6,11 @@ import io
 import zipfile
 
 import pytest
-from tests.work import count_calls
 
 from elision.errors import FormatError
 from elision.formats import zip_members
 from elision.formats.zip_members import ZipMembers
+from tests.work import count_calls
 
 
 def archive(method: int = zipfile.ZIP_DEFLATED) -> bytes:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import aiohttp
 import msgspec
-from tests.gateway.playing import AGENT, TURN
-from tests.gateway.trials import Trial
 
 from elision.testing.follower import Follower
 from elision.testing.playback import PATHS
 from elision.testing.request import Api
+from tests.gateway.playing import AGENT, TURN
+from tests.gateway.trials import Trial
 
 Json = dict[str, Any]
 

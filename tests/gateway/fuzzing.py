@@ -14,11 +14,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from tests.gateway import conversing
-from tests.gateway.conversing import APIS, EAGER, LISTED, PATHS, Json
-from tests.gateway.running import settings
-from tests.gateway.texts import Writer, requests
-
 from elision.dialects.rules import introduced, violations
 from elision.gateway.app import App
 from elision.gateway.routes import Api, route
@@ -26,6 +21,10 @@ from elision.gateway.upstream import UpstreamError
 from elision.gateway.wire import Headers
 from elision.gateway.worker import Worker
 from elision.testing.recorded import Reply
+from tests.gateway import conversing
+from tests.gateway.conversing import APIS, EAGER, LISTED, PATHS, Json
+from tests.gateway.running import settings
+from tests.gateway.texts import Writer, requests
 
 #: API keys, and the word that only the observations of each hold.
 SECRETS = {"": "plover", "sk-one": "avocet", "sk-two": "dunlin"}

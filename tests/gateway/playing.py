@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from tests.gateway.trials import Trial, marks, recorded, trials
-from tests.processes import start_process
-
 from elision.testing.exchange import Received
 from elision.testing.playback import Playback
+from tests.gateway.trials import Trial, marks, recorded, trials
+from tests.processes import start_process
 
 #: Which agent asks, and for which turn: headers that only a provider reads.
 AGENT: Final = "x-trial-agent"

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from elision.gateway.routes import Api
 from tests.gateway.conversing import APIS, EAGER, PATHS, frames, whole
 from tests.gateway.running import Client, Gateway, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, answer, scripted
-
-from elision.gateway.routes import Api
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream"
 Trial = Callable[[Gateway, Scripted, Client], Awaitable[None]]

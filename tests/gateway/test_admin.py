@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
 from tests.gateway.running import Client, Got, running, settings
 from tests.gateway.scripted import always, answer, scripted
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, PATHS, body, refused, whole
-from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, scripted
 
 from elision.gateway.served import Served
 from elision.manager import ContextManager
 from elision.trajectory.events import Answered, Called
+from tests.gateway.conversing import APIS, EAGER, PATHS, body, refused, whole
+from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, scripted
 
 JSON = "content-type: application/json"
 

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.corpus import CORPUS
 
 from elision.gateway.body import RequestBody, Unreadable, decoded
 from elision.gateway.routes import Api
-
-from .texts import APIS, LISTED, Writer, requests
+from tests.corpus import CORPUS
+from tests.gateway.texts import APIS, LISTED, Writer, requests
 
 seeds = st.integers(0, 2**32)
 apis = st.sampled_from(APIS)

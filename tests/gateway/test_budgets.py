@@ -10,6 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from elision.errors import ElisionError, StoreError
+from elision.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
+from elision.gateway.routes import Api
+from elision.manager.options import Options
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession, SessionInfo
+from elision.trajectory.events import Answered, Called, Event, HeadSet
+from elision.trajectory.turn import Head
+from elision.trajectory.usage import Usage
 from tests.gateway.conversing import (
     APIS,
     EAGER,
@@ -25,16 +35,6 @@ from tests.gateway.conversing import (
 )
 from tests.gateway.running import Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Scripted, answer, scripted
-
-from elision.errors import ElisionError, StoreError
-from elision.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
-from elision.gateway.routes import Api
-from elision.manager.options import Options
-from elision.stores.memory import MemoryStore
-from elision.stores.store import NewSession, SessionInfo
-from elision.trajectory.events import Answered, Called, Event, HeadSet
-from elision.trajectory.turn import Head
-from elision.trajectory.usage import Usage
 
 MODEL = MODELS["anthropic"]
 #: Of one answer of `conversing` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.running import settings
-from tests.gateway.scripted import always, answer, scripted
 
 from elision.errors import StoreError
 from elision.gateway.check import Tried, tried
 from elision.gateway.server import bound
 from elision.stores.urls import open_store
+from tests.gateway.running import settings
+from tests.gateway.scripted import always, answer, scripted
 
 
 def found(status: str = "200 OK", **given: Any) -> dict[str, Tried]:

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
 from tests.gateway.process import served
 from tests.gateway.providing import trial

@@ -9,10 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, frames, reply, whole
-from tests.gateway.providing import EVENTS, JSON, api_of, sound, trial
-from tests.gateway.running import PATIENCE, Client, Gateway
-from tests.gateway.scripted import Asked, Script, Scripted, answer
 
 from elision.gateway.body import RequestBody
 from elision.gateway.budgets import Budgets
@@ -22,6 +18,10 @@ from elision.gateway.sessions import Sessions
 from elision.manager import ContextManager
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
+from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, frames, reply, whole
+from tests.gateway.providing import EVENTS, JSON, api_of, sound, trial
+from tests.gateway.running import PATIENCE, Client, Gateway
+from tests.gateway.scripted import Asked, Script, Scripted, answer
 
 
 def failing(*arguments: object, **named: object) -> Any:

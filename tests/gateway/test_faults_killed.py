@@ -12,14 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from elision.gateway.routes import Api
+from elision.stores.urls import open_store
 from tests.gateway.conversing import APIS, EAGER, PATHS, body, frames
 from tests.gateway.process import Process, served
 from tests.gateway.providing import api_of
 from tests.gateway.running import Client, running, settings
 from tests.gateway.scripted import Asked, answer, chunk, scripted
-
-from elision.gateway.routes import Api
-from elision.stores.urls import open_store
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills; each costs the start of a worker, which is why so few are in every test run.

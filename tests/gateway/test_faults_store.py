@@ -9,15 +9,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+
+from elision.gateway.routes import Api
+from elision.stores.urls import open_store
 from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
 from tests.gateway.providing import through
 from tests.gateway.running import Client, Gateway
 from tests.gateway.scripted import Scripted
-
-from elision.gateway.routes import Api
-from elision.stores.urls import open_store
-from stores.full_disk import full_disk
-from stores.postgres_server import Server, new_server
+from tests.stores.full_disk import full_disk
+from tests.stores.postgres_server import Server, new_server
 
 Fault = Callable[[Path], AbstractContextManager[None]]
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import zstandard
+
+from elision.gateway.routes import Api
 from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, LISTED, PATHS, body, frames, refused, reply, whole
 from tests.gateway.running import Client, Gateway, Got, running, settings
 from tests.gateway.scripted import Asked, Script, Scripted, answer, chunk, scripted
-
-from elision.gateway.routes import Api
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream; charset=utf-8"
 

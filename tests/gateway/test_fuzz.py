@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from tests.gateway.conversing import APIS, LISTED, PATHS, history
-from tests.gateway.fuzzing import SECRETS, Odd, Toll, Trial
 
 from elision.gateway.routes import Api
+from tests.gateway.conversing import APIS, LISTED, PATHS, history
+from tests.gateway.fuzzing import SECRETS, Odd, Toll, Trial
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Bodies, of which a hundredth are asked by default; and how many of them each gateway is asked.

@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, reply, whole
-from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 from elision.gateway.budgets import Budgets
 from elision.gateway.identity import Identity
@@ -19,6 +16,9 @@ from elision.gateway.routes import Api
 from elision.gateway.served import Served
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Answered
+from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, reply, whole
+from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 JSON = "content-type: application/json"
 

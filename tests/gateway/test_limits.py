@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.running import settings
 
 from elision.gateway.arriving import Body, Gone
 from elision.gateway.limits import Gate, Limits, Refused
+from tests.gateway.running import settings
 
 
 def test_first_come_first_served() -> None:

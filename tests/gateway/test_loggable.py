@@ -6,13 +6,13 @@ import json
 import logging
 
 import pytest
+
+from elision.gateway.loggable import loggable
+from elision.gateway.routes import Api
 from tests.gateway.conversing import APIS, ENOUGH, PATHS, body
 from tests.gateway.providing import JSON, trial
 from tests.gateway.running import Client, Gateway
 from tests.gateway.scripted import Scripted, always, answer
-
-from elision.gateway.loggable import loggable
-from elision.gateway.routes import Api
 
 KEY = "litellm-master-opensesame"
 HEADERS = [(b"Authorization", f"Bearer {KEY}".encode())]

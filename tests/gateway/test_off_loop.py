@@ -14,10 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import APIS, GAP, LISTED, MODELS, PATHS, Json, body, history, whole
-from tests.gateway.providing import JSON, api_of, trial
-from tests.gateway.running import Client, Gateway
-from tests.gateway.scripted import Asked, Scripted, answer
 
 from elision.dialects.live import pieces
 from elision.gateway import proxy, spans, tap, transcript
@@ -31,6 +27,10 @@ from elision.trajectory.events import Answered
 from elision.trajectory.redact import Redaction
 from elision.trajectory.tokens import Estimate
 from elision.trajectory.usage import Usage
+from tests.gateway.conversing import APIS, GAP, LISTED, MODELS, PATHS, Json, body, history, whole
+from tests.gateway.providing import JSON, api_of, trial
+from tests.gateway.running import Client, Gateway
+from tests.gateway.scripted import Asked, Scripted, answer
 
 #: Characters of a text that takes a while, whatever is done with it.
 MUCH = 300_000

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
+
+from elision.gateway.routes import Api
 from tests.gateway.conversing import EAGER, PATHS, body, whole
 from tests.gateway.running import running, settings
 from tests.gateway.scripted import always, answer, scripted
-
-from elision.gateway.routes import Api
 
 JSON = "content-type: application/json"
 

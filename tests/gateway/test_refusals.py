@@ -11,11 +11,11 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.summarizers.server import Reply, raw, serving
 
 from elision.gateway.refusals import LONGEST, refusal, stream_error
 from elision.gateway.routes import Api
 from elision.gateway.sse import Frame, written
+from tests.summarizers.server import Reply, raw, serving
 
 SAID = "the provider could not be reached"
 ASKED: list[Any] = [{"role": "user", "content": "hello"}]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from elision.gateway.body import Unreadable, decoded
 from elision.gateway.rewriting import appended, rewritten, written
-
-from .texts import NUMBERS, Writer, requests
+from tests.gateway.texts import NUMBERS, Writer, requests
 
 seeds = st.integers(0, 2**32)
 MARK = {"type": "ephemeral"}

@@ -7,12 +7,12 @@ import socket
 from http.client import HTTPConnection
 
 import pytest
-from tests.gateway.running import settings
 
 from elision.errors import ElisionError
 from elision.gateway.running import Running
 from elision.testing.builders import step, trajectory, turn
 from elision.testing.playback import Playback
+from tests.gateway.running import settings
 
 RUN = trajectory(step(1), step(2), turn(3, text="All tests pass now."), id="small")
 ASKED = {"model": "run:small", "max_tokens": 100, "messages": [{"role": "user", "content": "Mend the parser."}]}

@@ -12,10 +12,9 @@ from elision.errors import StoreError
 from elision.gateway.secret import gateway_secret, keep_in_file
 from elision.stores.memory import MemoryStore
 from elision.stores.urls import open_store
-
-from .conversing import PATHS, body, whole
-from .running import running, settings
-from .scripted import Asked, answer, scripted
+from tests.gateway.conversing import PATHS, body, whole
+from tests.gateway.running import running, settings
+from tests.gateway.scripted import Asked, answer, scripted
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])

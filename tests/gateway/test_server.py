@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.gateway.running import PATIENCE, Gateway, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 from elision.errors import ElisionError
 from elision.gateway import server as sockets
 from elision.gateway.server import address_of, bound
+from tests.gateway.running import PATIENCE, Gateway, running, settings
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

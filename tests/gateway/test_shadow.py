@@ -6,11 +6,11 @@ import asyncio
 import json
 
 import pytest
+
+from elision.gateway.routes import Api
 from tests.gateway.conversing import APIS, EAGER, PATHS, body, whole
 from tests.gateway.running import PATIENCE, running, settings
 from tests.gateway.scripted import Asked, answer, scripted
-
-from elision.gateway.routes import Api
 
 STEPS = 8
 

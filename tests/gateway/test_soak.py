@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from elision.stores.urls import open_store
 from tests.gateway.crowd import Crowd
 from tests.gateway.playing import Saw, playing
 from tests.gateway.process import Process, served
 from tests.gateway.trials import PARTING, Trial, trials
-
-from elision.stores.urls import open_store
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.

@@ -23,8 +23,7 @@ from elision.gateway.spans import (
     survey,
     without,
 )
-
-from .texts import Writer
+from tests.gateway.texts import Writer
 
 seeds = st.integers(0, 2**32)
 

@@ -7,9 +7,9 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 from elision.gateway.sse import Frame, Splitter, written
+from tests.work import assert_linear
 
 _ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 _LINES = st.sampled_from(

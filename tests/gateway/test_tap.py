@@ -13,8 +13,6 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.dialects.recorded_usage import STREAMED, tier
-from tests.work import count_calls
 
 from elision.dialects.native import Cleared
 from elision.dialects.signals import CacheMiss, Overflow, Transformation
@@ -26,6 +24,8 @@ from elision.testing.recorded import Reply
 from elision.testing.told import Told
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
+from tests.dialects.recorded_usage import STREAMED, tier
+from tests.work import count_calls
 
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
 ANSWERS: dict[Api, Any] = {

@@ -10,8 +10,6 @@ from typing import Any, get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.gateway.running import Gateway, running, settings
-from tests.gateway.scripted import always, answer, scripted
 
 from elision.gateway import metrics
 from elision.gateway.request_log import LOGGER, RequestLog, facts
@@ -21,6 +19,8 @@ from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metrics import METRICS as LIBRARY
 from elision.telemetry.metrics import MODELS
 from elision.trajectory.usage import Usage
+from tests.gateway.running import Gateway, running, settings
+from tests.gateway.scripted import always, answer, scripted
 
 KEY = "sk-ant-api03-" + "aB3" * 20
 TOLD = Diagnostics(session="s", branch="s-2", call=7, turns=9, before=900, after=400, raw=1_000, reason="masking")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.conversing import APIS, history
 
 from elision.dialects.live.detect import LIVE
 from elision.gateway.body import Unreadable
 from elision.gateway.routes import Api
 from elision.gateway.transcript import Arrived, Transcript, answers
+from tests.gateway.conversing import APIS, history
 
 Json = dict[str, Any]
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.conversing import PATHS
-from tests.gateway.running import running, settings
-from tests.gateway.scripted import Asked, answer, scripted
 
 from elision.formats.registry import read
 from elision.gateway.dashboard.figures import figures
@@ -27,6 +24,9 @@ from elision.testing.follower import Follower
 from elision.testing.provider import Provider, Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
+from tests.gateway.conversing import PATHS
+from tests.gateway.running import running, settings
+from tests.gateway.scripted import Asked, answer, scripted
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 MODEL = "claude-sonnet-4-5"

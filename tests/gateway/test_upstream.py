@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 from elision.gateway import upstream
 from elision.gateway.upstream import Answer, Upstream, UpstreamError, _Whole
+from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
 
 Trial = Callable[[Upstream, Scripted], Awaitable[None]]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.gateway.fuzzing import Toll
 from tests.gateway.wandering import Wandering
 

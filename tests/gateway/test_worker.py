@@ -8,13 +8,13 @@ import sys
 import threading
 
 import pytest
-from tests.gateway.running import running, settings
-from tests.gateway.scripted import always, answer, scripted
 
 from elision.gateway.body import RequestBody
 from elision.gateway.identity import Identity
 from elision.gateway.scrape import Scrape
 from elision.gateway.worker import Worker
+from tests.gateway.running import running, settings
+from tests.gateway.scripted import always, answer, scripted
 
 
 def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

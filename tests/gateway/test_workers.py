@@ -14,13 +14,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from tests.gateway.process import PATIENCE, served
-from tests.gateway.running import Client, settings
-from tests.gateway.scripted import Asked, chunk, scripted
 
 from elision.errors import ElisionError
 from elision.gateway import workers
 from elision.gateway.workers import _Crew
+from tests.gateway.process import PATIENCE, served
+from tests.gateway.running import Client, settings
+from tests.gateway.scripted import Asked, chunk, scripted
 
 CHAT = "/v1/chat/completions"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

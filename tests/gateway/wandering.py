@@ -13,17 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.gateway import conversing
-from tests.gateway.conversing import APIS, LISTED, MODELS, PATHS, Json
-from tests.gateway.fuzzing import SECRETS, Answered, Got, Heard, Odd, Provider, Toll, Trial
-from tests.gateway.recalling.providers import received
-from tests.gateway.recalling.test_relay import said
-
 from elision.dialects.rules import violations
 from elision.gateway.answering import ROUNDS
 from elision.gateway.app import App
 from elision.gateway.routes import Api
 from elision.testing.recorded import Reply
+from tests.gateway import conversing
+from tests.gateway.conversing import APIS, LISTED, MODELS, PATHS, Json
+from tests.gateway.fuzzing import SECRETS, Answered, Got, Heard, Odd, Provider, Toll, Trial
+from tests.gateway.recalling.providers import received
+from tests.gateway.recalling.test_relay import said
 
 
 class Talking(Provider):

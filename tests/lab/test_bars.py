@@ -10,12 +10,12 @@ import os
 from functools import cache
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.lab.results import Row, Study, total
 from elision.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
 from elision.strategies.spec import parse
 from elision.trajectory.price_sets import SETS
+from tests.corpus import CORPUS, needs_corpus
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 JOBS = os.cpu_count() or 1

@@ -8,7 +8,6 @@ from datetime import date
 from itertools import pairwise
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.formats.registry import read
 from elision.lab.calibrate import CAUSES, Calibration, Study, billing, calibrate, read_share
@@ -18,6 +17,7 @@ from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
+from tests.corpus import CORPUS, needs_corpus
 
 CLAUDE = "claude-sonnet-4"  # 3 / 15, writes 3.75, reads 0.3; breakpoints, 5 minutes, from 1,024 tokens
 DEEPSEEK = "deepseek-chat"  # 0.28 / 0.42, reads 0.028; prefix, an hour, steps of 64

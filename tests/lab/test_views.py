@@ -18,7 +18,7 @@ from elision.trajectory.price_sets import named
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Turn
-from property.builders import CACHED, PLAIN, SIZER, head, long_text, result, steps, turn, user
+from tests.properties.builders import CACHED, PLAIN, SIZER, head, long_text, result, steps, turn, user
 
 EVERY_TURN = "masking(window=2, schedule=every-turn)"
 HYBRID = "hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=400, schedule=every-turn)"

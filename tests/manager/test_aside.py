@@ -15,8 +15,7 @@ from elision.manager.offload import AT_ONCE
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
-
-from .agents import Message, history, openai, task
+from tests.manager.agents import Message, history, openai, task
 
 
 def seen(*calls: list[Message]) -> tuple[set[int], set[int]]:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-
-from .agents import LONG
+from tests.manager.agents import LONG
 
 STRATEGIES = [
     "masking(window=1, schedule=every-turn)",

@@ -16,8 +16,7 @@ from elision.manager import ContextManager
 from elision.manager.caller_lock import CallerLock
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Event
-
-from .agents import history
+from tests.manager.agents import history
 
 EAGER = "masking(window=1, schedule=every-turn)"
 PATIENCE = 20

@@ -17,9 +17,8 @@ from elision.strategies.raw import Raw
 from elision.trajectory.price_sets import named
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
-from stores.implementations import STORES
-
-from .killed import Run, killed
+from tests.manager.killed import Run, killed
+from tests.stores.implementations import STORES
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 SOAK = os.environ.get("ELISION_SOAK") == "1"

@@ -12,8 +12,7 @@ from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.urls import open_store
 from elision.trajectory.events import Exchanged
-
-from .agents import SHAPES, history
+from tests.manager.agents import SHAPES, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 

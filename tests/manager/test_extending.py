@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.summarizers.server import chat, claude, serving
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.summarizers.factory import summarizer
-
-from .agents import history
+from tests.manager.agents import history
+from tests.summarizers.server import chat, claude, serving
 
 GOOD = "Steps 1 to 6 were done: the files f1.py to f6.py were read; line 119 of each says value 116263."
 ENDPOINTS: list[tuple[Any, str, Any]] = [("openai", "/v1", chat), ("anthropic", "", claude)]

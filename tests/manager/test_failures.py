@@ -20,9 +20,8 @@ from elision.summarizers.factory import ModelFree
 from elision.summarizers.written import Written
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
-
-from .agents import LONG, history, openai
-from .stores import Failing
+from tests.manager.agents import LONG, history, openai
+from tests.manager.stores import Failing
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"

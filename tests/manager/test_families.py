@@ -13,8 +13,7 @@ from elision.errors import StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-
-from .agents import SHAPES, history
+from tests.manager.agents import SHAPES, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 

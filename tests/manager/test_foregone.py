@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-
-from .agents import SHAPES, history
+from tests.manager.agents import SHAPES, history
 
 DIALECTS = ("openai", "openai-responses", "anthropic")
 WORDS = st.tuples(st.text(max_size=12), st.sampled_from([1, 5_000]))

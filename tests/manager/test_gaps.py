@@ -14,8 +14,7 @@ from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.trajectory.events import Called
 from elision.trajectory.prices import Bill
-
-from .agents import history
+from tests.manager.agents import history
 
 CAREFUL = "masking(window=3)"
 

@@ -20,8 +20,7 @@ from elision.stores.urls import open_store
 from elision.strategies.policy import Policy
 from elision.trajectory.events import Opened
 from elision.trajectory.state import State
-
-from .agents import LONG, SHAPES, history
+from tests.manager.agents import LONG, SHAPES, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)"

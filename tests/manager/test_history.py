@@ -7,8 +7,7 @@ from typing import Any
 
 from elision.dialects.live.detect import LIVE
 from elision.manager.history import _FRESH, _ROUNDS, History
-
-from .agents import history
+from tests.manager.agents import history
 
 
 class Counted(dict[str, Any]):

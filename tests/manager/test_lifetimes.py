@@ -14,8 +14,7 @@ from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs
 from elision.trajectory.events import Called
 from elision.trajectory.usage import Usage
-
-from .agents import history
+from tests.manager.agents import history
 
 #: Steps of the loop, and seconds of the pause behind most of them.
 STEPS, PAUSE = 12, 1_800.0

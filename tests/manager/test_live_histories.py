@@ -18,9 +18,8 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
-
-from .clients import Atom, Client, Message, Step, atoms
-from .stores import Failing
+from tests.manager.clients import Atom, Client, Message, Step, atoms
+from tests.manager.stores import Failing
 
 STRATEGIES = [
     "masking(window=1, schedule=every-turn)",

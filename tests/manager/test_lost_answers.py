@@ -28,10 +28,9 @@ from elision.summarizers.candidate import accepted, used
 from elision.summarizers.written import Written
 from elision.trajectory.events import Attempted, Called, Decided, Event, Learned
 from elision.trajectory.plan import SummaryRequest
-
-from .agents import LONG, Message, history, openai
-from .stores import Unreliable
-from .test_offering import BOUND, thinking
+from tests.manager.agents import LONG, Message, history, openai
+from tests.manager.stores import Unreliable
+from tests.manager.test_offering import BOUND, thinking
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"

@@ -18,8 +18,7 @@ from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Decided, Opened
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.turn import Head
-
-from .agents import LONG, SHAPES, history
+from tests.manager.agents import LONG, SHAPES, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "summarization(every=3, tail=2, summary_max_tokens=100, schedule=every-turn)"

@@ -13,8 +13,7 @@ from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
-
-from .agents import history
+from tests.manager.agents import history
 
 EAGER = "masking(window=1, schedule=every-turn)"
 

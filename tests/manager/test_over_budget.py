@@ -11,8 +11,7 @@ from elision.dialects.rules import introduced
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-
-from .agents import SHAPES, history
+from tests.manager.agents import SHAPES, history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"
 

@@ -15,8 +15,7 @@ from elision.manager import ContextManager
 from elision.manager.options import FRESH, RECALL_TOOL, SEARCH_TOOL
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit
-
-from .agents import LONG, history, openai
+from tests.manager.agents import LONG, history, openai
 
 EAGER = "masking(window=2, schedule=every-turn)"
 

@@ -7,10 +7,10 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from tests.manager.agents import history
 
 from elision import ContextManager
 from elision.stores.memory import MemoryStore
+from tests.manager.agents import history
 
 STRATEGIES = ["masking(window=1, schedule=every-turn)", "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)"]
 

@@ -14,8 +14,7 @@ from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.summarizers.written import Written
 from elision.trajectory.plan import SummaryRequest
-
-from .agents import history
+from tests.manager.agents import history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
 TEXT = "Eight files were read; f3.py has line 117: value 114309."

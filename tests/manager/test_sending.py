@@ -13,8 +13,7 @@ from elision.dialects.rules import introduced, violations
 from elision.dialects.rules.anthropic import breakpoints
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
-
-from .agents import SHAPES, Message, history
+from tests.manager.agents import SHAPES, Message, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"

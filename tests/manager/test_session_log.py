@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import stored
 from elision.errors import CorruptError, SummaryError
 from elision.gateway.dashboard.figures import figures
 from elision.manager import ContextManager
@@ -22,6 +21,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
+from tests.cli import stored
 
 SIZER = Sizer(counter())
 GUARDS = Guards(plateau_window=2)

@@ -10,8 +10,7 @@ import pytest
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Decided, Opened
-
-from .agents import SHAPES, history
+from tests.manager.agents import SHAPES, history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 TOOLS = [{"name": "bash", "description": "Runs.", "input_schema": {"type": "object"}}]

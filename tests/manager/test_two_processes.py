@@ -18,9 +18,8 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.urls import open_store
 from elision.trajectory.events import Answered, Called, Event, TurnAdded
-from stores.implementations import STORES
-
-from .agents import LONG, SHAPES, history
+from tests.manager.agents import LONG, SHAPES, history
+from tests.stores.implementations import STORES
 
 STRATEGIES = [
     "masking(window=1, schedule=every-turn)",

@@ -8,8 +8,7 @@ import pytest
 
 from elision.manager import ContextManager
 from elision.manager.offering import UNREAD
-
-from .agents import history
+from tests.manager.agents import history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 

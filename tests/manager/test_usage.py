@@ -13,8 +13,7 @@ from elision.errors import DialectError
 from elision.manager import ContextManager
 from elision.manager.usage import usage_in
 from elision.trajectory.usage import Usage
-
-from .agents import history
+from tests.manager.agents import history
 
 CHAT = {"prompt_tokens": 700, "completion_tokens": 30}
 ITEMS = {"input_tokens": 700, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 30}

@@ -13,9 +13,8 @@ import pytest
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Answered, Event
-
-from .agents import SHAPES, history
-from .stores import Failing
+from tests.manager.agents import SHAPES, history
+from tests.manager.stores import Failing
 
 EAGER = "masking(window=2, schedule=every-turn)"
 

@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import Any, Final, TypeAlias
 
-from tests.recorded.cassettes import Exchange
-
 from elision.errors import PriceError
 from elision.gateway.tap import Tap
 from elision.manager.usage import usage_in
@@ -25,6 +23,7 @@ from elision.trajectory.price_lookup import for_model
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
 from elision.trajectory.usage_cost import usage_cost
+from tests.recorded.cassettes import Exchange
 
 #: (model, kind) -> tokens; the model is "" for the one that answered.
 Bill: TypeAlias = Counter[tuple[str, str]]

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tests.recorded.cassettes import Api, Exchange
-
 from elision.dialects.rules import introduced
 from elision.testing.checks import problems
+from tests.recorded.cassettes import Api, Exchange
 
 #: Stands in every placeholder of `HIDING`.
 MARK: Final = "out of sight"

@@ -15,11 +15,11 @@ from anthropic.types.beta import BetaMessageParam
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter, ValidationError
-from tests.dialects.render_rules import drained
-from tests.recorded.cassettes import Api, Exchange
 
 from elision import ContextManager
 from elision.dialects.rules import introduced
+from tests.dialects.render_rules import drained
+from tests.recorded.cassettes import Api, Exchange
 
 #: Where a request holds its messages, and its system prompt where that stands apart.
 MESSAGES: Final[dict[Api, str]] = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}

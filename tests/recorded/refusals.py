@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from tests.recorded.cassettes import Api, Exchange
-
 from elision.dialects.rules import Violation, violations
+from tests.recorded.cassettes import Api, Exchange
 
 #: What a refusal is about. structure: what stands where in the request, which rules are about. model: a model that does
 #: not exist or lacks something. setting: the value of a field beside the messages. reference: what a URL or an id

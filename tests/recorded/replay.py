@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from itertools import cycle, zip_longest
 from typing import Any, Final
 
+from elision.gateway.request_log import LOGGER
 from tests.gateway.running import PATIENCE, Client, Got, running, settings
 from tests.gateway.scripted import Asked, chunk, scripted
 from tests.recorded.bills import add_up_bill
 from tests.recorded.cassettes import Exchange, Headers
 from tests.recorded.edits import HIDING, explain_edits
-
-from elision.gateway.request_log import LOGGER
 
 #: Sizes of the pieces in which a chunked response is written: events are cut anywhere.
 PIECES: Final = (1, 7, 64, 900, 3_000)

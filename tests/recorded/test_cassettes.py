@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+
 from tests.recorded.cassettes import APIS, SAMPLE, Exchange, find_cassettes, load_exchanges
 
 CASSETTE = """\

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
 from tests.recorded.bills import add_up_bill
 from tests.recorded.cassettes import SAMPLE, SHARED, Exchange, load_exchanges
 from tests.recorded.refusals import read_error

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-from tests.recorded.bills import read_usage
-from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
-from tests.recorded.hiding import answer_of
-
 from elision.formats.document import Document
 from elision.formats.registry import reader_of
 from elision.trajectory.trajectory import Trajectory
+from tests.recorded.bills import read_usage
+from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
+from tests.recorded.hiding import answer_of
 
 FORMATS = {"openai": "openai-chat", "openai-responses": "openai-responses", "anthropic": "anthropic-messages"}
 

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
-from tests.recorded.replay import MODES, Mode, replay_exchanges, split_body
 
 from elision.gateway.recalling import Relay
+from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
+from tests.recorded.replay import MODES, Mode, replay_exchanges, split_body
 
 
 @pytest.fixture(scope="module")

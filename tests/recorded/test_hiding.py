@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+
 from tests.recorded.cassettes import find_cassettes, load_exchanges
 from tests.recorded.hiding import STRATEGIES, Hidden, hide
 

@@ -11,8 +11,6 @@ from anthropic.types.beta import BetaMessage
 from openai._models import construct_type as openai_type
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
-from tests.recorded.cassettes import Api, Exchange
-from tests.recorded.hiding import MESSAGES, SYSTEM, answer_of
 
 from elision import ContextManager
 from elision.dialects.live.conversation import Conversation
@@ -20,6 +18,8 @@ from elision.dialects.live.detect import LIVE, shown
 from elision.dialects.live.pieces import digest
 from elision.dialects.live.plain import plain
 from elision.trajectory.turn import Turn
+from tests.recorded.cassettes import Api, Exchange
+from tests.recorded.hiding import MESSAGES, SYSTEM, answer_of
 
 #: Fields of what a model said that some clients send back and some leave out.
 _LEFT_OUT: Final = frozenset(("id", "status", "annotations", "logprobs", "caller", "citations", "refusal"))

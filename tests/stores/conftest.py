@@ -10,8 +10,7 @@ import pytest
 
 from elision.stores.store import Store
 from elision.stores.urls import open_store
-
-from .implementations import DURABLE, STORES
+from tests.stores.implementations import DURABLE, STORES
 
 Opener: TypeAlias = Callable[[], Store]
 

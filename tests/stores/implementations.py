@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .postgres_server import fresh_url
+from tests.stores.postgres_server import fresh_url
 
 STORES: dict[str, Callable[[Path], str]] = {
     "memory": lambda _: "memory:",

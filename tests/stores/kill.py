@@ -16,15 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import start_process
-
 from elision.errors import ConflictError, UnknownHandle
 from elision.stores.store import NewSession, Store
 from elision.stores.urls import open_store
 from elision.trajectory.events import Decided, Event
 from elision.trajectory.plan import Mask
-
-from .logs import added
+from tests.processes import start_process
+from tests.stores.logs import added
 
 ROOT = Path(__file__).parents[2]
 SESSION = "killed"

@@ -13,9 +13,8 @@ from elision.stores.store import AtATime, NewSession, Prompt, SessionInfo, Store
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, TurnAdded
 from elision.trajectory.turn import Action, Observation, Turn
-
-from .conftest import Opener
-from .logs import ODD_KEYS, added, amended, begun, every_event, log, new, turn
+from tests.stores.conftest import Opener
+from tests.stores.logs import ODD_KEYS, added, amended, begun, every_event, log, new, turn
 
 # --- logs --------------------------------------------------------------------------------------------------------
 

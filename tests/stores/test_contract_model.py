@@ -14,9 +14,8 @@ from elision.errors import ElisionError
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.urls import open_store
-
-from .implementations import DURABLE, STORES
-from .logs import added, amended, new
+from tests.stores.implementations import DURABLE, STORES
+from tests.stores.logs import added, amended, new
 
 KEYS = ("a", "b", "a%", "'")
 keys = st.sampled_from(KEYS)

@@ -11,8 +11,7 @@ from elision.stores.store import Hit, Store
 from elision.trajectory.content import content
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Action, Turn
-
-from .logs import added, amended, begun
+from tests.stores.logs import added, amended, begun
 
 #: Turns enough that a store with an index uses it.
 MANY = 600

@@ -8,9 +8,8 @@ import pytest
 
 from elision.errors import UnknownHandle
 from elision.stores.store import Purged, Store
-
-from .conftest import Opener
-from .logs import added, begun, log, new, turn
+from tests.stores.conftest import Opener
+from tests.stores.logs import added, begun, log, new, turn
 
 
 def noise(seed: int, size: int) -> str:

@@ -16,8 +16,7 @@ from elision.stores.store import Store
 from elision.trajectory.event_json import event_in
 from elision.trajectory.events import Event, Exchanged
 from elision.trajectory.redact import DEFAULT
-
-from .logs import ODD_KEYS, added, begun, every_event, log, new
+from tests.stores.logs import ODD_KEYS, added, begun, every_event, log, new
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from .kill import killed
+from tests.stores.kill import killed
 
 #: Kills for each store: a few in every test run, all in a soak.
 TRIALS = 500 if os.environ.get("ELISION_SOAK") == "1" else 8

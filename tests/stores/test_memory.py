@@ -12,8 +12,7 @@ from elision.stores.memory import MemoryStore
 from elision.trajectory.content import content
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Turn
-
-from .logs import new
+from tests.stores.logs import new
 
 
 class Node(str):

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.processes import start_process, start_processes
 
 from elision.errors import ConflictError
 from elision.stores.store import Store
 from elision.stores.urls import open_store
 from elision.trajectory.events import TurnAdded
-
-from .kill import PATIENCE, ROOT, SESSION, event
-from .logs import added, new
-from .postgres_server import Server, fresh_url, new_server
+from tests.processes import start_process, start_processes
+from tests.stores.kill import PATIENCE, ROOT, SESSION, event
+from tests.stores.logs import added, new
+from tests.stores.postgres_server import Server, fresh_url, new_server
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Crashes of the server: a twentieth in every test run, all in a soak; each costs a start with recovery.

@@ -18,10 +18,9 @@ from elision.stores.postgres.store import PostgresStore
 from elision.stores.store import Store
 from elision.stores.urls import open_store
 from elision.trajectory.events import Called, Event
-
-from .logs import added, begun, log, new
-from .postgres_proxy import Proxy
-from .postgres_server import Server, new_server, shared_server
+from tests.stores.logs import added, begun, log, new
+from tests.stores.postgres_proxy import Proxy
+from tests.stores.postgres_server import Server, new_server, shared_server
 
 PASSWORD = "correct/horse@battery:staple"
 

@@ -9,7 +9,6 @@ from dataclasses import fields
 
 import pytest
 
-from docs.blocks import ROOT, blocks, prose
 from elision.stores.postgres.address import Address, address
 from elision.stores.store import Store
 from elision.stores.urls import open_store
@@ -18,9 +17,9 @@ from elision.trajectory.events import Answered, Decided, TurnAdded
 from elision.trajectory.plan import Mask
 from elision.trajectory.turn import Action, Observation, Turn
 from elision.trajectory.usage import Usage
-
-from .logs import begun
-from .postgres_server import Server, new_server
+from tests.docs.blocks import ROOT, blocks, prose
+from tests.stores.logs import begun
+from tests.stores.postgres_server import Server, new_server
 
 PAGE = ROOT / "docs" / "postgres.md"
 

@@ -23,9 +23,8 @@ from elision.trajectory.events import Answered, Decided, Event, HeadSet, TurnAdd
 from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.usage import Usage
-
-from .logs import added, amended, begun, log, new
-from .postgres_server import fresh_url
+from tests.stores.logs import added, amended, begun, log, new
+from tests.stores.postgres_server import fresh_url
 
 
 @pytest.fixture

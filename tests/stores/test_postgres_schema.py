@@ -15,9 +15,8 @@ from elision.errors import StoreError
 from elision.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, statements
 from elision.stores.store import KeepsSecret
 from elision.stores.urls import open_store
-
-from .logs import added, begun, every_event, log
-from .postgres_server import fresh_url, shared_server
+from tests.stores.logs import added, begun, every_event, log
+from tests.stores.postgres_server import fresh_url, shared_server
 
 #: Everything that makes up the tables: columns, constraints, indexes, views, storage, options.
 CATALOG = {

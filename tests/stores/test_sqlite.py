@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.processes import start_processes
 
 from elision.errors import ConflictError, CorruptError, StoreError
 from elision.stores import sqlite_file, sqlite_search
@@ -22,10 +21,10 @@ from elision.stores import sqlite_rows as rows
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
 from elision.stores.urls import open_store
-
-from .full_disk import full_disk
-from .logs import added, amended, begun, log, new, turn
-from .test_contract_space import noise
+from tests.processes import start_processes
+from tests.stores.full_disk import full_disk
+from tests.stores.logs import added, amended, begun, log, new, turn
+from tests.stores.test_contract_space import noise
 
 ROOT = Path(__file__).parents[2]
 Fault = Callable[[SqliteStore], AbstractContextManager[None]]

@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 from elision.strategies.gist import gist
 from elision.strategies.lexicon import Lexicon
 from elision.trajectory.items import items
 from elision.trajectory.tokens import counter
-from property.builders import head, long_text, turn
+from tests.properties.builders import head, long_text, turn
+from tests.work import assert_linear
 
 COUNTER = counter("o200k")
 

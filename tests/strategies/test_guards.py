@@ -18,7 +18,7 @@ from elision.trajectory.content import Opaque
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Observation, Turn
-from property.builders import call, result, step, steps, turn, user
+from tests.properties.builders import call, result, step, steps, turn, user
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 

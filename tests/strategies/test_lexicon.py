@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elision.strategies.lexicon import Lexicon
-from property.builders import call, head, result, turn, user
+from tests.properties.builders import call, head, result, turn, user
 
 
 def test_who_wrote_what() -> None:

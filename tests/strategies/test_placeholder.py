@@ -10,7 +10,7 @@ from elision.strategies.lexicon import Lexicon
 from elision.strategies.placeholder import PUBLISHED, Placeholders
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.turn import Observation
-from property.builders import call, long_text, result, step, turn
+from tests.properties.builders import call, long_text, result, step, turn
 
 
 def written(text: str | Content, placeholders: Placeholders | None = None, **options: object) -> str:

@@ -14,7 +14,7 @@ from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
-from property.builders import (
+from tests.properties.builders import (
     CACHED,
     PLAIN,
     SIZER,
@@ -32,7 +32,7 @@ from property.builders import (
     turn,
     user,
 )
-from property.cases import worst_ratio
+from tests.properties.cases import worst_ratio
 
 
 def test_masking_begins_at_w_plus_two() -> None:

@@ -22,7 +22,7 @@ from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import Attempted, Decided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
-from property.builders import (
+from tests.properties.builders import (
     SIZER,
     brief,
     call,

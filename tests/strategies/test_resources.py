@@ -9,7 +9,7 @@ import pytest
 from elision.strategies.resources import Resources, touch
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Action
-from property.builders import result, turn
+from tests.properties.builders import result, turn
 
 
 def act(name: str, **arguments: object) -> Action:

@@ -7,7 +7,7 @@ import pytest
 from elision.errors import SpecError
 from elision.strategies.rules import Rule, Rules
 from elision.trajectory.turn import Action, Observation, Turn
-from property.builders import call, head, long_text, masked_at, result, run, step, steps, turn
+from tests.properties.builders import call, head, long_text, masked_at, result, run, step, steps, turn
 
 
 def first(*rules: Rule, **options: object) -> tuple[Rules, Turn, Observation]:

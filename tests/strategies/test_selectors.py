@@ -5,7 +5,7 @@ from __future__ import annotations
 from elision.strategies.selectors import AllButNewestResults, OlderThan, Selector, Superseded
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
-from property.builders import call, result, step, steps, turn
+from tests.properties.builders import call, result, step, steps, turn
 
 
 def eligible(selector: Selector, *turns: Turn) -> dict[Key, int]:

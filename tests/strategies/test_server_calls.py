@@ -10,7 +10,7 @@ import pytest
 from elision.strategies.server_calls import ServerCalls
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.turn import Turn
-from property.builders import long_text, run, step
+from tests.properties.builders import long_text, run, step
 
 
 def call(id: str) -> Opaque:

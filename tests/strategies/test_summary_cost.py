@@ -11,7 +11,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_sets import SETS
 from elision.trajectory.prices import Prices
 from elision.trajectory.summary_block import block
-from property.builders import CACHED, PLAIN, SIZER, steps
+from tests.properties.builders import CACHED, PLAIN, SIZER, steps
 
 
 def cost(prices: Prices, **sizes: int) -> SummaryCall:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from elision.engine import drive
-from property.builders import PLAIN, begun, brief, run, steps, summaries, turn
+from tests.properties.builders import PLAIN, begun, brief, run, steps, summaries, turn
 
 #: Small summaries, made as soon as they are due.
 AT_ONCE = "summary_max_tokens=50, schedule=every-turn"

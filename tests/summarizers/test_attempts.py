@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from elision.summarizers.attempts import NO_OUTPUT, Attempt, by_weight, failures, parse, tried
-from summarizers.runs import turn
+from tests.summarizers.runs import turn
 
 
 def test_same_call_and_error_is_one_entry_with_its_count() -> None:

@@ -17,9 +17,8 @@ from elision.trajectory.events import Attempted
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_sets import SETS
 from elision.trajectory.turn import Head, Message
-
-from .runs import turn
-from .server import Reply, chat, error, serving
+from tests.summarizers.runs import turn
+from tests.summarizers.server import Reply, chat, error, serving
 
 KEY = "gh" + "p_Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Ddabcd"
 GOOD = "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests/test_parser.py."

@@ -16,8 +16,7 @@ from elision.summarizers.digest import digest
 from elision.summarizers.telling import missing, needed, telling
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import counter
-
-from .runs import filler, request, turn
+from tests.summarizers.runs import filler, request, turn
 
 COUNT = counter().count
 RUNS = sorted((Path(__file__).parents[2] / "examples" / "runs").glob("*.gz"))

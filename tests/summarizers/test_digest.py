@@ -16,7 +16,7 @@ from elision.trajectory.content import Opaque, content
 from elision.trajectory.items import items
 from elision.trajectory.tokens import counter
 from elision.trajectory.turn import Action, Message, Observation, Turn
-from summarizers.runs import filler, request, turn
+from tests.summarizers.runs import filler, request, turn
 
 COUNT = counter("o200k").count
 

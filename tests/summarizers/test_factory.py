@@ -7,9 +7,8 @@ import pytest
 from elision.errors import MissingExtra, SpecError, SummaryError
 from elision.summarizers.factory import ModelFree, summarizer
 from elision.summarizers.writer import THINKING, Writer
-
-from .runs import filler, request, turn
-from .server import chat, claude, serving
+from tests.summarizers.runs import filler, request, turn
+from tests.summarizers.server import chat, claude, serving
 
 GOOD = "COMPLETED: read notes1.md, notes2.md and notes3.md; nothing in them."
 ASKED = request(filler(1), filler(2), filler(3))

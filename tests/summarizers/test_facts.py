@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from elision.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, facts, parse, pick, render
 from elision.trajectory.items import items
-from summarizers.runs import turn
+from tests.summarizers.runs import turn
 
 
 def test_what_the_agent_wrote_is_no_fact() -> None:

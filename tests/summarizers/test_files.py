@@ -5,7 +5,7 @@ import pytest
 from elision.summarizers.files import FileState, parse, states, touches
 from elision.trajectory.content import content
 from elision.trajectory.turn import Action, Observation, Turn
-from summarizers.runs import turn
+from tests.summarizers.runs import turn
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 from elision.errors import SummaryError
 from elision.summarizers.litellm_endpoint import LiteLLM
 from elision.summarizers.writer import Patience, Writer
-
-from .runs import filler, request
-from .server import chat, error, serving
+from tests.summarizers.runs import filler, request
+from tests.summarizers.server import chat, error, serving
 
 GOOD = "COMPLETED: read notes1.md, notes2.md and notes3.md; nothing in them."
 ASKED = request(filler(1), filler(2), filler(3))

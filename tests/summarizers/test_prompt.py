@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from elision.summarizers.prompt import INSTRUCTIONS, LEAST, fitted, prompt
 from elision.trajectory.tokens import counter
-from summarizers.runs import request, turn
+from tests.summarizers.runs import request, turn
 
 
 def test_it_holds_instructions_limit_task_and_turns() -> None:

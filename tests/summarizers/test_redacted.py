@@ -5,8 +5,7 @@ from __future__ import annotations
 from elision.summarizers.redacted import Redactor
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.redact import DEFAULT, NOTHING
-
-from .runs import turn
+from tests.summarizers.runs import turn
 
 KEY = "sk-" + "proj-Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
 ASKED = SummaryRequest(

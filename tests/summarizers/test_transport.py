@@ -9,8 +9,7 @@ import pytest
 from elision.errors import MissingExtra, SpecError
 from elision.summarizers.endpoint import Fault
 from elision.summarizers.transport import Transport
-
-from .server import Reply, drips, error, floods, halves, hangs, raw, resets, says, serving
+from tests.summarizers.server import Reply, drips, error, floods, halves, hangs, raw, resets, says, serving
 
 
 def post(*script: Reply, seconds: float = 10.0) -> object:

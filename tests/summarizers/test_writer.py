@@ -22,9 +22,21 @@ from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.price_sets import SETS
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
-
-from .runs import filler, request, turn
-from .server import Reply, Scripted, chat, claude, drips, error, floods, hangs, raw, resets, says, serving
+from tests.summarizers.runs import filler, request, turn
+from tests.summarizers.server import (
+    Reply,
+    Scripted,
+    chat,
+    claude,
+    drips,
+    error,
+    floods,
+    hangs,
+    raw,
+    resets,
+    says,
+    serving,
+)
 
 GOOD = (
     "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests/test_parser.py.\n"

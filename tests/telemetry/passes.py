@@ -12,7 +12,7 @@ from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Turn
-from property.builders import run
+from tests.properties.builders import run
 
 #: A pass that did and met everything there is.
 FULL = Diagnostics(

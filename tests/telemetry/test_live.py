@@ -12,7 +12,7 @@ from elision.formats.registry import read
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.prometheus import Prometheus
 from elision.trajectory.trajectory import Trajectory
-from telemetry.test_prometheus import scraped
+from tests.telemetry.test_prometheus import scraped
 
 RUN = Path(__file__).parents[2] / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"
 SETTINGS = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from elision.errors import SettingError
 from elision.telemetry.diagnostics import Diagnostics, Fault, Hidden
 from elision.telemetry.logs import LOGGER, PassLog, facts
-from telemetry.passes import FULL, QUIET, any_pass
+from tests.telemetry.passes import FULL, QUIET, any_pass
 
 KEY = "sk-ant-api03-" + "aB3dE5gH7jK9" * 4
 

@@ -8,8 +8,8 @@ import pytest
 
 from elision.strategies.spec import SCHEDULES, parse
 from elision.telemetry.metrics import LABELS, METRICS, OTHER, listed, reason
-from property.builders import steps
-from telemetry.passes import passes
+from tests.properties.builders import steps
+from tests.telemetry.passes import passes
 
 #: The names that were promised, as they were promised.
 PROMISED = {

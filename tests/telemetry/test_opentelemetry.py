@@ -23,8 +23,8 @@ from elision.telemetry import opentelemetry as ours
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metrics import METRICS
 from elision.telemetry.opentelemetry import OpenTelemetry
-from telemetry.passes import FULL, QUIET, any_pass, later
-from telemetry.test_metrics import PROMISED
+from tests.telemetry.passes import FULL, QUIET, any_pass, later
+from tests.telemetry.test_metrics import PROMISED
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metrics import METRICS
 from elision.telemetry.prometheus import Prometheus
-from telemetry.passes import FULL, QUIET, any_pass, later
-from telemetry.test_metrics import PROMISED
+from tests.telemetry.passes import FULL, QUIET, any_pass, later
+from tests.telemetry.test_metrics import PROMISED
 
 
 def scraped(registry: CollectorRegistry) -> dict[str, float]:

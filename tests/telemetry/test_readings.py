@@ -15,8 +15,8 @@ from elision.telemetry import metrics, readings
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
 from elision.telemetry.metrics import LABELS, MODELS, OTHER
 from elision.telemetry.readings import Collector, Readings, Sample
-from property.builders import steps
-from telemetry.passes import FULL, QUIET, any_pass, later, passes
+from tests.properties.builders import steps
+from tests.telemetry.passes import FULL, QUIET, any_pass, later, passes
 
 
 def summed(*told: Diagnostics) -> dict[str, float]:

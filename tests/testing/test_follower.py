@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.trajectories import trajectories
 
 from elision.errors import ElisionError
 from elision.testing.builders import step, trajectory, turn
@@ -17,6 +16,7 @@ from elision.testing.follower import Follower
 from elision.testing.provider import Provider
 from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
+from tests.properties.trajectories import trajectories
 
 APIS: tuple[Api, ...] = get_args(Api)
 

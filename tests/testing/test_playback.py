@@ -19,8 +19,7 @@ from elision.testing.provider import Terms
 from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
-
-from .conftest import ADDRESS, Plain
+from tests.testing.conftest import ADDRESS, Plain
 
 APIS: tuple[Api, ...] = get_args(Api)
 HI: dict[Api, dict[str, Any]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.property.trajectories import trajectories
 
 from elision.dialects import Said
 from elision.testing.builders import call, result, step, trajectory, turn
@@ -13,6 +12,7 @@ from elision.testing.recorded import ENDING, SILENT, Recorded, Reply, spoken
 from elision.testing.request import Asked
 from elision.testing.shelf import Shelf
 from elision.trajectory.trajectory import Trajectory
+from tests.properties.trajectories import trajectories
 
 
 def said(reply: Reply) -> Said:

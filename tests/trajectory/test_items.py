@@ -8,10 +8,10 @@ import weakref
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 import elision.trajectory.items as module
 from elision.trajectory.items import LONG, LONGEST, items, items_by_line, scan
+from tests.work import assert_linear
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 from elision.errors import SettingError
 from elision.trajectory.redact import DEFAULT, KINDS, NOTHING, RULES, Redaction, mark
+from tests.work import assert_linear
 
 LETTERS = "Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

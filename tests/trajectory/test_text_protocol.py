@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 from elision.trajectory.text_protocol import action_in, decide
+from tests.work import assert_linear
 
 FENCE = "```"
 

@@ -8,13 +8,13 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 from elision.errors import SpecError
 from elision.trajectory import tokens
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.tokens import PER_CALL, PER_MESSAGE, Estimate, Sizer, Vocabulary, counter
 from elision.trajectory.turn import Action, Head, Turn
+from tests.work import assert_linear
 
 
 @pytest.mark.parametrize(

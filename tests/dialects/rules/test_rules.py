@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from tests.work import assert_linear
 
 from elision.dialects.rules import RULES, introduced, violations
 from elision.dialects.rules.violation import name_of
 from elision.errors import SpecError
+from tests.work import assert_linear
 
 
 def _turns(count: int, *, answered: bool = True) -> list[dict[str, Any]]:

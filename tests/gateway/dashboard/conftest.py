@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from elision.stores.sqlite import SqliteStore
-
-from .asking import Asking
-from .runs import GPT, PI, SWE_AGENT, worked
+from tests.gateway.dashboard.asking import Asking
+from tests.gateway.dashboard.runs import GPT, PI, SWE_AGENT, worked
 
 
 @pytest.fixture(scope="module")

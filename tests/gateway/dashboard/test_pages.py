@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cli import stored
 from elision.cli.app import app
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.pages import POLICY
@@ -25,9 +24,9 @@ from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Called, Opened
-
-from .asking import Asking
-from .runs import HOSTILE, MINI, PI, SONNET, Clock, Working, hostile, worked
+from tests.cli import stored
+from tests.gateway.dashboard.asking import Asking
+from tests.gateway.dashboard.runs import HOSTILE, MINI, PI, SONNET, Clock, Working, hostile, worked
 
 OBSERVATION = "/elision/api/sessions/{}/observations/{}"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
+from elision.gateway.recalling import Relay
 from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
 from tests.gateway.recalling.test_relay import relayed
-
-from elision.gateway.recalling import Relay
 
 RECALL = Part(kind="recall", id="r", text="t3.1")
 PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))

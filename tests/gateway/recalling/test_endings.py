@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.recalling.providers import Answer, Json, Part, body, events, raw, received, stream
-from tests.gateway.recalling.test_relay import APIS, expected, relayed, said, same, stop
 
 from elision.gateway.recalling import RecallCall, Relay
 from elision.gateway.routes import Api
 from elision.gateway.sse import Splitter
+from tests.gateway.recalling.providers import Answer, Json, Part, body, events, raw, received, stream
+from tests.gateway.recalling.test_relay import APIS, expected, relayed, said, same, stop
 
 TEXT = Part(kind="text", id="t", text="Let me look that up.")
 RECALL = Part(kind="recall", id="r", text="t3.1")

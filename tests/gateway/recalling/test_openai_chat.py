@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
-from tests.gateway.recalling.test_relay import relayed
 
 from elision.gateway.recalling import Relay
+from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
+from tests.gateway.recalling.test_relay import relayed
 
 PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))
 MORE = stream("openai", events("openai", PLAIN))

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, raw, received, stream
-from tests.gateway.recalling.test_relay import relayed
 
 from elision.gateway.recalling import Outcome, Relay
+from tests.gateway.recalling.providers import Answer, Json, Part, body, events, item, raw, received, stream
+from tests.gateway.recalling.test_relay import relayed
 
 THOUGHT = Part(kind="thinking", id="h", text="hm")
 RECALL = Part(kind="recall", id="r", text="t3.1")

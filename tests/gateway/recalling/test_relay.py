@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.gateway.recalling.providers import Answer, Json, Part, block, body, item, message, raw, received, stream
 
 from elision.dialects.rules import introduced
 from elision.gateway.recalling import Outcome, RecallCall, Relay, Replacement, results
@@ -24,6 +23,7 @@ from elision.testing.recorded import Reply
 from elision.testing.told import Told
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
+from tests.gateway.recalling.providers import Answer, Json, Part, block, body, item, message, raw, received, stream
 
 APIS: tuple[Api, ...] = ("anthropic", "openai", "openai-responses")
 FOUND = "what t3.1 hid"

@@ -10,8 +10,7 @@ from elision.lab.report import charts
 from elision.lab.report.palette import PAPER
 from elision.trajectory.price_sets import SETS, named
 from elision.trajectory.prices import Bill
-
-from .studies import HYBRID, RAW, STRATEGIES, row, study
+from tests.lab.report.studies import HYBRID, RAW, STRATEGIES, row, study
 
 
 def test_cost_has_a_bar_per_strategy_and_the_raw_line() -> None:

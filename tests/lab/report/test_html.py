@@ -14,8 +14,7 @@ import pytest
 
 from elision.lab.report import html
 from elision.lab.results import Study
-
-from .studies import HOSTILE, RAW, empty, hostile, row, series, study
+from tests.lab.report.studies import HOSTILE, RAW, empty, hostile, row, series, study
 
 pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
 

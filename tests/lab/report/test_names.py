@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from elision.lab.report.names import LONGEST_RUN, LONGEST_STRATEGY, plain, run_names, short_strategies
-
-from .studies import HOSTILE, STRATEGIES, row
+from tests.lab.report.studies import HOSTILE, STRATEGIES, row
 
 
 def test_short_labels_stay() -> None:

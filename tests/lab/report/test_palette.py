@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from elision.lab.report.palette import COLOURS, css, looks
-
-from .studies import STRATEGIES
+from tests.lab.report.studies import STRATEGIES
 
 
 def test_raw_is_grey_and_kinds_share_a_hue() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from elision.errors import MissingExtra
 from elision.lab.report import html, png
-
-from .studies import hostile, study
+from tests.lab.report.studies import hostile, study
 
 
 def size(picture: bytes) -> tuple[int, int]:

@@ -12,8 +12,7 @@ from rich.console import Console
 from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
 from elision.lab.results import Control, Study
-
-from .studies import HOSTILE, HYBRID, STRATEGIES, empty, hostile, row, study
+from tests.lab.report.studies import HOSTILE, HYBRID, STRATEGIES, empty, hostile, row, study
 
 
 def shown(what: Study, width: int = 140, *, colour: bool = False) -> str:

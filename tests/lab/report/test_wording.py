@@ -10,8 +10,7 @@ from elision.lab.results import Row
 from elision.trajectory.price_sets import named
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Problem
-
-from .studies import HINDSIGHT, HYBRID, MASKING, PUBLISHED, RAW, empty, row, study
+from tests.lab.report.studies import HINDSIGHT, HYBRID, MASKING, PUBLISHED, RAW, empty, row, study
 
 
 def test_headline_names_the_cheapest_that_can_be_run() -> None:

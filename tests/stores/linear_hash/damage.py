@@ -6,12 +6,11 @@ import struct
 from pathlib import Path
 from random import Random
 
-from tests.stores.logs import added, begun, new
-
 from elision.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import Mask
+from tests.stores.logs import added, begun, new
 
 
 def filled(folder: Path, sessions: int = 4, turns: int = 12) -> None:

@@ -6,12 +6,12 @@ import os
 from random import Random
 
 import pytest
-from tests.stores.linear_hash.disk import Crash, Disk
 
 from elision.errors import StoreError
 from elision.stores.linear_hash.changes import DELETE, HEAD, PUT, Change
 from elision.stores.linear_hash.fsck import check_pages
 from elision.stores.linear_hash.writer import Limits, Writer
+from tests.stores.linear_hash.disk import Crash, Disk
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 TRIALS = 2_000 if SOAK else 60

@@ -6,8 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.stores.linear_hash.damage import filled, flip, pages_of, poke
-from tests.stores.logs import added, begun
 
 from elision.errors import ConflictError, CorruptError, ElisionError
 from elision.stores.linear_hash.fsck import check_pages
@@ -28,6 +26,8 @@ from elision.stores.linear_hash.repair import repair
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded
+from tests.stores.linear_hash.damage import filled, flip, pages_of, poke
+from tests.stores.logs import added, begun
 
 #: A field of the first page of a kind, what it is set to, and words of what the check says then.
 WRONG = {

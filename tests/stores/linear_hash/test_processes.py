@@ -12,9 +12,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.processes import start_process
-from tests.stores.linear_hash.processes import LIMITS, version_in
-from tests.stores.logs import added, begun, log
 
 from elision.errors import ConflictError
 from elision.stores.linear_hash.fsck import check_pages
@@ -22,6 +19,9 @@ from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.place import Place
 from elision.stores.linear_hash.reader import Reader
 from elision.stores.linear_hash.store import LinearHashStore
+from tests.processes import start_process
+from tests.stores.linear_hash.processes import LIMITS, version_in
+from tests.stores.logs import added, begun, log
 
 ROOT = Path(__file__).parents[3]
 SOAK = os.environ.get("ELISION_SOAK") == "1"

@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.stores.logs import added, amended, begun, log, new, turn
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.stores.linear_hash.records import INLINE, Seen, Turning, turning
@@ -15,6 +14,7 @@ from elision.stores.linear_hash.writer import Limits
 from elision.stores.packing import address_of
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import Mask
+from tests.stores.logs import added, amended, begun, log, new, turn
 
 
 def noise(seed: int, size: int) -> str:

@@ -6,12 +6,12 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stores.linear_hash.disk import Disk
 
 from elision.stores.linear_hash.changes import DELETE, HEAD, PUT, Change
 from elision.stores.linear_hash.meta import Meta
 from elision.stores.linear_hash.pager import Pager
 from elision.stores.linear_hash.table import MERGE_BELOW, SPLIT_ABOVE, Table, bucket_of
+from tests.stores.linear_hash.disk import Disk
 
 #: Bucket pages per lookup that the store promises on average.
 BAR = 1.3

@@ -8,11 +8,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.work import assert_linear
 
 from elision.strategies.extractors import LABEL_CHARS, RESULT_CHARS
-
-from .cases import Case, every_case, outcome_of, outcome_of_case
+from tests.strategies.extractors.cases import Case, every_case, outcome_of, outcome_of_case
+from tests.work import assert_linear
 
 _TOOLS = (
     "bash",

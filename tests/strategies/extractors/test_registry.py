@@ -13,8 +13,7 @@ from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
 from elision.strategies.extractors.outcome import Extractor
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Action, Observation, Turn
-
-from .cases import outcome_of
+from tests.strategies.extractors.cases import outcome_of
 
 
 def _mine(action: Action | None, observation: Observation, text: str) -> Outcome | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .cases import Case, cases, outcome_of, outcome_of_case
+from tests.strategies.extractors.cases import Case, cases, outcome_of, outcome_of_case
 
 
 @pytest.mark.parametrize("case", cases("test_runs"))

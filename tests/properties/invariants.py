@@ -11,8 +11,7 @@ from elision.trajectory.state import State
 from elision.trajectory.summary_block import older_words
 from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment
-
-from .cases import SIZER, Run, Seen, content, contents, rewrites
+from tests.properties.cases import SIZER, Run, Seen, content, contents, rewrites
 
 #: What may stand where an observation stood.
 _FORMS = {"observation": "observation", "placeholder": "observation", "clipped": "observation"}

@@ -15,11 +15,10 @@ from elision.trajectory.content import content
 from elision.trajectory.events import Decided, Event, Opened
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Message
-
-from . import invariants
-from .builders import brief
-from .cases import CASES, SIZER, SMALL, Run, Seen, contents, play, worst_ratio, write
-from .trajectories import trajectories
+from tests.properties import invariants
+from tests.properties.builders import brief
+from tests.properties.cases import CASES, SIZER, SMALL, Run, Seen, contents, play, worst_ratio, write
+from tests.properties.trajectories import trajectories
 
 PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
 

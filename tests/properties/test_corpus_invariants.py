@@ -7,16 +7,15 @@ from functools import cache
 from itertools import product
 
 import pytest
-from tests.corpus import CORPUS, needs_corpus
 
 from elision.formats.registry import read
 from elision.lab.heads import with_recorded_head
 from elision.strategies.spec import parse
 from elision.trajectory.price_sets import SETS
 from elision.trajectory.trajectory import Trajectory
-
-from . import invariants
-from .cases import CASES, SIZER, Run, play, worst_ratio, write
+from tests.corpus import CORPUS, needs_corpus
+from tests.properties import invariants
+from tests.properties.cases import CASES, SIZER, Run, play, worst_ratio, write
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 

@@ -17,7 +17,7 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 
-#: What the rules of the tested strategies protect (tests/property/cases.py).
+#: What the rules of the tested strategies protect (tests/properties/cases.py).
 PROTECTED_TOOL = "notes"
 
 _ODD = (

@@ -21,11 +21,10 @@ from elision.trajectory.events import Decided
 from elision.trajectory.price_sets import SETS
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
-
-from . import invariants
-from .builders import begun, brief, call, head, long_text, result, turn
-from .cases import CASES, SCHEDULES, SMALL, play, worst_ratio, write
-from .trajectories import trajectories
+from tests.properties import invariants
+from tests.properties.builders import begun, brief, call, head, long_text, result, turn
+from tests.properties.cases import CASES, SCHEDULES, SMALL, play, worst_ratio, write
+from tests.properties.trajectories import trajectories
 
 #: Each case has its share of a profile's examples: there are 54, and a dozen invariants.
 PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)

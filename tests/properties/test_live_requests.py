@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
-from manager.test_requests import APIS, MODELS, Client, follow
-
-from .trajectories import trajectories
+from tests.manager.test_requests import APIS, MODELS, Client, follow
+from tests.properties.trajectories import trajectories
 
 #: Small windows: the runs are short.
 SPECS = (
