@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
 
-from docs.run import elision, folder, made, working_in  # noqa: E402
+from tests.docs.run import elision, folder, made, working_in  # noqa: E402
 
 
 def nearest(chunk: Sequence[str], real: Sequence[str]) -> list[str]:

@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "mcp": _LIBRARY,
     "testing": _DOORS,
     "cli": _DOORS | {"testing", "config"},
+    "__main__": {"cli"},
 }
 #: The core: what an agent needs that never prints a report.
 CORE = (
