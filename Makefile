@@ -4,7 +4,7 @@ BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 RUNS ?= examples/runs
 
-.PHONY: help setup clients demo demo-gateway test check unit bench soak golden clean
+.PHONY: help setup clients demo demo-gateway test check unit docs bench soak golden clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print the table, write report.html"
@@ -12,6 +12,7 @@ help:
 	@echo "make test    set up, then lint, types and the whole test suite"
 	@echo "make check   lint and types only        make unit   the tests only"
 	@echo "make bench   speed and cost, as ratios  make soak   the long trials, whole"
+	@echo "make docs    these pages as a site, under build/docs"
 	@echo "make clients install LiteLLM, mini-swe-agent and coding agents, for the tests that need them"
 	@echo "make golden  rewrite the golden files   make clean  remove everything built"
 
@@ -62,6 +63,10 @@ check: .venv/dev
 # On every core; the tests of a file share what is expensive to build, so they stay in one process.
 unit: .venv/dev clients
 	$(BIN)/python -m pytest -n auto --dist loadfile --durations 10
+
+docs: .venv/dev
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -d build/doctrees docs build/docs
+	@echo "The documentation: file://$(CURDIR)/build/docs/index.html"
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks

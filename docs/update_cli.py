@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from what the commands say of themselves: `python docs/update_cli.py`."""
+"""Writes docs/reference/cli.md from what the commands say of themselves: `python docs/update_cli.py`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import typer
 
 from elision.cli.app import app
 
-PAGE = Path(__file__).parent / "cli.md"
+PAGE = Path(__file__).parent / "reference" / "cli.md"
 
 _INTRODUCTION = """\
 # Command line
 
-Written by `docs/update_cli.py` out of `elision --help`; a test compares. How to use the commands: [replay](replay.md),
-[view](view.md), [calibrate](calibrate.md), [prices](prices.md), [settings](settings.md), [stores](stores.md).
+`docs/update_cli.py` writes this page from `elision --help`. The guides show the commands at work:
+[replay](../start/replay.md), [view](../guides/view.md), [calibrate](../guides/calibrate.md),
+[prices](../concepts/prices.md), [settings](settings.md), [stores](../guides/stores.md).
 
 Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
 and with 130 if it was interrupted; `elision serve --check` with 1 where something failed that it tried. What could not

@@ -1,4 +1,4 @@
-"""Writes docs/files.md out of what the modules say of themselves: `python docs/update_files.py`."""
+"""Writes docs/internals/files.md out of what the modules say of themselves: `python docs/update_files.py`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elision"
-PAGE = Path(__file__).parent / "files.md"
+PAGE = Path(__file__).parent / "internals" / "files.md"
 
 _INTRODUCTION = """\
 # Files
 
-Written by `docs/update_files.py` out of the first sentence of each module; a test compares. What the folders are for is
-in the [README](../README.md#the-house). Tests mirror the folders under `tests`.
+`docs/update_files.py` writes this page from the first sentence of each module. `tests` has the same folders.
 """
 
 

@@ -16,7 +16,7 @@ from benchmarks.split import Split
 
 from tests.docs.blocks import ROOT, blocks, commands
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "internals" / "performance.md"
 
 
 @pytest.fixture(scope="module")

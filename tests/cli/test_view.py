@@ -300,7 +300,7 @@ def test_an_unrecorded_head_is_shown_by_its_size() -> None:
 
 # -- the page about it ----------------------------------------------------------------------------------------------
 
-PAGE = ROOT / "docs" / "view.md"
+PAGE = ROOT / "docs" / "guides" / "view.md"
 
 
 def _commands() -> list[str]:

@@ -1,4 +1,4 @@
-"""docs/cli.md says what the commands say."""
+"""docs/reference/cli.md says what the commands say."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from tests.docs.blocks import ROOT
 def test_reference_is_up_to_date() -> None:
     """The page is what `python docs/update_cli.py` writes."""
     written = runpy.run_path(str(ROOT / "docs" / "update_cli.py"))["reference"]()
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == written
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8") == written

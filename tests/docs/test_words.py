@@ -48,53 +48,54 @@ def test_glossary() -> None:
     """It has the words of the reports and those that README and CONTRIBUTING promise, in order, with examples."""
     entries = {
         entry.partition("\n")[0]: entry
-        for entry in re.split(r"^### ", prose(DOC / "glossary.md"), flags=re.MULTILINE)[1:]
+        for entry in re.split(r"^### ", prose(DOC / "concepts/glossary.md"), flags=re.MULTILINE)[1:]
     }
     assert list(entries) == sorted(entries)
     assert all("Example: " in entry for entry in entries.values())
     words = " ".join(entries)
     assert all(word in words for word, _ in REPORT_WORDS if word != "redone")
     for page in (README, CONTRIBUTING):
-        promised = re.search(r"The words \(([^)]*)\)[^.]*docs/glossary\.md", prose(page))
+        promised = re.search(r"The words \(([^)]*)\)[^.]*docs/concepts/glossary\.md", prose(page))
         assert promised
         assert set(promised[1].split(", ")) <= set(entries)
 
 
 def test_strategies() -> None:
     """Every strategy has a section with each of its own options, and the shared ones stand there once for all."""
-    sections = re.split(r"^### ", prose(DOC / "strategies.md"), flags=re.MULTILINE)
+    sections = re.split(r"^### ", prose(DOC / "concepts/strategies.md"), flags=re.MULTILINE)
     for name, kind in STRATEGIES.items():
         section = next(text for text in sections if text.startswith(f"`{name}`\n"))
         assert options(kind) - options(Strategy) <= set(re.findall(r"`([^`\n]+)`", section))
-    assert options(Strategy) | options(Budget) | options(Rule) <= quoted("strategies.md")
+    assert options(Strategy) | options(Budget) | options(Rule) <= quoted("concepts/strategies.md")
 
 
 def test_presets_are_what_they_stand_for() -> None:
     """Every preset stands in the table with its text."""
-    text = prose(DOC / "strategies.md")
+    text = prose(DOC / "concepts/strategies.md")
     assert all(f"| `{name}` | `{spec}` |" in text for name, spec in PRESETS.items())
 
 
 def test_schedules() -> None:
     """Every schedule and its options are explained."""
-    assert set(SCHEDULES) | {name for kind in SCHEDULES.values() for name in options(kind)} <= quoted("schedules.md")
+    names = {name for kind in SCHEDULES.values() for name in options(kind)}
+    assert set(SCHEDULES) | names <= quoted("concepts/schedules.md")
 
 
 def test_readers() -> None:
     """Every reader stands in the table, in the order in which they are asked."""
-    listed = re.findall(r"^\| `([\w-]+)` \|", prose(DOC / "formats.md"), re.MULTILINE)
+    listed = re.findall(r"^\| `([\w-]+)` \|", prose(DOC / "reference/formats.md"), re.MULTILINE)
     assert listed == [reader.name for reader in READERS]
 
 
 def test_extractors() -> None:
     """Every file of extractors that serves a table entry is listed, and the last resort."""
     files = {entry.extractor.__module__.rsplit(".", 1)[1] for entry in BUILT_IN.registrations}
-    assert files | {"generic"} <= quoted("placeholders.md")
+    assert files | {"generic"} <= quoted("concepts/placeholders.md")
 
 
 def test_price_sets() -> None:
     """Every named price set is listed where it is chosen and where it is explained."""
-    assert set(SETS) <= quoted("replay.md") & quoted("prices.md")
+    assert set(SETS) <= quoted("start/replay.md") & quoted("concepts/prices.md")
 
 
 def test_commands() -> None:
@@ -109,7 +110,7 @@ def test_commands() -> None:
     assert set(group.commands) <= typed
     assert all(f"`elision {name}`" in prose(README) for name in group.commands)
     flags = {name for item in group.commands["replay"].params for name in item.opts if name.startswith("-")}
-    assert flags - {"--help"} <= quoted("replay.md")
+    assert flags - {"--help"} <= quoted("start/replay.md")
 
 
 def test_json_keys() -> None:
@@ -118,13 +119,13 @@ def test_json_keys() -> None:
     study = Study(prices=SETS["anthropic"], counter="o200k", strategies=(), rows=()).json()
     prices = prices_json(SETS["anthropic"])
     keys = {*row, *row["tokens"], *study, *prices, *prices["cache"], *(key for tier in prices["tiers"] for key in tier)}
-    assert keys | options(Control) <= quoted("replay.md")
+    assert keys | options(Control) <= quoted("start/replay.md")
 
 
 def test_every_page_is_in_the_index() -> None:
     """The index leads to every page."""
-    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", prose(DOC / "index.md")))
-    assert linked == {page.name for page in DOCS} - {"index.md"}
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", prose(DOC / "index.md")))
+    assert linked == {str(page.relative_to(DOC)) for page in DOCS} - {"index.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -168,14 +169,15 @@ def test_the_tree() -> None:
 
 
 def test_the_file_map() -> None:
-    """docs/files.md says of each module what the module says of itself."""
+    """docs/internals/files.md says of each module what the module says of itself."""
     update = runpy.run_path(str(DOC / "update_files.py"))
-    assert (DOC / "files.md").read_text(encoding="utf-8") == update["build_page"](), "python docs/update_files.py"
+    page = (DOC / "internals/files.md").read_text(encoding="utf-8")
+    assert page == update["build_page"](), "python docs/update_files.py"
 
 
 def test_settings() -> None:
     """Every setting has a row with its default."""
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", prose(DOC / "settings.md"), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", prose(DOC / "reference/settings.md"), re.MULTILINE))
     assert list(rows) == list(ALL_KEYS)
     for name, key in ALL_KEYS.items():
         # What refines the strategy has the strategy's own default.
@@ -192,7 +194,10 @@ def test_settings() -> None:
 
 @pytest.mark.parametrize(
     ("page", "table"),
-    [("metrics.md", METRICS), ("operations.md", (*gateway_metrics.METRICS, *gateway_metrics.STANDING))],
+    [
+        ("reference/metrics.md", METRICS),
+        ("guides/deployment.md", (*gateway_metrics.METRICS, *gateway_metrics.STANDING)),
+    ],
 )
 def test_metrics(page: str, table: Sequence[Metric]) -> None:
     """Every metric has a row that says what the table in the code says, in its order."""
@@ -213,5 +218,5 @@ def test_log_fields() -> None:
             setattr(told, each.name, {"str": "x", "int": 2, "float": 1.0, "bool": True}[str(each.type)])
     told.usage = Usage(input=1, cache_read=1, output=1)
     told.passes = [Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")]
-    assert set(facts(told)) - {"event"} <= quoted("operations.md")
+    assert set(facts(told)) - {"event"} <= quoted("guides/deployment.md")
     assert len(facts(told)) == 27

@@ -1,4 +1,4 @@
-"""docs/postgres.md: its statements run, and print what is shown; its tables of options and columns are whole."""
+"""docs/guides/postgres.md: its statements run, and print what is shown; its tables of options and columns are whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.docs.blocks import ROOT, blocks, prose
 from tests.stores.logs import begun
 from tests.stores.postgres_server import Server, new_server
 
-PAGE = ROOT / "docs" / "postgres.md"
+PAGE = ROOT / "docs" / "guides" / "postgres.md"
 
 
 @pytest.fixture(scope="module")

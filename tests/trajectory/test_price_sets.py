@@ -10,7 +10,7 @@ from elision.trajectory.price_lookup import for_model
 from elision.trajectory.price_sets import SETS, named
 from elision.trajectory.prices import CacheRules
 
-DOCS = Path(__file__).parents[2] / "docs" / "prices.md"
+DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "prices.md"
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "complexity-trap" / "facts.json"
 
 
@@ -87,7 +87,7 @@ def test_openai_set_is_gpt_5_on_the_prompt_side() -> None:
 
 
 def test_docs_show_the_sets() -> None:
-    """The table of sets in docs/prices.md has every set, in order, with its input prices and shortest prefix."""
+    """The table of docs/concepts/prices.md has every set, in order, with its input prices and shortest prefix."""
     cells = [line.strip("| ").split(" | ") for line in DOCS.read_text().splitlines() if line.startswith("| `")]
     assert [row[0].strip("`") for row in cells] == list(SETS)
     for row, prices in zip(cells, SETS.values(), strict=True):

@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that `ContextManager.from_env()` goes by; `docs/settings.md` has the meanings.
+    """Everything that `ContextManager.from_env()` goes by; `docs/reference/settings.md` has the meanings.
 
     strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
     summarizer: "digest" or provider:model. log: "none", "text" or "json". entries: each setting and its place.

@@ -4,7 +4,8 @@ Only breakpoints make cache entries there, so one of ours belongs at the frontie
 everything is rewritten at the next decision, and one at the end. A breakpoint looks back 20 blocks for an entry: a turn
 that adds more (parallel calls) loses touch with the entry before it, so what is left of the four goes in between.
 
-OpenAI's models need none of this: a prefix is found there wherever an earlier request ended (docs/providers.md).
+OpenAI's models need none of this: their cache finds a prefix wherever an earlier request ended
+(docs/reference/providers.md).
 """
 
 from __future__ import annotations

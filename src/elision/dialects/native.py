@@ -4,7 +4,7 @@ The messages stay as the client wrote them, so thinking stays valid. The server 
 and clears every older result. A fixed `keep` rolls: each new call clears one more result and rewrites the cached prefix
 from there on. So `keep` is set anew on each request to (tool uses in all - those cleared so far), which holds the cut
 still until we move it. Nothing forbids it: plain whole numbers, a service that keeps no state. It is nowhere documented
-as a recipe either, and was not tried against a live account; see docs/providers.md.
+as a recipe either, and was not tried against a live account; see docs/reference/providers.md.
 """
 
 from __future__ import annotations

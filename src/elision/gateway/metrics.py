@@ -117,7 +117,7 @@ _CAUSES: Final = (
     "recall",
     "bug",
 )
-#: Cache-miss reasons that providers document (docs/providers.md).
+#: Cache-miss reasons that providers document (docs/reference/providers.md).
 _REASONS: Final = (
     "model_changed",
     "system_changed",

@@ -17,7 +17,7 @@ _OF_ONE_PROCESS: Final = ("memory", "linear-hash")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """`docs/settings.md` has the meanings and defaults. Raises SettingError for what does not go together.
+    """`docs/reference/settings.md` has the meanings and defaults. Raises SettingError for what does not go together.
 
     library: strategy, store and all else that a session goes by; `library.options()` are a ContextManager's.
     Sizes are bytes, of one worker. A limit that is None is none.

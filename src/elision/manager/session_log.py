@@ -49,7 +49,7 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
 
-#: Turns without progress that are worth a word where the settings name no number (docs/guards.md).
+#: Turns without progress that are worth a word where the settings name no number (docs/guides/guards.md).
 PLATEAU = 5
 #: Prices of a session that names no model, or an unknown one: as the context manager bills it.
 USUAL = "anthropic"

@@ -18,7 +18,7 @@ from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Observation, Turn
 
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
-#: again much later is a second look. Measured: docs/guards.md.
+#: again much later is a second look. Measured: docs/guides/guards.md.
 LOOK_BACK = 10
 
 

@@ -3,7 +3,7 @@
 Entries are prefixes of earlier requests of the same model. With `prefix` rules the whole of a request is an entry; with
 `breakpoints` only the places that it marked are (Anthropic), and a mark looks back 20 blocks for one. An entry lives
 `ttl` seconds, or an hour where its breakpoint says so, from the start of the request that last used it. Sources:
-`docs/prices.md`.
+`docs/concepts/prices.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The dated table of what models cost: one row per model and price period, each with its source and our trust in it.
 
 How to read a row: `input` and `output` are USD per million tokens; `read` and `write` are multiples of `input`, of
-every tier; `above` lists dearer tiers as (prompt tokens, input, output). How to add one: docs/prices.md.
+every tier; `above` lists dearer tiers as (prompt tokens, input, output). How to add one: docs/concepts/prices.md.
 """
 
 from __future__ import annotations

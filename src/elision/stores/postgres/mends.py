@@ -11,7 +11,7 @@ _MENDS = {
     "28": "see the user and the password (PGPASSWORD, ~/.pgpass), and the server's pg_hba.conf",
     "3D000": "make the database (createdb), or name one that is there",
     "40": "other writers were in the way each time; try again",
-    "42501": "grant the user what it lacks (docs/postgres.md, Permissions), or name a schema of its own: ?schema=NAME",
+    "42501": "grant the user what it lacks (docs/guides/postgres.md), or name a schema of its own: ?schema=NAME",
     "53100": "the server's disk is full; free space there: what was acknowledged is safe",
     "53200": "the server is out of memory; try again when it has some",
     "53300": "the server has no connection left; lower ?pool= or raise its max_connections",

@@ -1,0 +1,127 @@
+"""The site: these pages by Sphinx, MyST and Furo. `make docs` builds it.
+
+The pages stay plain Markdown, so two things are done while they are read. The lists of `index.md` become the
+navigation: a heading is a group, each link in its list a page. Pages that live elsewhere in the repository (README and
+others) are read from there, with their links turned.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+DOCS: Final = Path(__file__).parent
+ROOT: Final = DOCS.parent
+#: Pages of the site whose text is a file of the repository.
+ELSEWHERE: Final = {
+    "start/overview": "README.md",
+    "internals/contributing": "CONTRIBUTING.md",
+    "internals/changelog": "CHANGELOG.md",
+}
+
+project = "Elision"
+author = "Elision contributors"
+project_copyright = author
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["images"]
+# Anchors of headings as GitHub makes them, so that a link works there and here.
+myst_heading_anchors = 4
+# A dot-separated word such as `elision.toml` is no address.
+myst_linkify_fuzzy_links = False
+# README begins with raw HTML or a heading of its own; the other pages begin with a heading.
+suppress_warnings = ["myst.header"]
+
+# Every reference to a document, a heading or a name of ours must resolve. Types of other packages have no page here.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!elision\.).*"), ("py:.*", r"elision\.\w+\..*")]
+
+autodoc_default_options = {"members": True}
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+add_module_names = False
+python_maximum_signature_line_length = 80
+# Docstrings write `code` with one backtick.
+default_role = "code"
+
+html_theme = "furo"
+html_title = f"Elision {release}"
+html_show_sphinx = False
+html_copy_source = False
+# Pictures that raw HTML names, which Sphinx does not collect.
+html_static_path = ["images"]
+pygments_style = "friendly"
+pygments_dark_style = "native"
+
+_LINK: Final = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^)\"\s]+)")
+
+
+#: A line of a docstring that begins the description of one argument or field.
+_FIELD: Final = re.compile(r"(\w+(?:, \w+)*): +(\S.*)")
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", read_page)
+    app.connect("autodoc-process-docstring", list_fields)
+
+
+def list_fields(app: Any, kind: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
+    """Make `name: text` lines of a docstring, and the indented lines after each, a list."""
+    listed: list[str] = []
+    inside = False
+    for line in lines:
+        found = _FIELD.fullmatch(line)
+        if found:
+            names = ", ".join(f"``{each}``" for each in found[1].split(", "))
+            listed += [*([] if inside else [""]), f"- {names}: {found[2]}"]
+        elif inside and line.startswith(" "):
+            listed.append(f"  {line.strip()}")
+        else:
+            listed += [*([""] if inside else []), line]
+        inside = bool(found) or (inside and line.startswith(" "))
+    lines[:] = listed
+
+
+def read_page(app: Any, name: str, source: list[str]) -> None:
+    """Replace the text of a page by what Sphinx is to read."""
+    if name in ELSEWHERE:
+        source[0] = turn_links((ROOT / ELSEWHERE[name]).read_text(encoding="utf-8"), name)
+    else:
+        source[0] = turn_links(source[0], name, home=(DOCS / name).parent)
+    if name == "index":
+        source[0] += "\n" + "\n".join(build_navigation(source[0]))
+
+
+def build_navigation(index: str) -> list[str]:
+    """Return a hidden table of contents for each group of the index."""
+    lines: list[str] = []
+    for group in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
+        pages = re.findall(r"^- \[([^]]+)\]\(([\w/-]+)\.md\)", group, re.MULTILINE)
+        lines += ["```{toctree}", ":hidden:", f":caption: {group.partition(chr(10))[0]}", ""]
+        lines += [f"{title} <{page}>" for title, page in pages]
+        lines += ["```", ""]
+    return lines
+
+
+def turn_links(text: str, name: str, home: Path = ROOT) -> str:
+    """Return `text`, written in folder `home`, with its links as page `name` needs them.
+
+    A link to a file that the site has as a page leads to the page. One that stays in the folder is left alone.
+    """
+    pages = {ROOT / path: DOCS / f"{page}.md" for page, path in ELSEWHERE.items()}
+
+    def turn(found: re.Match[str]) -> str:
+        target = found[2]
+        if re.match(r"[a-z]+:|#", target):
+            return found[0]
+        path, hash_sign, heading = target.partition("#")
+        place = Path(os.path.normpath(home / path))
+        if found[1] != "](" and place.parent == DOCS / "images":
+            place = DOCS / "_static" / place.name
+        return found[1] + os.path.relpath(pages.get(place, place), (DOCS / name).parent) + hash_sign + heading
+
+    return _LINK.sub(turn, text)
