@@ -153,7 +153,10 @@ class Session:
         self.sizer = sizer or Sizer(counter())
         self.state = State(self.sizer)
         placeholders = strategy.placeholders
-        self.extractors = placeholders.extractors if extractors is BUILT_IN else extractors
+        if extractors is BUILT_IN:
+            self.extractors = placeholders.extractors
+        else:
+            self.extractors = extractors
         self.policy = strategy.start()
         self.policy.placeholders = replace(placeholders, extractors=self.extractors, redaction=redaction)
         self.books = Books(prices)
@@ -245,7 +248,10 @@ class Session:
 
     def _rescale(self, newest: Pending, prompt: int) -> None:
         """The provider counted the newest prompt, which is billed again on its scale."""
-        view = newest.everything if self.shadow else newest.view
+        if self.shadow:
+            view = newest.everything
+        else:
+            view = newest.view
         before, model = self._reported or (None, "")
         extends = before is not None and model == newest.model and view.common(before) == before.length
         self.scale.learn(view.tokens, prompt, extends=extends)
@@ -259,7 +265,10 @@ class Session:
         minutes = usage.cache_write - usage.cache_write_1h
         if not usage.cache_write_1h:
             # The end of the prompt lives five minutes. Nothing is said of its front, which was not written now.
-            self._hour_reported = None if self._hour_reported is None else 0
+            if self._hour_reported is None:
+                self._hour_reported = None
+            else:
+                self._hour_reported = 0
             return
         self._hour_reported = 0 if minutes else ALL_TURNS
         if not minutes:
@@ -268,7 +277,8 @@ class Session:
     def _is_of(self, newest: Pending, event: Answered) -> bool:
         """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
         have made meanwhile, and it was answered, so its window was not exceeded."""
-        prompt, window = event.usage.sent_prompt, self.prices.window
+        prompt = event.usage.sent_prompt
+        window = self.prices.window
         return event.call == newest.decided.call and prompt > 0 and (window is None or prompt <= window)
 
     def as_billed(self, tokens: int) -> int:
@@ -297,11 +307,13 @@ class Session:
         of the view fits; with `strict` False the view is as small as it gets then, and `exceeded` says by how much.
         """
         self.exceeded = None
-        situation, before = self._situation(now, model), self.state.track.tokens
+        situation = self._situation(now, model)
+        before = self.state.track.tokens
         wanted = self._unfolded(self.policy.decide(self.state, situation, forced=forced))
         plan = self._relieved(situation, wanted, summaries=self.terms.may_summarize, strict=strict)
         plan = self._deferred(plan)
-        summary, cost = None, Bill()
+        summary = None
+        cost = Bill()
         if plan.summarize and self._is_worth_asking(plan) and self.breaker.may(situation.call):
             answer = yield self._request(plan, situation)
             summary, cost, plan = self._settle(plan, answer, situation)
@@ -354,7 +366,8 @@ class Session:
         return self._send(decided, now, model, self.state.track.tokens, Bill())
 
     def _send(self, decided: Decided, now: float | None, model: str, before: int, cost: Bill) -> View:
-        covered, first = self.state.covered, not self.state.calls
+        covered = self.state.covered
+        first = not self.state.calls
         self._record(decided)
         self.policy.decided(self.state, decided)
         view = self._marked(self.state.view(self.policy.frontier(self.state)))
@@ -399,7 +412,9 @@ class Session:
         if terms.no_cache_marks and not (self.edited or terms.breakpoints == "always"):
             return replace(view, marks=())
         turn = self._hour_turn
-        return view if turn is None else replace(view, hour=self._hour_of(view, turn))
+        if turn is None:
+            return view
+        return replace(view, hour=self._hour_of(view, turn))
 
     @property
     def _hour_turn(self) -> int | None:
@@ -485,7 +500,8 @@ class Session:
         if self.policy.server_calls.limit_summary(covers) < covers:
             wrong = f"it covers turns up to {covers}, and so a call of the provider's without its result"
             raise SummaryError(wrong, cause="malformed")
-        limit, room = self._summary_limit(plan), self._room(plan, covers, situation)
+        limit = self._summary_limit(plan)
+        room = self._room(plan, covers, situation)
         return accepted(self.state, self.policy, covers, answer.text, call, self.redaction, limit=limit, room=room)
 
     def _room(self, plan: Plan, covers: int, situation: Situation) -> int | None:
@@ -504,7 +520,8 @@ class Session:
         cause: SummaryCause = "other"
         said = f"it could not be used: {describe_error(error)}"
         if isinstance(error, SummaryError):
-            cause, said = error.cause if error.cause in get_args(SummaryCause) else cause, words_of_error(error)
+            cause = error.cause if error.cause in get_args(SummaryCause) else cause
+            said = words_of_error(error)
         reason = self.redaction.text(make_encodable(said[: 4 * _REASON]))[:_REASON]
         self._attempted(
             Attempted(
@@ -542,7 +559,9 @@ class Session:
 
     def _bill(self, input: int, cached: int, output: int, usd: float | None) -> Bill:
         bill = self.prices.bill(input, cached, output)
-        return bill if usd is None else replace(bill, usd=usd)
+        if usd is None:
+            return bill
+        return replace(bill, usd=usd)
 
     def _attempted(self, event: Attempted) -> None:
         self._record(event)
@@ -614,7 +633,8 @@ class Session:
         self.terms = replace(
             self.terms, no_cache_marks=called.unmarked, breakpoints=called.ours, hour_turn=called.hour_turn
         )
-        situation, before = self._situation(called.at, called.model), self.state.track.tokens
+        situation = self._situation(called.at, called.model)
+        before = self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, Decided))
         if not decided.reason.startswith(HELD):
             self.policy.decide(self.state, situation)
@@ -651,7 +671,9 @@ def _versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int,
 def _parse(answer: str | Written | SummaryError) -> Written | SummaryError:
     """`answer` as far as it has a meaning; an error where it has none."""
     try:
-        return answer if isinstance(answer, SummaryError) else parse_answer(answer)
+        if isinstance(answer, SummaryError):
+            return answer
+        return parse_answer(answer)
     except SummaryError as error:
         return error
 

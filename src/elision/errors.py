@@ -170,5 +170,8 @@ def install(extra: str) -> str:
     if source.name != "src" or not (source.parent / "pyproject.toml").is_file():
         return f"pip install 'elision[{extra}]', or pip install '.[{extra}]' in a checkout"
     # LiteLLM cannot share an environment with what `make setup` installs.
-    setup = "" if extra == "litellm" else f", or make -C '{source.parent}' setup"
+    if extra == "litellm":
+        setup = ""
+    else:
+        setup = f", or make -C '{source.parent}' setup"
     return f"pip install -e '{source.parent}[{extra}]'{setup}"

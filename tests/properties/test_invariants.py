@@ -211,9 +211,9 @@ def test_i3_in_any_process() -> None:
     """The same run gives the same views in processes that hash differently."""
     program = (
         "import hashlib, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from property.cases import CASES, SMALL, contents, play\n"
-        "from property.trajectories import KINDS\n"
-        "from property.builders import head\n"
+        "from tests.properties.cases import CASES, SMALL, contents, play\n"
+        "from tests.properties.trajectories import KINDS\n"
+        "from tests.properties.builders import head\n"
         "from elision.trajectory.trajectory import Trajectory\n"
         "turns = tuple(KINDS[i % len(KINDS)](i, i * 37) for i in range(1, 26))\n"
         "run = Trajectory(id='fixed', head=head(), turns=turns)\n"
@@ -221,10 +221,10 @@ def test_i3_in_any_process() -> None:
         "         for case in list(CASES.values())[::3] for seen in play(run, case, SMALL['anthropic']).seen]\n"
         "print(hashlib.sha256(repr(texts).encode('utf-8', 'surrogatepass')).hexdigest())\n"
     )
-    tests = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     found = {
         subprocess.run(
-            [sys.executable, "-c", program, tests],
+            [sys.executable, "-c", program, root],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,

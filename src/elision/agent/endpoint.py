@@ -84,11 +84,17 @@ class OpenAIModel(_Endpoint):
     def __init__(
         self, name: str, *, key: str = "", base_url: str, fields: Json | None = None, seconds: float = SECONDS
     ) -> None:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
+        if key:
+            headers = {"authorization": f"Bearer {key}"}
+        else:
+            headers = {}
         super().__init__(name, f"{base_url.rstrip('/')}/chat/completions", headers, fields or {}, seconds)
 
     def answer(self, prompt: Prompt) -> Answer:
-        tools = {"tools": [*prompt.tools]} if prompt.tools else {}
+        if prompt.tools:
+            tools = {"tools": [*prompt.tools]}
+        else:
+            tools = {}
         body = {"model": self.name, **self._fields, "messages": [*prompt.messages], **tools, **prompt.extra}
         return openai_answer(self._post(body))
 
@@ -114,7 +120,10 @@ def openai_answer(given: Json) -> Answer:
 def _taken_back(message: Json) -> Json:
     """The message as the next request may hold it: nulls are of no use, and a few fields are not taken back."""
     kept = {name: value for name, value in message.items() if value not in (None, []) and name not in ("annotations",)}
-    content = {} if kept.get("content") or kept.get("tool_calls") else {"content": ""}
+    if kept.get("content") or kept.get("tool_calls"):
+        content = {}
+    else:
+        content = {"content": ""}
     return {"role": "assistant", **kept, **content}
 
 
@@ -131,8 +140,14 @@ class AnthropicModel(_Endpoint):
         super().__init__(name, url, headers, {"max_tokens": MAX_TOKENS, **(fields or {})}, seconds)
 
     def answer(self, prompt: Prompt) -> Answer:
-        tools = {"tools": [*prompt.tools]} if prompt.tools else {}
-        system = {"system": prompt.system} if prompt.system else {}
+        if prompt.tools:
+            tools = {"tools": [*prompt.tools]}
+        else:
+            tools = {}
+        if prompt.system:
+            system = {"system": prompt.system}
+        else:
+            system = {}
         body = {"model": self.name, **self._fields, **system, "messages": [*prompt.messages], **tools, **prompt.extra}
         return anthropic_answer(self._post(body, {"anthropic-beta": ",".join(prompt.betas)} if prompt.betas else {}))
 

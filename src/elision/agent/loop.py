@@ -58,8 +58,12 @@ class _Agent:
     def __init__(
         self, llm: Model, environment: Environment, context: Context, patience: Patience, report: Report, system: str
     ) -> None:
-        self.llm, self.environment, self.context = llm, environment, context
-        self.patience, self.report, self.words = patience, report, WORDS[llm.shape]
+        self.llm = llm
+        self.environment = environment
+        self.context = context
+        self.patience = patience
+        self.report = report
+        self.words = WORDS[llm.shape]
         self.begin, self.system = self.words.system(system)
         self.tools = [*map(self.words.tool, environment.tools), *context.tool_definitions(llm.shape)]
         self.messages: list[Json] = []
@@ -121,23 +125,32 @@ class _Agent:
                 pairs.append((call, self._done(call)))
         finally:
             pairs += [(call, INTERRUPTED) for call in calls[len(pairs) :]]
-            self.messages += self.words.results(pairs) if pairs else []
+            if pairs:
+                self.messages += self.words.results(pairs)
+            else:
+                self.messages += []
         return pairs
 
     def _done(self, call: Action) -> Outcome:
         """What came of a call: the context's own tools first, since the model sees one list."""
         recalled = self.context.handle_tool_call(call.name, call.arguments)
-        return self.environment.execute(call) if recalled is None else Outcome(text=recalled)
+        if recalled is None:
+            return self.environment.execute(call)
+        return Outcome(text=recalled)
 
 
 def _prompt(view: View) -> Prompt:
-    tools, extra = view.tools or (), view.extra or {}
+    tools = view.tools or ()
+    extra = view.extra or {}
     return Prompt(messages=view.messages, tools=tools, system=view.system, extra=extra, betas=view.betas)
 
 
 def _stopped(view: View) -> str:
     """Why the context says that the run must not go on; "" if it may."""
-    stop, hint = view.diagnostics.stop, view.diagnostics.hint
+    stop = view.diagnostics.stop
+    hint = view.diagnostics.hint
     if stop is not None:
         return str(stop)
-    return "" if hint is None else f"no progress for {hint.turns} turns: {hint.why}"
+    if hint is None:
+        return ""
+    return f"no progress for {hint.turns} turns: {hint.why}"

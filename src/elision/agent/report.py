@@ -112,7 +112,9 @@ class Report:
     @property
     def turns_per_summary(self) -> float | None:
         """How often summaries were written; None if none was."""
-        return len(self.steps) / len(self.summaries) if self.summaries else None
+        if self.summaries:
+            return len(self.steps) / len(self.summaries)
+        return None
 
 
 def phase(pairs: Sequence[tuple[Action, Outcome]]) -> Phase:
@@ -127,11 +129,16 @@ def _phase(call: Action, outcome: Outcome) -> Phase:
         return "talk"
     if any(read(call, seen, "") is not None for read in (edited, line_edited, written)):
         return "edit"
-    return "test" if tested(call, seen, "") is not None else "explore"
+    if tested(call, seen, "") is not None:
+        return "test"
+    return "explore"
 
 
 def _shown(call: Action) -> str:
     """A call in one line: the command where it is one, else the tool and its arguments."""
     command = call.decoded.get("command")
-    told = command if isinstance(command, str) else f"{call.name} {call.arguments}"
+    if isinstance(command, str):
+        told = command
+    else:
+        told = f"{call.name} {call.arguments}"
     return " ".join(told.split())

@@ -122,7 +122,8 @@ class Shell:
         """
         assert process.stdout is not None
         output = process.stdout.fileno()
-        kept, ends = _Kept(self.output), time.monotonic() + self.seconds
+        kept = _Kept(self.output)
+        ends = time.monotonic() + self.seconds
         with selectors.DefaultSelector() as waiting:
             waiting.register(output, selectors.EVENT_READ)
             while (left := ends - time.monotonic()) > 0:

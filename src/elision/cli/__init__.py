@@ -39,7 +39,9 @@ def _run() -> int:
         return 0
     except SystemExit as ended:
         # rich ends the process with 1 when our output is closed under it; nothing else here ends it.
-        return 0 if ended.code == 1 else int(ended.code or 0)
+        if ended.code == 1:
+            return 0
+        return int(ended.code or 0)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _say(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)

@@ -43,12 +43,16 @@ def _amount(text: str, option: str, units: Mapping[str, float], examples: str) -
 
 def size_out(count: int) -> str:
     """12 B, 3.4 kB, 56 MB."""
-    value, unit = float(count), "B"
+    value = float(count)
+    unit = "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 999.5:
             break
-        value, unit = value / 1_000, larger
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 9.95 else f"{value:.1f} {unit}"
+        value = value / 1_000
+        unit = larger
+    if unit == "B" or value >= 9.95:
+        return f"{value:.0f} {unit}"
+    return f"{value:.1f} {unit}"
 
 
 def span_out(seconds: float) -> str:

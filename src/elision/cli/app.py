@@ -49,7 +49,12 @@ def run() -> int:
         raise KeyboardInterrupt from None
     except _Mistyped as error:
         # Without arguments the "error" is the help itself.
-        text = str(error) if not hasattr(error, "format_message") else error.format_message()
+        if not hasattr(error, "format_message"):
+            text = str(error)
+        else:
+            text = error.format_message()
         typer.echo(text if type(error).__name__ == "NoArgsIsHelpError" else f"elision: {text}", err=True)
         return 2
-    return code if isinstance(code, int) else 0
+    if isinstance(code, int):
+        return code
+    return 0

@@ -46,7 +46,9 @@ def config(
 def table(found: Settings, *, wide: bool) -> Table:
     """Each setting, its value and its place; wide: its meaning too."""
     shown = Table(box=SIMPLE_HEAD)
-    shown.padding, shown.show_edge, shown.pad_edge = (0, 2, 0, 0), False, False
+    shown.padding = (0, 2, 0, 0)
+    shown.show_edge = False
+    shown.pad_edge = False
     shown.add_column("setting", no_wrap=True)
     shown.add_column("value", overflow="fold")
     shown.add_column("from", overflow="fold")
@@ -61,7 +63,10 @@ def table(found: Settings, *, wide: bool) -> Table:
 
 def _row(entry: Entry) -> tuple[Text, Text, Text]:
     """Name, value, place; what somebody set stands out, what the strategy has not is a dash."""
-    style = "dim" if entry.place in (NOWHERE, "") else "bold"
+    if entry.place in (NOWHERE, ""):
+        style = "dim"
+    else:
+        style = "bold"
     return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
 
 

@@ -48,4 +48,6 @@ def prices_of(model: str | None, price: str | None, price_set: str | None) -> Pr
         raise PriceError(f"{' and '.join(given)} contradict each other; give one")
     if model:
         return for_model(model)
-    return parse(price) if price else named(price_set or "anthropic")
+    if price:
+        return parse(price)
+    return named(price_set or "anthropic")

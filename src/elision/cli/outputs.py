@@ -126,7 +126,9 @@ def _create(path: Path, mode: int | None) -> BinaryIO:
 
 
 def _mode_of(path: Path) -> int | None:
-    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    return None
 
 
 @contextmanager

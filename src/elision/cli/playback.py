@@ -58,7 +58,8 @@ def playback(
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            count, refused = len(server.requests), len(server.violations)
+            count = len(server.requests)
+            refused = len(server.violations)
             errors.print(f"{count} requests, {refused} violations of the providers' rules", highlight=False)
     exit_on_reader_bug(problems)
 
@@ -89,7 +90,10 @@ def _table(runs: list[Trajectory]) -> Table:
 def _told(console: Console, received: Received) -> None:
     """One request in one line."""
     line = Text(f"{received.status} ", style="red" if received.status >= 400 else "green")
-    what = f"run:{received.run} turn {received.turn}" if received.run else "nothing"
+    if received.run:
+        what = f"run:{received.run} turn {received.turn}"
+    else:
+        what = "nothing"
     line.append(printable(f"{received.api} -> {what}"))
     if received.usage is not None:
         line.append(f"  {received.usage.prompt:,} tokens, {received.usage.cache_read:,} from cache", style="dim")

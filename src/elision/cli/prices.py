@@ -41,7 +41,10 @@ def prices(
 ) -> None:
     """List what models cost; with MODEL, all that is known of one."""
     console = open_console()
-    parts = _everything(console.width) if model is None else _one(model)
+    if model is None:
+        parts = _everything(console.width)
+    else:
+        parts = _one(model)
     for number, part in enumerate(parts):
         if number:
             console.print()
@@ -65,7 +68,9 @@ def _everything(width: int) -> Iterator[RenderableType]:
 
 def _table(first: str, *, wide: bool) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    table.padding = (0, 1, 0, 0)
+    table.show_edge = False
+    table.pad_edge = False
     table.add_column(first, no_wrap=True)
     for head in ("input", "read", "write", "output", "above", "min", "lives"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -89,7 +94,9 @@ def _models(*, wide: bool) -> Table:
 
 def _named(row: Row) -> Text:
     name = Text(row.names[0])
-    return name.append(f"\n from {row.since}", style="dim") if row.since else name
+    if row.since:
+        return name.append(f"\n from {row.since}", style="dim")
+    return name
 
 
 def _also(row: Row) -> Text:
@@ -104,9 +111,12 @@ def _sets(*, wide: bool) -> Table:
 
 
 def _cells(entry: Prices, *, wide: bool) -> list[str]:
-    rates, cache = entry.tiers[0][1], entry.cache
+    rates = entry.tiers[0][1]
+    cache = entry.cache
     cells = [*_rates(rates), _above(entry), *_cache(cache)]
-    return [*cells, _count(entry.window)] if wide else cells
+    if wide:
+        return [*cells, _count(entry.window)]
+    return cells
 
 
 def _rates(rates: Rates) -> list[str]:
@@ -114,7 +124,9 @@ def _rates(rates: Rates) -> list[str]:
 
 
 def _cache(cache: CacheRules) -> list[str]:
-    return ["–", "–"] if cache.kind == "none" else [f"{cache.minimum:,}", _span(cache.ttl)]
+    if cache.kind == "none":
+        return ["–", "–"]
+    return [f"{cache.minimum:,}", _span(cache.ttl)]
 
 
 def _above(entry: Prices) -> str:
@@ -126,7 +138,9 @@ def _above(entry: Prices) -> str:
 
 
 def _usd(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+    if value is None:
+        return "–"
+    return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
 def _count(tokens: int | None) -> str:
@@ -134,7 +148,9 @@ def _count(tokens: int | None) -> str:
         return "–"
     if tokens >= 1_000_000:
         return f"{tokens / 1e6:.3g}M"
-    return f"{tokens / 1e3:.4g}k" if tokens >= 1_000 else str(tokens)
+    if tokens >= 1_000:
+        return f"{tokens / 1e3:.4g}k"
+    return str(tokens)
 
 
 def _span(seconds: float) -> str:
@@ -150,7 +166,10 @@ def _span(seconds: float) -> str:
 def _one(name: str) -> Iterator[RenderableType]:
     """All that is known of a model or set today. Raises PriceError, which lists close names."""
     today = date.today()
-    entry = SETS[name] if name in SETS else for_model(name, on=today)
+    if name in SETS:
+        entry = SETS[name]
+    else:
+        entry = for_model(name, on=today)
     row = _row(entry, today)
     yield Text(entry.name, style="bold")
     yield _tiers(entry)
@@ -159,13 +178,20 @@ def _one(name: str) -> Iterator[RenderableType]:
 
 def _row(entry: Prices, on: date) -> Row | None:
     """The row of our table that `entry` was made from; None for sets and where genai-prices answered."""
-    row = None if entry.name in SETS else row_of(entry.name, on)
-    return row if row is not None and entry.source.startswith(row.prices.source) else None
+    if entry.name in SETS:
+        row = None
+    else:
+        row = row_of(entry.name, on)
+    if row is not None and entry.source.startswith(row.prices.source):
+        return row
+    return None
 
 
 def _tiers(entry: Prices) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    table.padding = (0, 1, 0, 0)
+    table.show_edge = False
+    table.pad_edge = False
     table.add_column("prompt tokens", no_wrap=True)
     for head in ("input", "cache read", "cache write", "output"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -177,8 +203,12 @@ def _tiers(entry: Prices) -> Table:
 
 def _range(start: int, end: int | None) -> str:
     if end is None:
-        return f"above {start:,}" if start else "any"
-    return f"{start + 1:,} to {end:,}" if start else f"up to {end:,}"
+        if start:
+            return f"above {start:,}"
+        return "any"
+    if start:
+        return f"{start + 1:,} to {end:,}"
+    return f"up to {end:,}"
 
 
 def _facts(entry: Prices, row: Row | None) -> Table:
@@ -209,7 +239,10 @@ def _known(entry: Prices, row: Row | None) -> Iterator[tuple[str, str]]:
 def _rules(cache: CacheRules) -> str:
     if cache.kind == "none":
         return _KINDS["none"]
-    step = f", in steps of {cache.step:,}" if cache.step > 1 else ""
+    if cache.step > 1:
+        step = f", in steps of {cache.step:,}"
+    else:
+        step = ""
     return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {_span(cache.ttl)} after its last use"
 
 

@@ -21,6 +21,9 @@ def exit_on_reader_bug(problems: Iterable[Problem]) -> None:
     """
     bugs = [problem for problem in problems if problem.kind == "bug"]
     if bugs:
-        others = f" (and {len(bugs) - 1} more)" if len(bugs) > 1 else ""
+        if len(bugs) > 1:
+            others = f" (and {len(bugs) - 1} more)"
+        else:
+            others = ""
         print(f"elision: {plain(str(bugs[0]))}{others}", file=sys.stderr)
         raise typer.Exit(READER_BUG)

@@ -96,7 +96,10 @@ def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, nam
     for each in family:
         for turn in store.turns(each.key, key[0], key[0]):
             if (text := text_under(turn, key)) is not None:
-                seen = turn.observations[key[1] - 1 : key[1]] if key[1] else turn.observations
+                if key[1]:
+                    seen = turn.observations[key[1] - 1 : key[1]]
+                else:
+                    seen = turn.observations
                 return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
     raise UnknownHandle(_missing(store, info, key))
 
@@ -105,10 +108,15 @@ def _missing(store: Store, info: SessionInfo, key: Key) -> str:
     """What there is instead."""
     where = f"session {shown(info.key)!r} keeps nothing under {named(key)}"
     if not 1 <= key[0] <= info.turns:
-        return f"{where}: its turns are 1 to {info.turns}" if info.turns else f"{where}: it has no turns yet"
+        if info.turns:
+            return f"{where}: its turns are 1 to {info.turns}"
+        return f"{where}: it has no turns yet"
     (turn,) = store.turns(info.key, key[0], key[0])
     count = len(turn.observations)
-    there = f"{handle((key[0], 1))} to {handle((key[0], count))}" if count > 1 else handle((key[0], 1))
+    if count > 1:
+        there = f"{handle((key[0], 1))} to {handle((key[0], count))}"
+    else:
+        there = handle((key[0], 1))
     return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
 
 

@@ -80,7 +80,10 @@ def replay(
     found = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
     asked = {kind: path for kind, path in files.items() if path is not None}
     # The files first: a reader that closes our output must not cost them.
-    failure = _write_files(found, asked, errors) if found.rows else None
+    if found.rows:
+        failure = _write_files(found, asked, errors)
+    else:
+        failure = None
     terminal.show(found, errors if "-" in map(str, asked.values()) else open_console())
     if found.rows:
         _tell_recorded(loaded, settings, errors)
@@ -105,14 +108,19 @@ def _tell_recorded(loaded: Loaded, settings: Settings, log: Console) -> None:
         f"{model} ({len(usd)} run{'s' * (len(usd) != 1)}{_billed(usd)})"
         for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
     ]
-    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    if len(told) > SHOWN:
+        more = f" and {len(told) - SHOWN} more"
+    else:
+        more = ""
     text = f"Recorded as {', '.join(told[:SHOWN])}{more}; priced here as {settings.prices.name}."
     log.print(f"{text} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
 
 
 def _billed(usd: list[float | None]) -> str:
     known = [value for value in usd if value]
-    return f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
+    if len(known) == len(usd):
+        return f", billed ${sum(known):,.2f}"
+    return ""
 
 
 def _window(text: str) -> tuple[str, int]:
@@ -145,8 +153,10 @@ class _ProgressLog:
 
     def report(self, progress: StudyProgress) -> None:
         step = max(1, progress.every // 10)
-        before, self._finished = self._finished, progress.finished
-        tenth, self._tenth = self._tenth, int(progress.share * 10)
+        before = self._finished
+        self._finished = progress.finished
+        tenth = self._tenth
+        self._tenth = int(progress.share * 10)
         if progress.finished == before:
             if self._tenth > tenth and progress.calls >= MANY:
                 self._print(f"{self._tenth}0 % of the work is done")

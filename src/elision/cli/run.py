@@ -108,7 +108,8 @@ def _worked(
     """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
     session = found.session or f"run-{uuid.uuid4().hex[:8]}"
     before = _before(store, session, llm, task)
-    screen, report = Screen(open_console(stderr=True)), Report(model=llm.name)
+    screen = Screen(open_console(stderr=True))
+    report = Report(model=llm.name)
     screen.begins(llm, environment.folder, session, before is not None)
     with ContextManager.from_settings(found, store=store, session=session) as context:
         try:
@@ -138,7 +139,10 @@ def _before(store: Store, session: str, llm: Model, task: str) -> Before | None:
 
 def _model(name: str, api: str, base_url: str | None) -> Model:
     """The model behind its server. Raises SettingError."""
-    kind = ("anthropic" if name.rsplit("/", 1)[-1].startswith("claude") else "openai") if api == "auto" else api
+    if api == "auto":
+        kind = "anthropic" if name.rsplit("/", 1)[-1].startswith("claude") else "openai"
+    else:
+        kind = api
     if kind not in _APIS:
         raise SettingError(f"--api {api}: give auto, {' or '.join(_APIS)}")
     chosen = _APIS[kind]

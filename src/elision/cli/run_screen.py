@@ -52,7 +52,10 @@ class Screen:
 
     def ends(self, run: Run | None, report: Report, session: str, again: Mapping[str, str | None]) -> None:
         """What the run was. run: None if it was interrupted. again: options by which it was called."""
-        why = "interrupted" if run is None else f"{run.ending}: {printable(run.why)}"
+        if run is None:
+            why = "interrupted"
+        else:
+            why = f"{run.ending}: {printable(run.why)}"
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
         table.add_column()
@@ -69,8 +72,14 @@ class Screen:
 
 
 def _what(step: Step) -> str:
-    said = step.calls[0] if step.calls else " ".join(step.text.split())
-    more = f"  (+{len(step.calls) - 1})" if len(step.calls) > 1 else ""
+    if step.calls:
+        said = step.calls[0]
+    else:
+        said = " ".join(step.text.split())
+    if len(step.calls) > 1:
+        more = f"  (+{len(step.calls) - 1})"
+    else:
+        more = ""
     return printable(said).replace("\n", " ")[:400] + more
 
 
@@ -78,7 +87,8 @@ def _hidden(told: Diagnostics) -> Iterator[str]:
     """What this pass hid, in a line each."""
     if told.masked:
         saved = sum(each.tokens - each.left for each in told.masked)
-        first, last = told.masked[0].handle, told.masked[-1].handle
+        first = told.masked[0].handle
+        last = told.masked[-1].handle
         which = first if first == last else f"{first} … {last}"
         yield f"hidden: {_counted(len(told.masked), 'result')} ({which}), {figures.tokens(saved)} tokens"
     if (made := told.summarized) is not None:
@@ -89,7 +99,8 @@ def _hidden(told: Diagnostics) -> Iterator[str]:
 
 
 def _rows(report: Report) -> Iterator[tuple[str, str]]:
-    steps, newest = report.steps, report.newest
+    steps = report.steps
+    newest = report.newest
     if not steps or newest is None:
         yield "turns", "none"
         return
@@ -110,7 +121,9 @@ def _phases(report: Report) -> str:
 
 
 def _span(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
+    if first == last:
+        return str(first)
+    return f"{first}-{last}"
 
 
 def _all_hidden(report: Report) -> str:
@@ -118,14 +131,21 @@ def _all_hidden(report: Report) -> str:
         return "nothing"
     every = report.turns_per_summary
     often = _counted(len(report.summaries), "summary", "summaries")
-    often += "" if every is None else f" (one in {every:.0f} turns)"
+    if every is None:
+        often += ""
+    else:
+        often += f" (one in {every:.0f} turns)"
     return f"{_counted(report.masked, 'result')}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
 
 
 def _sent(report: Report) -> str:
     usage = report.usage
-    read = usage.cache_read / usage.prompt if usage.prompt else 0.0
-    prompt, output = figures.tokens(usage.prompt), figures.tokens(usage.output)
+    if usage.prompt:
+        read = usage.cache_read / usage.prompt
+    else:
+        read = 0.0
+    prompt = figures.tokens(usage.prompt)
+    output = figures.tokens(usage.output)
     return f"{prompt} tokens, {figures.percent(read)} of them read from cache; {output} answered"
 
 
@@ -137,14 +157,21 @@ def _cost(newest: Diagnostics, report: Report) -> str:
     costs = newest.costs
     told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
     told += f": {hiding_text(costs)}"
-    told += f"; {caching}" if (caching := caching_text(costs)) else ""
+    if caching := caching_text(costs):
+        told += f"; {caching}"
+    else:
+        told += ""
     if costs.summarizer:
         told += f", summaries {figures.usd(costs.summarizer)} of it"
     if costs.billed is None:
         return told
     # Of the session's earlier runs it is not known here who reported.
-    calls, reported = len(report.steps), sum(step.usage is not None for step in report.steps)
-    note = f" (in this run {reported} of {_counted(calls, 'call')})" if reported < calls else ""
+    calls = len(report.steps)
+    reported = sum(step.usage is not None for step in report.steps)
+    if reported < calls:
+        note = f" (in this run {reported} of {_counted(calls, 'call')})"
+    else:
+        note = ""
     return f"{told}; as reported {figures.usd(costs.billed)}{note}"
 
 
@@ -153,8 +180,12 @@ def _afterwards(session: str, again: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in again.items() if value}
     if "@" in given.get("store", ""):
         given["store"] = "STORE"
-    where = {"store": given["store"]} if "store" in given else {}
-    on, export = _command("run", "--session", session, **given), _command("store", "export", session, **where)
+    if "store" in given:
+        where = {"store": given["store"]}
+    else:
+        where = {}
+    on = _command("run", "--session", session, **given)
+    export = _command("store", "export", session, **where)
     return f"To go on:      {on}\nFor hindsight: {export} --out run.jsonl, then elision replay run.jsonl"
 
 

@@ -110,7 +110,10 @@ def _serve(given: dict[str, Any]) -> int:
     url = address_of(listening)
 
     def up() -> None:
-        locked = ", with the token" if settings.admin_token else ""
+        if settings.admin_token:
+            locked = ", with the token"
+        else:
+            locked = ""
         typer.echo(
             f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\nDashboard:         {url}/{locked}{_mode(settings)}"
         )
@@ -143,7 +146,12 @@ def _check(given: dict[str, Any]) -> int:
     for name in ("tried", "", "at", "which"):
         shown.add_column(name, overflow="fold", no_wrap=name == "")
     for each in results:
-        mark = Text("ok", style="green") if each.ok else Text("failed", style="bold red")
+        if each.ok:
+            mark = Text("ok", style="green")
+        else:
+            mark = Text("failed", style="bold red")
         shown.add_row(each.what, mark, Text(printable(each.place)), Text(printable(each.said)))
     console.print(shown)
-    return 0 if all(each.ok for each in results) else 1
+    if all(each.ok for each in results):
+        return 0
+    return 1

@@ -20,7 +20,10 @@ def chosen(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
     Raises UnknownHandle, which names the nearest.
     """
     exact = [info for info in sessions if info.key == name]
-    begun = [info for info in sessions if info.key.startswith(name)] if name else []
+    if name:
+        begun = [info for info in sessions if info.key.startswith(name)]
+    else:
+        begun = []
     # A session and its own branches begin alike: the name of the session is meant.
     roots = [info for info in begun if not info.parent] or begun
     if exact or len(roots) == 1:
@@ -52,7 +55,8 @@ def trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:
 
 def _root(key: str, parent: dict[str, str], roots: dict[str, SessionInfo]) -> str:
     """The root that `key` stands below; itself if there is none."""
-    seen, above = {key}, key
+    seen = {key}
+    above = key
     while above not in roots:
         above = parent[above]
         if above in seen:
@@ -85,7 +89,10 @@ def shown(name: str) -> str:
 
 
 def _listed(sessions: Sequence[SessionInfo]) -> str:
-    more = f" and {len(sessions) - _NAMED} more" if len(sessions) > _NAMED else ""
+    if len(sessions) > _NAMED:
+        more = f" and {len(sessions) - _NAMED} more"
+    else:
+        more = ""
     return ", ".join(shown(info.key) for info in sessions[:_NAMED]) + more
 
 
@@ -94,4 +101,6 @@ def _nearest(sessions: Sequence[SessionInfo], name: str) -> str:
     near = [known[key] for key in get_close_matches(name, known, n=_NAMED, cutoff=0.5)]
     if not near:
         near = [info for info in sessions if name.casefold() in info.key.casefold()]
-    return f"the nearest: {_listed(near)}" if near else f"the newest: {_listed(sessions)}"
+    if near:
+        return f"the nearest: {_listed(near)}"
+    return f"the newest: {_listed(sessions)}"

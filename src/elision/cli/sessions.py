@@ -43,13 +43,19 @@ def sessions(
     Forks, histories that the client rewrote and sub-agents stand below the session they came from; what a fork shares
     with it counts in both.
     """
-    rates = prices_of(model, price, prices) if model or price or prices else None
+    if model or price or prices:
+        rates = prices_of(model, price, prices)
+    else:
+        rates = None
     found = settings()
     opened = open_existing(store or found.store)
     try:
         listed = opened.sessions()
         ordered = list(trees(listed))
-        shown = ordered if everything or json else list(islice(ordered, SHOWN))
+        if everything or json:
+            shown = ordered
+        else:
+            shown = list(islice(ordered, SHOWN))
         read = _Reader(opened, Sizer(counter(tokens)), watchful(found.guards), rates, fast=fast)
         rows = (read.row(front, info) for front, info in shown)
         if json:
@@ -65,7 +71,11 @@ class _Reader:
     """Makes rows, each from its session's log unless that takes too long. rates: instead of each model's own."""
 
     def __init__(self, store: Store, sizer: Sizer, guards: Guards, rates: Prices | None, *, fast: bool) -> None:
-        self._store, self._sizer, self._guards, self._rates, self._fast = store, sizer, guards, rates, fast
+        self._store = store
+        self._sizer = sizer
+        self._guards = guards
+        self._rates = rates
+        self._fast = fast
 
     def row(self, front: str, info: SessionInfo) -> table.Row:
         """A session that cannot be read is a row that says so."""
@@ -93,6 +103,9 @@ def _write(rows: Iterator[table.Row]) -> None:
             "records": info.records,
             "bytes": info.raw_bytes,
         }
-        told |= account_json(row.account) if row.account else {}
+        if row.account:
+            told |= account_json(row.account)
+        else:
+            told |= {}
         told |= {"fault": row.fault} if row.fault else {}
         typer.echo(json_module.dumps(told))

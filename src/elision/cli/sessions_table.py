@@ -84,7 +84,9 @@ def _name(row: Row) -> str:
 
 
 def _relation(row: Row) -> str:
-    return f" ({row.info.relation or 'child'})" if row.front else ""
+    if row.front:
+        return f" ({row.info.relation or 'child'})"
+    return ""
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
@@ -109,20 +111,28 @@ def _count(number: Callable[[Account], int]) -> Callable[[Row], str]:
 
 
 def _hiding(row: Row) -> float:
-    return row.account.end.costs.hiding if row.account and row.account.end else 0.0
+    if row.account and row.account.end:
+        return row.account.end.costs.hiding
+    return 0.0
 
 
 def _caching(row: Row) -> float:
-    return row.account.end.costs.caching if row.account and row.account.end else 0.0
+    if row.account and row.account.end:
+        return row.account.end.costs.caching
+    return 0.0
 
 
 def _less(account: Account) -> str:
-    return figures.change(account.sent / account.raw) if account.raw else figures.NOTHING
+    if account.raw:
+        return figures.change(account.sent / account.raw)
+    return figures.NOTHING
 
 
 def money(usd: float) -> str:
     """USD that may be negative."""
-    return f"{figures.MINUS}{figures.usd(-usd)}" if usd < 0 else figures.usd(usd)
+    if usd < 0:
+        return f"{figures.MINUS}{figures.usd(-usd)}"
+    return figures.usd(usd)
 
 
 def _guard(row: Row) -> str:
@@ -132,16 +142,22 @@ def _guard(row: Row) -> str:
         return ""
     if end.stop is not None:
         return {"max_turns": "turn limit", "max_cost_usd": "cost limit"}.get(end.stop.guard, end.stop.guard)
-    return f"no progress: {end.hint.turns} turns" if end.hint is not None else ""
+    if end.hint is not None:
+        return f"no progress: {end.hint.turns} turns"
+    return ""
 
 
 def _mode(row: Row) -> str:
-    return "shadow" if row.account and row.account.shadow else ""
+    if row.account and row.account.shadow:
+        return "shadow"
+    return ""
 
 
 def _summaries(account: Account) -> str:
     written = account.end.summaries if account.end else 0
-    return f"{written} +{account.failures} failed" if account.failures else figures.count(written)
+    if account.failures:
+        return f"{written} +{account.failures} failed"
+    return figures.count(written)
 
 
 _COUNTED: Final = (

@@ -36,7 +36,10 @@ def show(
     tokens: Tokens = "o200k",
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved; with --call, a request as it was sent."""
-    rates = prices_of(model, price, prices) if model or price or prices else None
+    if model or price or prices:
+        rates = prices_of(model, price, prices)
+    else:
+        rates = None
     found = settings()
     opened = open_existing(store or found.store)
     try:

@@ -32,7 +32,10 @@ def show_call(log: Log, call: str, dialect: str, console: Console, *, json: bool
     number, times = _number(log, call)
     made, going, before = _reached(log, number, times)
     spoken = dialect or (log.opened.dialect if log.opened else "")
-    name = spoken if spoken not in ("", "auto") else "openai"
+    if spoken not in ("", "auto"):
+        name = spoken
+    else:
+        name = "openai"
     view = _view(going, name)
     if json:
         typer.echo(json_module.dumps({**pass_json(made), "system": view.system, "messages": view.messages}))
@@ -47,7 +50,12 @@ def _number(log: Log, call: str) -> tuple[int, int]:
     made = [event.call for event in log.events if isinstance(event, Called)]
     if not made:
         raise SpecError(f"session {shown(log.info.key)!r}: no call was made yet")
-    number = made[-1] if call == "last" else int(call) if call.isdecimal() else 0
+    if call == "last":
+        number = made[-1]
+    elif call.isdecimal():
+        number = int(call)
+    else:
+        number = 0
     if number not in made:
         raise SpecError(f"no call {shown(call)!r}: give a number from {min(made)} to {max(made)}, or last")
     return number, made.count(number)
@@ -67,7 +75,8 @@ def _reached(log: Log, number: int, times: int) -> tuple[Pass, Branch, list[Pass
 
 
 def _view(going: Branch, dialect: str) -> ViewAt:
-    newest, rendered = going.session.newest, renderer(dialect)
+    newest = going.session.newest
+    rendered = renderer(dialect)
     assert newest is not None
     return ViewAt(
         call=newest.view.call,
@@ -112,7 +121,13 @@ def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str,
 def _reported(made: Pass) -> str:
     usage = made.usage
     assert usage is not None
-    share = figures.percent(usage.cache_read / usage.prompt) if usage.prompt else figures.NOTHING
+    if usage.prompt:
+        share = figures.percent(usage.cache_read / usage.prompt)
+    else:
+        share = figures.NOTHING
     difference = usage.prompt - made.told.after
-    counted = f", {abs(difference):,} {'more' if difference > 0 else 'fewer'} than counted" if difference else ""
+    if difference:
+        counted = f", {abs(difference):,} {'more' if difference > 0 else 'fewer'} than counted"
+    else:
+        counted = ""
     return f"{usage.prompt:,} tokens{counted} · {share} read from cache · {usage.output:,} answered"

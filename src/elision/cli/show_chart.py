@@ -69,4 +69,6 @@ def _filled(value: int, row: int, highest: int) -> int:
 def _label(row: int, highest: int) -> str:
     if row == HEIGHT - 1:
         return figures.tokens(highest)
-    return "0" if row == 0 else ""
+    if row == 0:
+        return "0"
+    return ""

@@ -29,7 +29,8 @@ from elision.trajectory.plan import handle
 #: Observations that are named for one pass unless all are asked for: the largest.
 NAMED: Final = 4
 #: Passes that are listed where there are more: the first ones, and the newest.
-FIRST, LAST = 8, 16
+FIRST = 8
+LAST = 16
 #: Hours from which on time is told in days.
 _DAYS: Final = 48
 #: Cells of a chart at most.
@@ -40,7 +41,8 @@ class SessionScreen:
     """Prints sessions to `console`. full: name everything that was hidden."""
 
     def __init__(self, console: Console, *, full: bool) -> None:
-        self.console, self.full = console, full
+        self.console = console
+        self.full = full
 
     def show(self, account: Account, branches: Sequence[SessionInfo]) -> None:
         """The session. branches: forks, rewritten histories and sub-agents that came from it."""
@@ -73,7 +75,10 @@ class SessionScreen:
         self._print(Text())
         for row in chart(sent, raw, min(self.console.width, _WIDEST)):
             self._print(row)
-        hidden = ", ░ hidden or summarized" if raw != sent else ""
+        if raw != sent:
+            hidden = ", ░ hidden or summarized"
+        else:
+            hidden = ""
         self._print(Text(f"       context in tokens, call 1 to {len(sent)}: █ sent{hidden}", style=QUIET))
         self._print(Text())
 
@@ -126,10 +131,14 @@ class SessionScreen:
 
     def _hidden(self, word: str, hidden: Sequence[Hidden], colour: str) -> Text:
         """How much, and the largest of it by handle."""
-        tokens, left = sum(each.tokens for each in hidden), sum(each.left for each in hidden)
+        tokens = sum(each.tokens for each in hidden)
+        left = sum(each.left for each in hidden)
         line = Text.assemble((f"{word} {figures.plural(len(hidden), 'result')}", colour))
         line.append(f", {figures.tokens(tokens)} → {figures.tokens(left)}: ")
-        largest = hidden if self.full else sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
+        if self.full:
+            largest = hidden
+        else:
+            largest = sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
         line.append(", ".join(f"{each.handle} {shown(each.tool)} {figures.tokens(each.tokens)}" for each in largest))
         if more := len(hidden) - len(largest):
             line.append(f" and {more} more", style=QUIET)
@@ -155,10 +164,14 @@ def tells(made: Pass) -> bool:
 
 def _savings(account: Account, told: Sequence[Pass]) -> Iterator[float]:
     """Net USD that hiding saved from each of `told` up to the next."""
-    passes, end = account.passes, account.end
+    passes = account.passes
+    end = account.end
     before = [0.0, *(each.told.costs.hiding for each in passes)]
     at = [place for place, each in enumerate(passes) if any(each is one for one in told)]
-    last = end.costs.hiding if end is not None else before[-1]
+    if end is not None:
+        last = end.costs.hiding
+    else:
+        last = before[-1]
     yield from (
         later - earlier
         for earlier, later in zip([before[p] for p in at], [*(before[p] for p in at[1:]), last], strict=True)
@@ -178,7 +191,9 @@ def _moment(at: float | None, first: float | None) -> str:
     hours, minutes = divmod(minutes, 60)
     if hours >= _DAYS:
         return f"+{hours // 24} d"
-    return f"+{hours}:{minutes:02}:{seconds:02}" if hours else f"+{minutes}:{seconds:02}"
+    if hours:
+        return f"+{hours}:{minutes:02}:{seconds:02}"
+    return f"+{minutes}:{seconds:02}"
 
 
 # -- what happened ----------------------------------------------------------------------------------------------------
@@ -190,8 +205,14 @@ def _events(made: Pass) -> Iterator[Text]:
     if made.offers:
         yield Text("the recall tools entered: everything is sent anew", style="cyan")
     for failed in made.failed:
-        cost = f", {figures.usd(failed.usd)}" if failed.usd else ""
-        again = f"; not again before call {failed.retry_at}" if failed.retry_at > made.told.call else ""
+        if failed.usd:
+            cost = f", {figures.usd(failed.usd)}"
+        else:
+            cost = ""
+        if failed.retry_at > made.told.call:
+            again = f"; not again before call {failed.retry_at}"
+        else:
+            again = ""
         yield Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}{cost}{again}", style="red")
     if made.learned:
         yield Text(f"refused: the model's window is {figures.tokens(made.learned)} tokens", style="red")
@@ -214,24 +235,40 @@ def _recalls(made: Pass) -> Iterator[Text]:
 
 def _exchanges(made: Pass) -> Iterator[Text]:
     for each in made.exchanged:
-        messages, results = len(each.messages), len(each.results)
-        joined = f", {figures.plural(results, 'result')} in front of its next" if results else ""
+        messages = len(each.messages)
+        results = len(each.results)
+        if results:
+            joined = f", {figures.plural(results, 'result')} in front of its next"
+        else:
+            joined = ""
         told = f"{figures.plural(messages, 'message')} in place of the one that the client saw{joined}"
         yield Text.assemble(("answered here: ", "cyan"), told)
 
 
 def _by(recalled: Recalled) -> str:
-    return "by the agent" if recalled.by == "tool" else f"by the {shown(recalled.by)}"
+    if recalled.by == "tool":
+        return "by the agent"
+    return f"by the {shown(recalled.by)}"
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
 
 
 def _what(account: Account) -> str:
-    info, now = account.info, time.time()
-    came = f"{info.relation or 'child'} of {shown(info.parent)}" if info.parent else ""
-    model = shown(account.model) if account.model else "no model named"
-    priced = "" if account.priced and account.prices.name == account.model else f"priced as {account.prices.name}"
+    info = account.info
+    now = time.time()
+    if info.parent:
+        came = f"{info.relation or 'child'} of {shown(info.parent)}"
+    else:
+        came = ""
+    if account.model:
+        model = shown(account.model)
+    else:
+        model = "no model named"
+    if account.priced and account.prices.name == account.model:
+        priced = ""
+    else:
+        priced = f"priced as {account.prices.name}"
     changed = f"changed {span_out(now - info.changed)} ago"
     return " · ".join(filter(None, (shown(account.strategy) if account.strategy else "", model, priced, came, changed)))
 
@@ -244,7 +281,10 @@ def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
     yield "hidden", _hidden_now(end)
     yield "rewrites", _rewrites(account, end)
     if end.recalls:
-        cost = f", {figures.usd(end.costs.recalls)}" if end.costs.recalls else ""
+        if end.costs.recalls:
+            cost = f", {figures.usd(end.costs.recalls)}"
+        else:
+            cost = ""
         yield "recalls", Text(f"{end.recalls}{cost}")
     if end.stop is not None:
         yield "stop", Text(str(end.stop), style="yellow")
@@ -253,7 +293,8 @@ def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
 
 
 def _sent(account: Account, end: Diagnostics) -> Text:
-    calls, turns = figures.plural(len(account.passes), "call"), figures.plural(end.turns, "turn")
+    calls = figures.plural(len(account.passes), "call")
+    turns = figures.plural(end.turns, "turn")
     line = Text.assemble((f"{figures.tokens(account.sent)} tokens", "bold"), f" in {calls} over {turns}")
     if account.raw > account.sent:
         change = figures.change(account.sent / account.raw)
@@ -276,7 +317,10 @@ def cost_line(end: Diagnostics, passes: Sequence[Pass]) -> Text:
     if costs.billed is not None:
         reported = sum(each.usage is not None for each in passes)
         # Beside the whole bill the sum of a few calls would look like a discount.
-        of = f" ({reported:,} of {figures.plural(len(passes), 'call')})" if reported < len(passes) else ""
+        if reported < len(passes):
+            of = f" ({reported:,} of {figures.plural(len(passes), 'call')})"
+        else:
+            of = ""
         line.append(f" · as reported {figures.usd(costs.billed)}{of}")
     return line
 

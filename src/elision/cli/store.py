@@ -41,11 +41,15 @@ def du(
     """Show what a store takes up, and which sessions most of it is."""
     opened = _opened(url)
     try:
-        footprint, sessions = opened.footprint(), opened.sessions()
+        footprint = opened.footprint()
+        sessions = opened.sessions()
     finally:
         opened.close()
     largest = sorted(sessions, key=lambda info: (-info.raw_bytes, info.key))
-    shown = largest if everything else largest[: tables.SHOWN]
+    if everything:
+        shown = largest
+    else:
+        shown = largest[: tables.SHOWN]
     open_console().print(tables.usage(footprint, shown, time.time()))
 
 
@@ -65,12 +69,20 @@ def gc(
     Without a limit nothing is deleted. Forks keep what they share with a session that goes.
     """
     now = time.time()
-    oldest = None if older_than is None else now - span_in(older_than, "--older-than")
-    limit = None if max_bytes is None else size_in(max_bytes, "--max-bytes")
-    opened, console = _opened(url), open_console()
+    if older_than is None:
+        oldest = None
+    else:
+        oldest = now - span_in(older_than, "--older-than")
+    if max_bytes is None:
+        limit = None
+    else:
+        limit = size_in(max_bytes, "--max-bytes")
+    opened = _opened(url)
+    console = open_console()
     try:
         if dry_run:
-            footprint, sessions = opened.footprint(), opened.sessions()
+            footprint = opened.footprint()
+            sessions = opened.sessions()
             console.print(tables.doomed(footprint, sessions, oldest=oldest, limit=limit, now=now))
             return
         before = opened.footprint().stored_bytes
@@ -165,7 +177,10 @@ def export(
     redaction = None if raw else settings().redaction
     opened = _opened(url)
     try:
-        chosen = [opened.info(session)] if session is not None else list(reversed(opened.sessions()))
+        if session is not None:
+            chosen = [opened.info(session)]
+        else:
+            chosen = list(reversed(opened.sessions()))
         if not chosen:
             raise StoreError("there is no session in the store; nothing is written")
         write_lines(out, _lines(opened, chosen, log=log, redaction=redaction))

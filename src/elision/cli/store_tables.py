@@ -35,7 +35,10 @@ def contents(footprint: Footprint) -> str:
 def usage(footprint: Footprint, shown: Sequence[SessionInfo], now: float) -> RenderableType:
     """The whole store in two lines, then its largest sessions."""
     total = Text.assemble((size_out(footprint.stored_bytes), "bold"), f" for {size_out(footprint.raw_bytes)} of logs")
-    ratio = footprint.raw_bytes / footprint.stored_bytes if footprint.stored_bytes else 0.0
+    if footprint.stored_bytes:
+        ratio = footprint.raw_bytes / footprint.stored_bytes
+    else:
+        ratio = 0.0
     if ratio >= 1.05:
         total.append(f", {ratio:.1f} times smaller")
     lines: list[RenderableType] = [total, Text(_told(footprint))]
@@ -43,7 +46,10 @@ def usage(footprint: Footprint, shown: Sequence[SessionInfo], now: float) -> Ren
         return Group(*lines)
     table = _table("session", "size", "share", "turns", "records", "changed")
     for info in shown:
-        share = info.raw_bytes / footprint.raw_bytes if footprint.raw_bytes else 0.0
+        if footprint.raw_bytes:
+            share = info.raw_bytes / footprint.raw_bytes
+        else:
+            share = 0.0
         table.add_row(
             _name(info),
             size_out(info.raw_bytes),
@@ -56,7 +62,10 @@ def usage(footprint: Footprint, shown: Sequence[SessionInfo], now: float) -> Ren
 
 
 def _told(footprint: Footprint) -> str:
-    texts = f", {count(footprint.texts, 'large text')} kept once" if footprint.texts else ""
+    if footprint.texts:
+        texts = f", {count(footprint.texts, 'large text')} kept once"
+    else:
+        texts = ""
     return contents(footprint) + texts
 
 
@@ -74,7 +83,10 @@ def doomed(
     """What a purge would delete. Which sessions are too much is an estimate: each is taken to pack as all do."""
     table = _table("session", "size", "turns", "changed", "why")
     left = float(footprint.stored_bytes)
-    packed = footprint.stored_bytes / footprint.raw_bytes if footprint.raw_bytes else 0.0
+    if footprint.raw_bytes:
+        packed = footprint.stored_bytes / footprint.raw_bytes
+    else:
+        packed = 0.0
     for info in reversed(sessions):
         old = oldest is not None and info.changed < oldest
         if not old and (limit is None or left <= limit):
@@ -95,7 +107,10 @@ def findings(found: Sequence[Finding]) -> RenderableType:
 
 
 def _finding(found: Finding) -> Text:
-    mark = ("lost", "red") if found.lost else ("kept", "dim")
+    if found.lost:
+        mark = ("lost", "red")
+    else:
+        mark = ("kept", "dim")
     return Text.assemble(mark, "  ", (printable(found.place), "bold"), f": {printable(found.what)[:_SAID]}")
 
 
@@ -125,7 +140,9 @@ def _records(copied: Sequence[Copied]) -> str:
 
 def printable(key: str) -> str:
     """A key as it can be shown: control characters and the like as escapes, one line."""
-    return key if key.isprintable() and key.strip() == key and key else repr(key)
+    if key.isprintable() and key.strip() == key and key:
+        return key
+    return repr(key)
 
 
 def _name(info: SessionInfo) -> Text:
@@ -145,7 +162,9 @@ def _ago(info: SessionInfo, now: float) -> str:
 
 def _table(first: str, *numbers: str) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    table.padding, table.show_edge, table.pad_edge = (0, 2, 0, 0), False, False
+    table.padding = (0, 2, 0, 0)
+    table.show_edge = False
+    table.pad_edge = False
     # Its cells do not wrap either; but a column may only be cut where it could.
     table.add_column(first, overflow="ellipsis")
     for head in numbers:

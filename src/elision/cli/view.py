@@ -59,7 +59,9 @@ def view(
 
     `elision view FILE --all --json OUT` writes one object per call: {"call", "epoch", "messages"}.
     """
-    wanted, rates, rendered = parse(strategy), prices_of(model, price, prices), renderer(dialect)
+    wanted = parse(strategy)
+    rates = prices_of(model, price, prices)
+    rendered = renderer(dialect)
     counting = sizer(dialect, tokens)
     chosen, problems = _chosen(file, trajectory)
     run = with_recorded_head(chosen, counting)
@@ -113,7 +115,12 @@ def _no_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: list[
 
 def _at(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
     """The view of `call`, the last if it is "last"."""
-    number = calls if call == "last" else int(call) if call.isdecimal() else 0
+    if call == "last":
+        number = calls
+    elif call.isdecimal():
+        number = int(call)
+    else:
+        number = 0
     if not 1 <= number <= calls:
         raise SpecError(f"no call {call!r}: the run has {calls}; give a number from 1 to {calls}, or last")
     return next(islice(every, number - 1, None))
@@ -123,14 +130,20 @@ def _at(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
 
 
 def _whole(shown: ViewAt) -> dict[str, Any]:
-    system = {"system": shown.system} if shown.system else {}
+    if shown.system:
+        system = {"system": shown.system}
+    else:
+        system = {}
     return {"call": shown.call, "epoch": shown.epoch, **system, "messages": shown.messages}
 
 
 def _delta(shown: ViewAt) -> dict[str, Any]:
     """`keep` messages of the call before, then `messages`; the system prompt where it is another one."""
     known = shown.before.system if shown.before else []
-    system = {"system": shown.system} if shown.system != known else {}
+    if shown.system != known:
+        system = {"system": shown.system}
+    else:
+        system = {}
     new = shown.messages[shown.keep :]
     return {"call": shown.call, "epoch": shown.epoch, **system, "keep": shown.keep, "messages": new}
 

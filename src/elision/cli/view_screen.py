@@ -72,7 +72,11 @@ class Screen:
     """
 
     def __init__(self, console: Console, trajectory: Trajectory, label: str, sizer: Sizer, *, full: bool) -> None:
-        self.console, self.trajectory, self.label, self.sizer, self.full = console, trajectory, label, sizer, full
+        self.console = console
+        self.trajectory = trajectory
+        self.label = label
+        self.sizer = sizer
+        self.full = full
 
     def show(self, shown: ViewAt, *, title: str = "", more: Iterable[tuple[str, Line]] = ()) -> None:
         """The whole view. more: lines for the foot of the page."""
@@ -139,10 +143,18 @@ class Screen:
         if not isinstance(source, Observation):
             return ""
         if segment.kind in ("placeholder", "clipped"):
-            word = "masked" if segment.kind == "placeholder" else "cut to fit"
-            now = " now" if (segment.turn, segment.index) in changed(shown) else ""
+            if segment.kind == "placeholder":
+                word = "masked"
+            else:
+                word = "cut to fit"
+            if (segment.turn, segment.index) in changed(shown):
+                now = " now"
+            else:
+                now = ""
             return f"  {word}{now}, was {tokens(self.sizer.observation(source))}"
-        return "  an error" if source.error else ""
+        if source.error:
+            return "  an error"
+        return ""
 
     def _body(self, segment: Segment, colour: str) -> Iterator[Line]:
         source = segment.source
@@ -181,7 +193,8 @@ class Screen:
 
     def _changes(self, shown: ViewAt, before: ViewAt) -> None:
         kept = shown.view.common(before.view)
-        now, then = shown.view.segments, before.view.segments
+        now = shown.view.segments
+        then = before.view.segments
         self._print(_rewritten(shown))
         self._quiet(f"⋮ {_messages(now[:kept])} kept")
         self._gone(shown, then[kept:])
@@ -219,7 +232,9 @@ class Screen:
 
 def _identity(segment: Segment) -> int:
     """Equal where the same is sent: what the user said behind a covered turn moves, and stays what it is."""
-    return id(segment.source) if segment.kind == "interjection" else id(segment)
+    if segment.kind == "interjection":
+        return id(segment.source)
+    return id(segment)
 
 
 def line_of(cut: Folded, style: str = "") -> Line:
@@ -264,7 +279,9 @@ def tool_names(trajectory: Trajectory) -> list[str]:
 
 
 def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def covered(shown: ViewAt) -> int:
@@ -301,7 +318,10 @@ def _sent(shown: ViewAt) -> Line:
 
 def _cache(shown: ViewAt) -> Line:
     bill = shown.bill
-    share = bill.cache_read / bill.sent if bill.sent else 0.0
+    if bill.sent:
+        share = bill.cache_read / bill.sent
+    else:
+        share = 0.0
     fresh = bill.sent - bill.cache_read
     return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
 

@@ -126,7 +126,9 @@ _PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "s
 
 
 def _value(found: Mapping[str, Given], name: str) -> Any:
-    return found[name].value if name in found else ALL_KEYS[name].default
+    if name in found:
+        return found[name].value
+    return ALL_KEYS[name].default
 
 
 def _guards(found: Mapping[str, Given], preset: str) -> tuple[Guards, dict[str, str]]:
@@ -167,10 +169,17 @@ def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mappin
     if name == "strategy":
         return Entry(key=key, value=describe(strategy.strategy), place=strategy.place)
     if key.options:
-        value, note = _text(*strategy.values[name]), strategy.notes.get(name, "")
+        value = _text(*strategy.values[name])
+        note = strategy.notes.get(name, "")
         return Entry(key=key, value=value, place=strategy.places[name], note=note)
-    shown = plain[name] if key.counts or plain[name] is None else str(plain[name])
-    value = "***" if key.secret and shown is not None else _text(shown)
+    if key.counts or plain[name] is None:
+        shown = plain[name]
+    else:
+        shown = str(plain[name])
+    if key.secret and shown is not None:
+        value = "***"
+    else:
+        value = _text(shown)
     return Entry(key=key, value=value, place=places.get(name, NOWHERE))
 
 
@@ -192,4 +201,6 @@ def _text(*value: Any) -> str:
         case tuple():
             return ", ".join(item if isinstance(item, str) else item[0] for item in value[0]) or NONE
         case number:
-            return f"{number:_}" if isinstance(number, int) else f"{number:g}"
+            if isinstance(number, int):
+                return f"{number:_}"
+            return f"{number:g}"

@@ -131,7 +131,9 @@ def _has(strategy: Strategy, option: str) -> bool:
 def _parts(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
     """The strategies that `option` may stand in: a pipeline's parts, for what they do not share."""
     shared = option in Strategy.__dataclass_fields__
-    return strategy.parts if isinstance(strategy, Pipeline) and not shared else (strategy,)
+    if isinstance(strategy, Pipeline) and not shared:
+        return strategy.parts
+    return (strategy,)
 
 
 # -- changing it ------------------------------------------------------------------------------------------------------
@@ -145,7 +147,9 @@ def _changed(strategy: Strategy, changes: Mapping[str, tuple[Any, str]]) -> Stra
     budget = {option.partition(".")[2]: value for option, (value, _) in changes.items() if option not in own}
     try:
         changed = _with_options(strategy, own)
-        return replace(changed, budget=replace(changed.budget or Budget(), **budget)) if budget else changed
+        if budget:
+            return replace(changed, budget=replace(changed.budget or Budget(), **budget))
+        return changed
     except SpecError as error:
         raise SettingError(f"{', '.join(place for _, place in changes.values())}: {error}") from None
 
@@ -179,8 +183,13 @@ def _value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
     option = next((option for option in key.options if _has(strategy, option)), "")
     if option.startswith("budget."):
         return (getattr(strategy.budget or Budget(), option.partition(".")[2]),)
-    holders = [part for part in _parts(strategy, option) if option in part.__dataclass_fields__] if option else []
-    return (getattr(holders[0], option),) if holders else ()
+    if option:
+        holders = [part for part in _parts(strategy, option) if option in part.__dataclass_fields__]
+    else:
+        holders = []
+    if holders:
+        return (getattr(holders[0], option),)
+    return ()
 
 
 def _place(named: _Named, key: Key, changes: Mapping[str, tuple[Any, str]]) -> str:
@@ -189,5 +198,12 @@ def _place(named: _Named, key: Key, changes: Mapping[str, tuple[Any, str]]) -> s
         return changes[option][1]
     if option and named.says(option):
         return named.place
-    preset = stated(PRESETS[named.preset]) if named.preset else frozenset()
-    return f"preset {named.preset}" if option in preset else "default" if option else ""
+    if named.preset:
+        preset = stated(PRESETS[named.preset])
+    else:
+        preset = frozenset()
+    if option in preset:
+        return f"preset {named.preset}"
+    if option:
+        return "default"
+    return ""

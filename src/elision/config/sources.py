@@ -65,7 +65,10 @@ def given(environ: Mapping[str, str], folder: Path, arguments: Mapping[str, obje
 
 def _arguments(arguments: Mapping[str, object]) -> Iterator[Given]:
     for name, value in arguments.items():
-        place, plain = (value.option, value.value) if isinstance(value, Typed) else (f"argument {name}", value)
+        if isinstance(value, Typed):
+            place, plain = (value.option, value.value)
+        else:
+            place, plain = (f"argument {name}", value)
         if plain is not None:
             yield _given(name, plain, place, Rank.ARGUMENT, str.lower)
 
@@ -91,18 +94,29 @@ def _given(name: str, value: object, place: str, rank: Rank, spelled: Any) -> Gi
     try:
         return Given(key=key, value=key.read(value), place=place, rank=rank)
     except ValueError as error:
-        shown = "what is given" if key.secret else _shown(value)
+        if key.secret:
+            shown = "what is given"
+        else:
+            shown = _shown(value)
         # Whoever typed an option does not know the setting behind it.
-        wrong = "will not do" if place.startswith(OPTION) else f"is no {name}"
+        if place.startswith(OPTION):
+            wrong = "will not do"
+        else:
+            wrong = f"is no {name}"
         raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
 
 
 def _shown(value: object) -> str:
-    return repr(DEFAULT.text(concealed(str(value)))[:60]) if isinstance(value, str) else repr(value)[:60]
+    if isinstance(value, str):
+        return repr(DEFAULT.text(concealed(str(value)))[:60])
+    return repr(value)[:60]
 
 
 def _unknown(name: str, spelled: Any) -> str:
-    family = GATEWAY_KEYS if name.lower().startswith(f"{GATEWAY}_") else KEYS
+    if name.lower().startswith(f"{GATEWAY}_"):
+        family = GATEWAY_KEYS
+    else:
+        family = KEYS
     near = get_close_matches(short(name.lower()), map(short, family), n=1, cutoff=0.6)
     if near:
         return f"no such setting; did you mean {spelled(next(key for key in family if short(key) == near[0]))}?"
@@ -151,7 +165,9 @@ def _gateway(table: Any, text: str, file: str, inside: tuple[str, ...]) -> Itera
 
 
 def _place(file: str, line: int) -> str:
-    return f"{file}:{line}" if line else file
+    if line:
+        return f"{file}:{line}"
+    return file
 
 
 def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
@@ -159,11 +175,16 @@ def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
     variable = PREFIX + CONFIG.upper()
     if environ.get(variable, "").strip():
         return folder / environ[variable].strip(), variable
-    own, project = folder / FILE, folder / PROJECT
+    own = folder / FILE
+    project = folder / PROJECT
     shared = project.is_file() and _has_table(project)
     if own.is_file() and shared:
         raise SettingError(f"{own} and [tool.elision] in {project} both hold settings; keep one of them")
-    return (own, "") if own.is_file() else (project, "") if shared else (None, "")
+    if own.is_file():
+        return (own, "")
+    if shared:
+        return (project, "")
+    return (None, "")
 
 
 def _has_table(project: Path) -> bool:
@@ -183,12 +204,18 @@ def _parsed(path: Path) -> dict[str, Any]:
 def _inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     table: Any = document
     for name in names:
-        table = table.get(name) if isinstance(table, Mapping) else None
+        if isinstance(table, Mapping):
+            table = table.get(name)
+        else:
+            table = None
     return table
 
 
 def _table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
-    table = _inner(document, TABLE) if path.name == PROJECT else document
+    if path.name == PROJECT:
+        table = _inner(document, TABLE)
+    else:
+        table = document
     if not isinstance(table, Mapping):
         raise SettingError(f"{path}: no table [{'.'.join(TABLE)}] in it{f', which {named} asks for' if named else ''}")
     return table
@@ -204,7 +231,9 @@ def _text(path: Path) -> str:
 
 
 def _short(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    if path.is_relative_to(folder):
+        return str(path.relative_to(folder))
+    return str(path)
 
 
 def _line(text: str, name: str, inside: tuple[str, ...]) -> int:

@@ -46,7 +46,10 @@ def flag(value: object) -> bool:
 
 def whole(least: int, what: str, most: int | None = None) -> Reader:
     """Whole numbers from `least` on, up to `most` if there is one, `what` being their unit."""
-    bounds = f"{least} or more" if most is None else f"{least} to {most:_}"
+    if most is None:
+        bounds = f"{least} or more"
+    else:
+        bounds = f"{least} to {most:_}"
 
     def read(value: object) -> int:
         number = value
@@ -65,7 +68,10 @@ _SIZE: Final = re.compile(r"(\d[\d_,]{0,18})\s*([a-z]*)", re.IGNORECASE | re.ASC
 
 def size(value: object) -> int:
     """Bytes, 1 or more; "64MiB" is 67,108,864."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value.strip())
+    else:
+        found = None
     if found and found[2].lower() in _SIZES:
         value = int(re.sub("[_,]", "", found[1])) * _SIZES[found[2].lower()]
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**60:
@@ -75,7 +81,10 @@ def size(value: object) -> int:
 
 def share(value: object) -> float:
     """A share above 0 and up to 1; "85%" is 0.85."""
-    found = _number(value.strip().removesuffix("%")) if isinstance(value, str) else _number(value)
+    if isinstance(value, str):
+        found = _number(value.strip().removesuffix("%"))
+    else:
+        found = _number(value)
     if isinstance(value, str) and value.strip().endswith("%"):
         found /= 100
     if not 0 < found <= 1:
@@ -104,7 +113,9 @@ def _number(value: object) -> float:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return math.nan
-    return found if math.isfinite(found) else math.nan
+    if math.isfinite(found):
+        return found
+    return math.nan
 
 
 def optional(read: Reader) -> Reader:
@@ -200,7 +211,9 @@ def prices(value: object) -> str:
     """A named set of prices, or a model whose prices are known."""
     name = text(value)
     try:
-        return name if name in SETS else for_model(name).name and name
+        if name in SETS:
+            return name
+        return for_model(name).name and name
     except PriceError as error:
         raise ValueError(f"give a set ({', '.join(SETS)}) or a model: {error}") from None
 

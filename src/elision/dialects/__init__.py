@@ -72,22 +72,30 @@ class Result:
 
 def text_in(value: object) -> str:
     """`value` if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def mapping_in(value: object) -> Json:
     """`value` if it is a JSON object, else {}."""
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def mappings_in(value: object) -> list[Json]:
     """The JSON objects of a list; [] if it is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [item for item in value if isinstance(item, dict)]
+    return []
 
 
 def count_in(value: object) -> int:
     """`value` if it is a whole number of zero or more that can be one, else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST else 0
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST:
+        return value
+    return 0
 
 
 def number_in(value: object) -> float | None:
@@ -99,7 +107,9 @@ def number_in(value: object) -> float | None:
 
 def json_text(value: object) -> str:
     """`value` as JSON text; a string is taken to be JSON text (or what stands in its place) already."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def arguments_in(value: object) -> str:
@@ -131,7 +141,9 @@ def content_of(value: object) -> Content:
         return tuple(part for item in value for part in _parts(item))
     if isinstance(value, dict):
         return tuple(_parts(value))
-    return () if value is None else content(json_text(value))
+    if value is None:
+        return ()
+    return content(json_text(value))
 
 
 def _parts(item: object) -> Iterator[Part]:

@@ -70,7 +70,9 @@ def blocks_of(value: object) -> list[Json]:
         return [item if isinstance(item, dict) else {"type": "text", "text": json_text(item)} for item in value]
     if isinstance(value, dict):
         return [value]
-    return [] if value is None else [{"type": "text", "text": json_text(value)}]
+    if value is None:
+        return []
+    return [{"type": "text", "text": json_text(value)}]
 
 
 def said(message: Json) -> Said:
@@ -86,7 +88,9 @@ def said(message: Json) -> Said:
 
 
 def _thought(block: Json) -> str:
-    return text_in(block.get("thinking")) if block.get("type") == "thinking" else ""
+    if block.get("type") == "thinking":
+        return text_in(block.get("thinking"))
+    return ""
 
 
 def _summary(block: Json) -> str:
@@ -95,7 +99,9 @@ def _summary(block: Json) -> str:
 
 def _hidden(block: Json) -> Content:
     """Thinking that was sent without its text (`display: omitted`) is there all the same, and is billed."""
-    return () if block.get("thinking") else (sealed("thinking", block, text_in(block.get("signature"))),)
+    if block.get("thinking"):
+        return ()
+    return (sealed("thinking", block, text_in(block.get("signature"))),)
 
 
 #: Block type -> what of it belongs to the content of an assistant message.

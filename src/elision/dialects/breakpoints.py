@@ -38,7 +38,9 @@ class Place:
     @property
     def control(self) -> dict[str, str]:
         """The `cache_control` to be set there."""
-        return {"type": "ephemeral"} if self.ttl == "5m" else {"type": "ephemeral", "ttl": self.ttl}
+        if self.ttl == "5m":
+            return {"type": "ephemeral"}
+        return {"type": "ephemeral", "ttl": self.ttl}
 
 
 def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[Place]:
@@ -49,7 +51,10 @@ def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> lis
             already needs nothing.
     """
     messages = request.get("messages")
-    messages = messages if isinstance(messages, list) else []
+    if isinstance(messages, list):
+        messages = messages
+    else:
+        messages = []
     marks = breakpoints(request)
     free = BREAKPOINTS - len(marks) - takes_one(request)
     ends = {mark.place for mark in marks if mark.own}
@@ -76,7 +81,10 @@ def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
     for place in at:
         message = messages[place.message]
         content = message["content"]
-        content = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        else:
+            content = list(content)
         content[place.block] = {**content[place.block], "cache_control": place.control}
         messages[place.message] = {**message, "content": content}
     return {**request, "messages": messages}
@@ -91,7 +99,10 @@ def _back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tup
     for number in range(min(place[0], len(messages) - 1), -1, -1):
         message = mapping_in(messages[number])
         content = message.get("content")
-        parts = [(0, {"type": "text", "text": content})] if isinstance(content, str) else listed(content)
+        if isinstance(content, str):
+            parts = [(0, {"type": "text", "text": content})]
+        else:
+            parts = listed(content)
         # A `system` message between turns is left as it is.
         whose = message.get("role") in ("user", "assistant")
         for at, part in reversed(parts):
@@ -124,4 +135,6 @@ def _life(request: Mapping[str, Any], marks: Sequence[Mark], at: tuple[int, int]
     """How long a breakpoint at `at` must live: as long as any behind it."""
     behind = any(mark.ttl == "1h" and mark.place >= at for mark in marks)
     automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and takes_one(request)
-    return "1h" if behind or automatic else "5m"
+    if behind or automatic:
+        return "1h"
+    return "5m"

@@ -193,7 +193,9 @@ def of(model: str) -> Capabilities:
     name = bare(model)
     fitting = (row for row in TABLE if _fits(name, row.model))
     row = max(fitting, key=lambda row: len(row.model), default=UNKNOWN)
-    return _unchecked(row) if "openrouter" in model.lower().split("/")[:-1] else row
+    if "openrouter" in model.lower().split("/")[:-1]:
+        return _unchecked(row)
+    return row
 
 
 def _unchecked(row: Capabilities) -> Capabilities:
@@ -206,7 +208,9 @@ def _fits(name: str, model: str) -> bool:
     rest = name[len(model) :]
     if not name.startswith(model) or not rest:
         return name == model
-    return not _OTHER.match(rest) if model[-1].isdigit() else not rest[0].isalpha()
+    if model[-1].isdigit():
+        return not _OTHER.match(rest)
+    return not rest[0].isalpha()
 
 
 def bare(model: str) -> str:

@@ -70,7 +70,9 @@ def edit(*, uses: int, cleared: int, exclude: Sequence[str] = ()) -> dict[str, A
         "trigger": {"type": "input_tokens", "value": TRIGGER},
         "keep": {"type": "tool_uses", "value": max(uses - cleared, 0)},
     }
-    return {**found, "exclude_tools": sorted(exclude)} if exclude else found
+    if exclude:
+        return {**found, "exclude_tools": sorted(exclude)}
+    return found
 
 
 def managed(request: Mapping[str, Any], clearing: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -52,7 +52,10 @@ def actions_of(message: Json) -> tuple[Action, ...]:
 def _action(call: Json) -> Action:
     # A custom tool (free-form input) stands under "custom"; some recorders leave the envelope out.
     inner = mapping_in(call.get("function")) or mapping_in(call.get("custom")) or call
-    arguments = inner.get("input") if "arguments" not in inner else inner.get("arguments")
+    if "arguments" not in inner:
+        arguments = inner.get("input")
+    else:
+        arguments = inner.get("arguments")
     return Action(id=text_in(call.get("id")), name=text_in(inner.get("name")), arguments=arguments_in(arguments))
 
 
@@ -107,4 +110,6 @@ def _output(counts: Json) -> int:
     completion = count_in(counts.get("completion_tokens"))
     reasoning = count_in(mapping_in(counts.get("completion_tokens_details")).get("reasoning_tokens"))
     beside = count_in(counts.get("total_tokens")) == count_in(counts.get("prompt_tokens")) + completion + reasoning
-    return completion + reasoning if beside else completion
+    if beside:
+        return completion + reasoning
+    return completion

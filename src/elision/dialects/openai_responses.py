@@ -108,7 +108,9 @@ def _reasoning(item: Json) -> str:
 
 def _sealed(item: Json) -> Content:
     secret = text_in(item.get("encrypted_content"))
-    return (sealed("reasoning", item, secret),) if secret else ()
+    if secret:
+        return (sealed("reasoning", item, secret),)
+    return ()
 
 
 def _action(kind: str, item: Json) -> Action:
@@ -122,7 +124,9 @@ def _action(kind: str, item: Json) -> Action:
 def inline_result(item: Json) -> Result | None:
     """The result that a hosted tool's call item carries itself, if it does."""
     take = _INLINE.get(text_in(item.get("type")))
-    return take(item) if take else None
+    if take:
+        return take(item)
+    return None
 
 
 def _mcp(item: Json) -> Result | None:
@@ -138,7 +142,9 @@ def _mcp(item: Json) -> Result | None:
 def _listed(field: str) -> Callable[[Json], Result | None]:
     def take(item: Json) -> Result | None:
         found = item.get(field)
-        return Result(action_id=call_id(item), content=_entries(found)) if isinstance(found, list) else None
+        if isinstance(found, list):
+            return Result(action_id=call_id(item), content=_entries(found))
+        return None
 
     return take
 
@@ -152,7 +158,9 @@ def _entry(entry: object) -> Part:
     if not isinstance(entry, dict):
         return Text(json_text(entry))
     text = text_in(entry.get("logs")) or text_in(entry.get("text"))
-    return Text("\n".join(filter(None, (text_in(entry.get("filename")), text)))) if text else _unread(entry)
+    if text:
+        return Text("\n".join(filter(None, (text_in(entry.get("filename")), text))))
+    return _unread(entry)
 
 
 def _unread(entry: Json) -> Part:
@@ -183,7 +191,10 @@ def hidden(item: Json, text: str) -> dict[str, Any]:
     kind = text_in(item.get("type"))
     if kind == "shell_call_output":
         outcomes = [run["outcome"] for run in mappings_in(item.get("output")) if "outcome" in run]
-        outcome = outcomes[-1] if outcomes else {"type": "exit", "exit_code": 0}
+        if outcomes:
+            outcome = outcomes[-1]
+        else:
+            outcome = {"type": "exit", "exit_code": 0}
         return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
     return {**item, "result" if kind == "program_output" else "output": text}
 
@@ -199,7 +210,10 @@ def _output(value: object) -> Content:
 def _streams(run: Json) -> Content:
     """One command of a `shell_call_output`."""
     code = mapping_in(run.get("outcome")).get("exit_code")
-    ending = f"exit code {code}" if isinstance(code, int) and code else ""
+    if isinstance(code, int) and code:
+        ending = f"exit code {code}"
+    else:
+        ending = ""
     texts = (text_in(run.get("stdout")), text_in(run.get("stderr")), ending)
     return content("\n".join(filter(None, texts)))
 

@@ -77,7 +77,10 @@ def _answers(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[str]:
     for id, action in calls:
         waiting.setdefault(action.id, []).append(id)
     for observation in turn.observations:
-        ids = waiting.get(observation.action_id) if observation.role == "tool" else None
+        if observation.role == "tool":
+            ids = waiting.get(observation.action_id)
+        else:
+            ids = None
         yield ids.pop(0) if ids else ""
 
 
@@ -144,7 +147,10 @@ class Transcript(ABC):
     def _go_back(self, place: int) -> None:
         """Forget every segment from `place` on."""
         del self._ends[place:]
-        count, blocks = self._ends[-1] if self._ends else (0, 0)
+        if self._ends:
+            count, blocks = self._ends[-1]
+        else:
+            count, blocks = (0, 0)
         del self._sent[count:]
         if count and _blocks(self._sent) > blocks:
             last = self._sent[-1]
@@ -163,7 +169,9 @@ class Transcript(ABC):
             case Message():
                 return self._message(segment.source, head=segment.kind == "head")
         # Tools belong to the request itself, and an unrecorded head cannot be shown.
-        return self._user(content(segment.text)) if segment.kind == "summary" else []
+        if segment.kind == "summary":
+            return self._user(content(segment.text))
+        return []
 
     def _spoken(self, place: int, turn: Turn) -> list[Sent]:
         calls = tuple(
@@ -173,7 +181,10 @@ class Transcript(ABC):
         )
         exchange = Exchange(turn, calls, tuple(_answers(turn, calls)))
         self._exchanges.append((place, exchange))
-        missing = exchange.unanswered if self.unanswered else []
+        if self.unanswered:
+            missing = exchange.unanswered
+        else:
+            missing = []
         return self._assistant(exchange) + [self._result(id, content(self.unanswered), None) for id in missing]
 
     def _observed(self, segments: list[Segment], place: int) -> list[Sent]:
@@ -182,7 +193,9 @@ class Transcript(ABC):
         assistant, exchange = self._exchanges[-1]
         id = exchange.answers[segment.index - 1]
         if not id:
-            return [] if segment.index < exchange.last else self._user(_content(segment))
+            if segment.index < exchange.last:
+                return []
+            return self._user(_content(segment))
         shown = [self._result(id, _content(segment), _error(segment))]
         if segment.index == exchange.last:
             waiting = (each for each in segments[assistant + 1 : place] if not exchange.answers[each.index - 1])
@@ -191,7 +204,10 @@ class Transcript(ABC):
 
     def _id(self, turn: int, position: int, recorded: str) -> str:
         """The id under which a call is sent: the recorded one if it may be, else one made from its place."""
-        id = self.forbidden.sub("_", recorded) if self.forbidden else recorded
+        if self.forbidden:
+            id = self.forbidden.sub("_", recorded)
+        else:
+            id = recorded
         id = id or f"call_{turn}_{position}"
         while id in self._ids:
             id = f"{id}_{turn}_{position}"
@@ -202,7 +218,9 @@ class Transcript(ABC):
 def _blocks(sent: list[Sent]) -> int:
     """Blocks of the last message; 0 where its content is a text."""
     parts = sent[-1].get("content") if sent else None
-    return len(parts) if isinstance(parts, list) else 0
+    if isinstance(parts, list):
+        return len(parts)
+    return 0
 
 
 def _content(segment: Segment) -> Content:
@@ -213,7 +231,9 @@ def _content(segment: Segment) -> Content:
 
 
 def _error(segment: Segment) -> bool | None:
-    return segment.source.error if isinstance(segment.source, Observation) else None
+    if isinstance(segment.source, Observation):
+        return segment.source.error
+    return None
 
 
 # -- opaque parts ---------------------------------------------------------------------------------------------------
@@ -252,10 +272,14 @@ def image_in(part: Opaque) -> Image | None:
 
 def _image(media: str, data: str, url: str) -> Image | None:
     if found := _DATA_URL.match(url):
-        media, data, url = found[1], found[2], ""
+        media = found[1]
+        data = found[2]
+        url = ""
     if media and not media.startswith("image/"):
         return None
-    return Image(media, data, url) if url or (media and data) else None
+    if url or (media and data):
+        return Image(media, data, url)
+    return None
 
 
 def in_words(part: Opaque) -> str:

@@ -105,7 +105,10 @@ class Renderer(Transcript):
         blocks = list(_placed(parts, _IN_RESULT))
         result: Sent = {"type": "tool_result", "tool_use_id": id}
         if blocks:
-            result["content"] = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+            if len(blocks) == 1 and blocks[0]["type"] == "text":
+                result["content"] = blocks[0]["text"]
+            else:
+                result["content"] = blocks
         # An error must say something, and in text alone.
         if error and blocks and all(block["type"] == "text" for block in blocks):
             result["is_error"] = True
@@ -113,7 +116,10 @@ class Renderer(Transcript):
 
     def _join(self, message: Sent) -> None:
         if message["role"] == "assistant":
-            self._sent += [filler] if (filler := _filler(self._sent)) else []
+            if filler := _filler(self._sent):
+                self._sent += [filler]
+            else:
+                self._sent += []
         elif self._sent and self._sent[-1]["role"] == "user":
             last = self._sent[-1]
             self._sent[-1] = {**last, "content": last["content"] + message["content"]}
@@ -135,7 +141,10 @@ class Renderer(Transcript):
                 if content[block]["type"] not in THINKING:
                     return count - 1, block
             count -= 1
-            blocks = len(self._sent[count - 1]["content"]) if count else 0
+            if count:
+                blocks = len(self._sent[count - 1]["content"])
+            else:
+                blocks = 0
         return None
 
 
@@ -148,7 +157,9 @@ def _filler(sent: list[Sent]) -> Sent | None:
 
 def _as(role: str, blocks: list[Sent]) -> list[Sent]:
     """A message is never empty: one that has nothing to say is not sent."""
-    return [{"role": role, "content": blocks}] if blocks else []
+    if blocks:
+        return [{"role": role, "content": blocks}]
+    return []
 
 
 def _cached(block: Sent) -> Sent:
@@ -219,7 +230,9 @@ def _input(arguments: str) -> dict[str, Any]:
         value = json.loads(arguments, parse_constant=_reject)
     except (ValueError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else {"arguments": arguments}
+    if isinstance(value, dict):
+        return value
+    return {"arguments": arguments}
 
 
 def _reject(constant: str) -> NoReturn:

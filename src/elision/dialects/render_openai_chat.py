@@ -68,7 +68,9 @@ def _text(text: str) -> Sent:
 
 def _own(part: Opaque) -> Sent | None:
     field = _OWN.get(part.kind, "")
-    return dict(part.data) if part.data and isinstance(part.data.get(field), dict) else None
+    if part.data and isinstance(part.data.get(field), dict):
+        return dict(part.data)
+    return None
 
 
 def _image(part: Opaque) -> Sent | None:
@@ -82,4 +84,6 @@ def _shown(parts: list[Sent]) -> Any:
     parts = [part for part in parts if part.get("text") != ""]
     if not parts:
         return ""
-    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        return parts[0]["text"]
+    return parts

@@ -53,7 +53,10 @@ def _said(parts: Content) -> Iterator[Sent]:
     """What an assistant says: words in a row are one message, and items stand where they stood."""
     words: list[Part] = []
     for part in (*parts, None):
-        item = _own(part, _IN_ASSISTANT) if isinstance(part, Opaque) else None
+        if isinstance(part, Opaque):
+            item = _own(part, _IN_ASSISTANT)
+        else:
+            item = None
         if part is not None and item is None:
             words.append(part)
             continue
@@ -79,7 +82,9 @@ def _shown(parts: Content) -> Any:
     shown = [_part(part) for part in parts]
     shown = [part for part in shown if part.get("text") != ""]
     if all(part["type"] == "input_text" for part in shown) and len(shown) < 2:
-        return shown[0]["text"] if shown else ""
+        if shown:
+            return shown[0]["text"]
+        return ""
     return shown
 
 

@@ -71,14 +71,18 @@ def overflow(answer: object) -> Overflow | None:
     if isinstance(answer, Mapping):
         counted = _counted(answer)
         return counted or _worded(" ".join(_sayings(answer)))
-    return _worded(answer) if isinstance(answer, str) else None
+    if isinstance(answer, str):
+        return _worded(answer)
+    return None
 
 
 def _counted(body: Mapping[str, Any]) -> Overflow | None:
     """llama.cpp names its numbers."""
     error = mapping_in(body.get("error")) or body
     limit = count_in(error.get("n_ctx"))
-    return Overflow(tokens=count_in(error.get("n_prompt_tokens")) or None, limit=limit) if limit else None
+    if limit:
+        return Overflow(tokens=count_in(error.get("n_prompt_tokens")) or None, limit=limit)
+    return None
 
 
 def _sayings(body: Mapping[str, Any]) -> Iterator[str]:
@@ -98,7 +102,9 @@ def _worded(text: str) -> Overflow | None:
         if found := pattern.search(text):
             numbers = {name: int(value.replace(",", "") or 0) for name, value in found.groupdict().items()}
             return Overflow(tokens=numbers.get("tokens") or None, limit=numbers.get("limit") or None)
-    return Overflow() if _BARE.search(text) else None
+    if _BARE.search(text):
+        return Overflow()
+    return None
 
 
 # -- the cache --------------------------------------------------------------------------------------------------------

@@ -67,7 +67,9 @@ def _feed(assembler: Assembler, conversation: Conversation) -> None:
 def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     """The answer to a recorded request: a message object of its own."""
     response = mapping_in(outer.get("response"))
-    return [(line, response)] if response.get("role") == "assistant" else []
+    if response.get("role") == "assistant":
+        return [(line, response)]
+    return []
 
 
 class _Messages:
@@ -98,7 +100,8 @@ class _Messages:
         fragment = _read_fragment(message)
         if said == Said() and fragment == Fragment() and "stop_reason" not in message:
             return  # the place of a block that the recorder left out: it tells of no call
-        earlier, self._newest = self._newest, fragment
+        earlier = self._newest
+        self._newest = fragment
         # A request may end with the beginning of its own response, or with one that server tools have interrupted.
         is_resumed = is_response and self._holds_server_tools
         is_same = earlier is not None and is_same_response(earlier, fragment, is_adjacent=self._assembler.is_unanswered)

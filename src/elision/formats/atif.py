@@ -117,7 +117,8 @@ class _Run:
                 self.assembler.problem("a step whose source is none of system, user and agent; left out", number)
 
     def _agent(self, step: Json, number: int) -> None:
-        said, actions = content_of(step.get("message")), _actions(step)
+        said = content_of(step.get("message"))
+        actions = _actions(step)
         if self._in_text and _results(step):
             text = text_of(said)
             actions = [action_in(text) or Action(id="", name="", arguments=text, implicit=True)]
@@ -181,7 +182,8 @@ def _told(step: Json) -> Content:
 
 
 def _usage(metrics: Json) -> Usage | None:
-    prompt, output = count_in(metrics.get("prompt_tokens")), count_in(metrics.get("completion_tokens"))
+    prompt = count_in(metrics.get("prompt_tokens"))
+    output = count_in(metrics.get("completion_tokens"))
     if not prompt and not output:
         return None
     extra = mapping_in(metrics.get("extra"))

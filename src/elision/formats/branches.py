@@ -81,7 +81,8 @@ def _ends(nodes: Sequence[Node], parents: Sequence[int | None]) -> list[int]:
 
 def _up(end: int, parents: Sequence[int | None]) -> list[int]:
     """From the root to `end`."""
-    path, up = [end], parents[end]
+    path = [end]
+    up = parents[end]
     while up is not None:
         path.append(up)
         up = parents[up]

@@ -124,9 +124,15 @@ def _chains(lines: Sequence[Line]) -> list[_Chain]:
     chains: dict[str, _Chain] = {}
     roots: dict[str, str] = {}
     for line in lines:
-        key = (text_in(line.value.get("agentId")) or _root(line, by_uuid, roots)) if _is_side(line) else ""
+        if _is_side(line):
+            key = text_in(line.value.get("agentId")) or _root(line, by_uuid, roots)
+        else:
+            key = ""
         if key not in chains:
-            starter = "main" if has_main else text_in(line.value.get("sessionId")) or "main"
+            if has_main:
+                starter = "main"
+            else:
+                starter = text_in(line.value.get("sessionId")) or "main"
             chains[key] = _Chain(f"sidechain {key}" if key else "main", starter if key else None)
         chains[key].lines.append(line)
     return sorted(chains.values(), key=lambda chain: chain.parent is not None)
@@ -139,14 +145,16 @@ def _is_side(line: Line) -> bool:
 def _root(line: Line, by_uuid: Mapping[str, Line], roots: dict[str, str]) -> str:
     """The uuid of the sidechain's first line; `roots` remembers it for every line on the way."""
     walk: dict[str, None] = {}
-    here, uuid = line, _uuid(line)
+    here = line
+    uuid = _uuid(line)
     while uuid not in roots:
         walk[uuid] = None
         above = by_uuid.get(text_in(here.value.get("parentUuid")))
         if above is None or not _is_side(above) or _uuid(above) in walk:
             roots[uuid] = uuid
         else:
-            here, uuid = above, _uuid(above)
+            here = above
+            uuid = _uuid(above)
     for passed in walk:
         roots[passed] = roots[uuid]
     return roots[uuid]
@@ -171,7 +179,10 @@ def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branc
     run = _Run(Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines))
     for position in branch.path:
         run.feed(exchanges[position])
-    name = f"{chain.id} fork {number}" if number else chain.id
+    if number:
+        name = f"{chain.id} fork {number}"
+    else:
+        name = chain.id
     if trajectory := run.assembler.finish(name, format=ClaudeCode.name, parent=chain.id if number else chain.parent):
         yield trajectory
     yield from run.assembler.problems
@@ -190,7 +201,9 @@ class _Exchange:
 
     @property
     def first(self) -> Line:
-        return self.fragments[0] if self.fragments else self.other or self.results[0]
+        if self.fragments:
+            return self.fragments[0]
+        return self.other or self.results[0]
 
     @property
     def line(self) -> int:
@@ -228,7 +241,10 @@ def _exchanges(lines: Sequence[Line]) -> list[_Exchange]:
             by_uuid[_uuid(line)] = by_message[key]
             continue
         # With parallel calls attachments hang from several results; as nodes of their own they would look like forks.
-        above = by_uuid.get(text_in(line.value.get("parentUuid"))) if _is_attachment(line) else None
+        if _is_attachment(line):
+            above = by_uuid.get(text_in(line.value.get("parentUuid")))
+        else:
+            above = None
         owner = above or _owner(line, by_call)
         if owner:
             owner.results.append(line)
@@ -278,7 +294,9 @@ def _parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
         or value.get("isCompactSummary") is True
         or text_in(value.get("subtype")) in _COMPACTIONS
     )
-    return position - 1 if lost and position else None
+    if lost and position:
+        return position - 1
+    return None
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -379,4 +397,5 @@ class _Run:
         """Record a compaction once its summary is known, or that none came."""
         if self._compacting and self.assembler.turns:
             self.assembler.compaction(tokens_before=self._before, summary=summary)
-        self._compacting, self._before = False, None
+        self._compacting = False
+        self._before = None

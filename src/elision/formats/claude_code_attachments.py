@@ -41,7 +41,9 @@ def sent_content(line: Json, rendering: frozenset[str] = frozenset()) -> Content
 def system_prompt(line: Json) -> Content:
     """Return the system prompt that a snapshot of it holds; () for any other attachment."""
     attachment = mapping_in(line.get("attachment"))
-    return content_of(attachment.get("systemPrompt")) if attachment.get("type") == "prompt_snapshot" else ()
+    if attachment.get("type") == "prompt_snapshot":
+        return content_of(attachment.get("systemPrompt"))
+    return ()
 
 
 def _join_fields(*names: str) -> Callable[[Json], Content]:
@@ -63,7 +65,9 @@ def _flatten_text(value: object) -> str:
     said = [_flatten_text(held[name]) for name in ("content", "text", "contents", "file") if name in held]
     if said:
         return "\n".join(filter(None, (*names, *said)))
-    return json_text(held) if held else ""
+    if held:
+        return json_text(held)
+    return ""
 
 
 def _file_content(attachment: Json) -> Content:
@@ -77,7 +81,9 @@ def _file_content(attachment: Json) -> Content:
 
 def _hook_output(attachment: Json) -> Content:
     heard = text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS
-    return content(text_in(attachment.get("content"))) if heard else ()
+    if heard:
+        return content(text_in(attachment.get("content")))
+    return ()
 
 
 _FIELDS: Mapping[str, Callable[[Json], Content]] = {

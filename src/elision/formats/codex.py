@@ -72,7 +72,8 @@ def _run(file: str, lines: Sequence[Line], branch: Branch, number: int) -> Itera
         yield Problem(file=file, line=lines[branch.start].number, reason=reason)
         return
     rollout = _Rollout(Assembler(file, observations="tools"), [lines[position] for position in branch.path])
-    name, parent = rollout.session or "main", rollout.parent
+    name = rollout.session or "main"
+    parent = rollout.parent
     if number:
         name, parent = f"{name} fork {number}", name
     if run := rollout.assembler.finish(name, format=Codex.name, parent=parent):
@@ -153,9 +154,12 @@ class _Calls:
             case "response_item" if _is_said(payload):
                 self._say(place)
             case "response_item" if text_in(payload.get("type")) not in _UNSENT:
-                self._closed, self._unsure = True, False
+                self._closed = True
+                self._unsure = False
             case "compacted":
-                self._newest, self._closed, self._announced = None, True, None
+                self._newest = None
+                self._closed = True
+                self._announced = None
             case "token_usage_record":
                 self._count(_usage(mapping_in(payload.get("usage"))))
             case "event_msg" if payload.get("type") == "token_count" and not records:
@@ -163,7 +167,8 @@ class _Calls:
 
     def _say(self, place: int) -> None:
         if self._closed:
-            self._newest, self._closed = place, False
+            self._newest = place
+            self._closed = False
             self.usages[place], self._announced = self._announced, None
             self._unsure = self.usages[place] is not None
 
@@ -172,13 +177,15 @@ class _Calls:
             return
         if self._newest is not None and (self._unsure or self.usages[self._newest] is None):
             self.usages[self._newest] = usage
-            self._closed, self._unsure = True, False
+            self._closed = True
+            self._unsure = False
         else:
             self._announced = usage
 
     def _fresh(self, info: Json) -> Usage | None:
         """The usage of the last call; None where the event repeats one (rate limits changed, say)."""
-        before, self._total = self._total, mapping_in(info.get("total_token_usage"))
+        before = self._total
+        self._total = mapping_in(info.get("total_token_usage"))
         if self._total and self._total == before:
             return None
         return _usage(mapping_in(info.get("last_token_usage"))) or _usage(_difference(self._total, before))
@@ -190,7 +197,9 @@ _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "o
 def _difference(now: Json, before: Json) -> Json:
     """What was added to the running totals; the totals themselves where they started over."""
     added = {key: count_in(now.get(key)) - count_in(before.get(key)) for key in _COUNTS}
-    return now if min(added.values()) < 0 else added
+    if min(added.values()) < 0:
+        return now
+    return added
 
 
 def _usage(counts: Json) -> Usage | None:
@@ -312,4 +321,6 @@ def _json(text: str) -> Json:
 
 
 def _failed(success: object) -> bool | None:
-    return not success if isinstance(success, bool) else None
+    if isinstance(success, bool):
+        return not success
+    return None

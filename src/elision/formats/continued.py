@@ -45,7 +45,10 @@ def _merge(runs: Sequence[Trajectory]) -> list[Trajectory | None]:
             continue
         for index, chain in _prefixes(current):
             earlier = ends.get(chain)
-            shorter = None if earlier is None or earlier == place else result[earlier]
+            if earlier is None or earlier == place:
+                shorter = None
+            else:
+                shorter = result[earlier]
             if earlier is not None and shorter is not None and len(shorter.turns) == index < len(current.turns):
                 current = _taking(current, shorter)
                 result[earlier] = None
@@ -117,4 +120,6 @@ def _plain(value: Any) -> str:
 def _bare(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _bare(each) for name, each in value.items() if name != "cache_control" and each is not None}
-    return [_bare(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_bare(each) for each in value]
+    return value

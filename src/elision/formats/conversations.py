@@ -62,7 +62,9 @@ def listed(name: str) -> Callable[[Json], list[Any] | None]:
 
     def messages_of(outer: Json) -> list[Any] | None:
         held = outer.get(name)
-        return held if isinstance(held, list) else None
+        if isinstance(held, list):
+            return held
+        return None
 
     return messages_of
 
@@ -71,7 +73,9 @@ def unwrapped(value: object) -> Json:
     """A conversation object; `{"request": {...}, "response": {...}}` is the request with its response inside."""
     outer = mapping_in(value)
     request = mapping_in(outer.get("request"))
-    return {**outer, **request} if request else outer
+    if request:
+        return {**outer, **request}
+    return outer
 
 
 def runs(
@@ -167,9 +171,14 @@ def preview(document: Document, layout: Layout, count: int = 5) -> list[Conversa
     try:
         for item in conversations(document, layout):
             strange += isinstance(item, Problem)
-            found += [item] if isinstance(item, Conversation) else []
+            if isinstance(item, Conversation):
+                found += [item]
+            else:
+                found += []
             if len(found) == count:
                 break
     except FormatError:
         return []
-    return found if strange <= sum(len(item.messages) for item in found) else []
+    if strange <= sum(len(item.messages) for item in found):
+        return found
+    return []

@@ -77,7 +77,9 @@ def _is_header(value: Any) -> bool:
 def _parent_id(path: str, header: Json) -> str | None:
     """The session that started a sub-agent: the folder that its chat lies in."""
     folders = path.replace("!", "/").split("/")
-    return folders[-2] if header.get("kind") == "subagent" and len(folders) > 1 else None
+    if header.get("kind") == "subagent" and len(folders) > 1:
+        return folders[-2]
+    return None
 
 
 def _read_records(document: Document) -> Iterator[Line | Problem]:
@@ -130,13 +132,19 @@ class _RecordedChat:
     def _add(self, line: Line) -> None:
         id = text_in(line.value["id"])
         known = self.messages.get(id)
-        self.messages[id] = line if known is None else Line(known.number, _merge_records(known.value, line.value))
+        if known is None:
+            self.messages[id] = line
+        else:
+            self.messages[id] = Line(known.number, _merge_records(known.value, line.value))
         if line.value.get("type") == "user" or _is_model(line.value):
             self._live.add(id)
 
     def _rewind(self, id: str, line: Line) -> None:
         ids = list(self.messages)
-        gone = ids[ids.index(id) :] if id in self.messages else ids
+        if id in self.messages:
+            gone = ids[ids.index(id) :]
+        else:
+            gone = ids
         said = sum(_is_model(self.messages[each].value) for each in gone)
         for each in gone:
             del self.messages[each]
@@ -169,10 +177,16 @@ def _merge_records(earlier: Json, later: Json) -> Json:
     calls = {text_in(call.get("id")): call for call in mappings_in(earlier.get("toolCalls"))}
     for call in mappings_in(later.get("toolCalls")):
         known = calls.get(text_in(call.get("id")), {})
-        kept = {"result": known["result"]} if known.get("result") else {}
+        if known.get("result"):
+            kept = {"result": known["result"]}
+        else:
+            kept = {}
         calls[text_in(call.get("id"))] = {**known, **call, **kept}
     told = {name: value for name, value in later.items() if value not in (None, "", [])}
-    said = {"content": earlier["content"]} if earlier.get("content") else {}
+    if earlier.get("content"):
+        said = {"content": earlier["content"]}
+    else:
+        said = {}
     return {**earlier, **told, **said, **({"toolCalls": list(calls.values())} if calls else {})}
 
 
@@ -181,7 +195,8 @@ def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
     clock: float | None = None
     answered: set[str] = set()
     for id, line in chat.messages.items():
-        message, parts = line.value, _list_parts(line.value.get("content"))
+        message = line.value
+        parts = _list_parts(line.value.get("content"))
         if _is_model(message):
             _add_model_message(assembler, line, parts, clock)
         elif message.get("type") == "user":
@@ -202,7 +217,8 @@ def _add_model_message(assembler: Assembler, line: Line, parts: list[Json], cloc
     for action in map(_read_call, filter(None, (mapping_in(part.get("functionCall")) for part in parts))):
         calls.setdefault(action.id, action)
     thoughts = [_thought_text(thought) for thought in mappings_in(message.get("thoughts"))]
-    said, usage = _spoken_content(parts), _read_usage(message.get("tokens"))
+    said = _spoken_content(parts)
+    usage = _read_usage(message.get("tokens"))
     if not (said or calls or any(thoughts) or usage):
         return  # begun and given up: nothing was answered
     assembler.assistant(
@@ -253,7 +269,9 @@ def _find_contents(value: Any) -> list[Json]:
     listed = value if isinstance(value, list) else next((held[name] for name in _CONTENTS if held.get(name)), None)
     contents = mappings_in(listed)
     roles = {text_in(each.get("role")) for each in contents if isinstance(each.get("parts"), list)}
-    return contents if "model" in roles and roles <= {"user", "model"} else []
+    if "model" in roles and roles <= {"user", "model"}:
+        return contents
+    return []
 
 
 def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
@@ -285,10 +303,14 @@ def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action]
 def _list_parts(value: object) -> list[Json]:
     """A PartListUnion: a text, a part, or a list of both."""
     if isinstance(value, str):
-        return [{"text": value}] if value else []
+        if value:
+            return [{"text": value}]
+        return []
     if isinstance(value, list):
         return [part for item in value for part in _list_parts(item)]
-    return [value] if isinstance(value, dict) and value else []
+    if isinstance(value, dict) and value:
+        return [value]
+    return []
 
 
 def _spoken_content(parts: list[Json]) -> Content:
@@ -296,7 +318,10 @@ def _spoken_content(parts: list[Json]) -> Content:
     said: list[Any] = []
     for part in parts:
         if isinstance(part.get("text"), str):
-            said += content(part["text"]) if part.get("thought") is not True else ()
+            if part.get("thought") is not True:
+                said += content(part["text"])
+            else:
+                said += ()
         elif "functionCall" not in part and "functionResponse" not in part:
             said.append(opaque("image" if "inlineData" in part or "fileData" in part else "unknown", part))
     return tuple(said)
@@ -325,11 +350,15 @@ def _read_results(
         if "functionResponse" not in part:
             continue
         answer = mapping_in(part["functionResponse"])
-        id, name = text_in(answer.get("id")), text_in(answer.get("name"))
+        id = text_in(answer.get("id"))
+        name = text_in(answer.get("name"))
         found = next((each for each in waiting or [] if id in ("", each[0]) and name in ("", each[1])), (id, name))
         if waiting and found in waiting:
             waiting.remove(found)
         response = mapping_in(answer.get("response"))
         error = response.get("error")
-        shown = error if error else response.get("output", response or "")
+        if error:
+            shown = error
+        else:
+            shown = response.get("output", response or "")
         yield found[0], content(json_text(shown)) or (Text(""),), True if error else None

@@ -48,10 +48,12 @@ class InspectAi:
     def read(self, document: Document) -> Iterator[Found]:
         if document.data.startswith(ZIP):
             members = ZipMembers(document.path, document.data)
-            model, samples = _model_of_zip(members, document), _samples_of_zip(members, document)
+            model = _model_of_zip(members, document)
+            samples = _samples_of_zip(members, document)
         else:
             log = mapping_in(json_value(document))
-            model, samples = _model(log), _samples_of_json(log, document)
+            model = _model(log)
+            samples = _samples_of_json(log, document)
         for sample in samples:
             if isinstance(sample, Problem):
                 yield sample
@@ -85,7 +87,9 @@ def _model(log: Json) -> str:
 def _model_of_zip(members: ZipMembers, document: Document) -> str:
     """The model of the log; a log that was cut off has no header yet, but its start."""
     found = [name for name in INSPECT_HEADERS if name in members.names]
-    return _model(mapping_in(_json(members, document, found[0]))) if found else ""
+    if found:
+        return _model(mapping_in(_json(members, document, found[0])))
+    return ""
 
 
 def _json(members: ZipMembers, document: Document, name: str) -> Any:
@@ -207,7 +211,9 @@ class _Conversation:
             if not value.startswith(_ATTACHMENT):
                 return value
             found = self._attachments.get(value.removeprefix(_ATTACHMENT))
-            return found if isinstance(found, str) else value
+            if isinstance(found, str):
+                return found
+            return value
         if isinstance(value, list):
             return [self._resolved(item) for item in value]
         if isinstance(value, dict):
@@ -265,7 +271,10 @@ def _calls(events: list[Json]) -> Mapping[str, _Call]:
         elif event.get("event") == "model" and not event.get("error"):
             output = mapping_in(event.get("output"))
             choices = mappings_in(output.get("choices"))
-            message = mapping_in(choices[0].get("message")) if choices else {}
+            if choices:
+                message = mapping_in(choices[0].get("message"))
+            else:
+                message = {}
             call = _Call(_usage(output.get("usage")), moment(event.get("timestamp")), compacted)
             calls[text_in(message.get("id"))] = call
             compacted = None
@@ -281,8 +290,10 @@ def _usage(value: object) -> Usage | None:
     counts = mapping_in(value)
     if "input_tokens" not in counts:
         return None
-    prompt, output = count_in(counts.get("input_tokens")), count_in(counts.get("output_tokens"))
-    read, write = count_in(counts.get("input_tokens_cache_read")), count_in(counts.get("input_tokens_cache_write"))
+    prompt = count_in(counts.get("input_tokens"))
+    output = count_in(counts.get("output_tokens"))
+    read = count_in(counts.get("input_tokens_cache_read"))
+    write = count_in(counts.get("input_tokens_cache_write"))
     inclusive = read + write <= prompt and count_in(counts.get("total_tokens")) == prompt + output
     usd = number_in(counts.get("total_cost"))
     if inclusive:

@@ -107,7 +107,8 @@ def begins_with(document: Document, length: int = 40) -> str:
 
 def _spans(data: bytes) -> Iterator[tuple[int, int, int]]:
     """(number, start, end) of every line that is not blank; no line is copied."""
-    start, number = len(_BOM) if data.startswith(_BOM) else 0, 0
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    number = 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
@@ -128,9 +129,10 @@ def _objects(document: Document, number: int, raw: bytes) -> Iterator[Line | Pro
         if isinstance(value, dict):
             yield Line(number, value)
         else:
-            reason = (
-                str(value) if isinstance(value, _Broken) else f"a JSON {type(value).__name__} where an object belongs"
-            )
+            if isinstance(value, _Broken):
+                reason = str(value)
+            else:
+                reason = f"a JSON {type(value).__name__} where an object belongs"
             yield Problem(file=document.path, line=number, reason=reason)
 
 
@@ -142,7 +144,9 @@ class _Broken(str):
 
 def _values(raw: bytes) -> list[Any]:
     """The JSON values on one line; where it breaks, a `_Broken` stands for the rest."""
-    text, at, values = raw.decode().strip(), 0, list[Any]()
+    text = raw.decode().strip()
+    at = 0
+    values = list[Any]()
     while at < len(text):
         try:
             value, at = _DECODER.raw_decode(text, at)
@@ -163,7 +167,10 @@ def _second_line(data: bytes) -> int:
     Told without decoding the file: readers that take both layouts ask this of every JSON-lines file.
     """
     first = next(_spans(data), None)
-    more = _TEXT.search(data, first[2]) if first and first[2] - first[1] <= LINE_LIMIT else None
+    if first and first[2] - first[1] <= LINE_LIMIT:
+        more = _TEXT.search(data, first[2])
+    else:
+        more = None
     if first is None or more is None:
         return 0
     try:
@@ -179,7 +186,9 @@ def _decoded(data: bytes) -> str:
 
 def _whole(value: Any, raw: bytes) -> Any:
     """`value` without halves of surrogate pairs; only an escape can have made one."""
-    return _mended(value) if b"\\ud" in raw or b"\\uD" in raw else value
+    if b"\\ud" in raw or b"\\uD" in raw:
+        return _mended(value)
+    return value
 
 
 def _mended(value: Any) -> Any:

@@ -54,7 +54,8 @@ class MagenticOne:
 
 def _add_message(assembler: Assembler, said: Json, waiting: list[tuple[str, str]], number: int) -> None:
     """The next message. waiting: (agent, call) of instructions without an answer, the newest last."""
-    role, text = text_in(said.get("role")), text_in(said.get("content"))
+    role = text_in(said.get("role"))
+    text = text_in(said.get("content"))
     if role == "human":
         assembler.user(content(text))
     elif role == _THOUGHT:

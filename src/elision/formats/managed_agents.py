@@ -95,7 +95,9 @@ def _is_own(event: Any) -> bool:
 def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
     """`events` from the oldest on; the API lists them either way."""
     times = [at for _, event in events if (at := moment(event.get("processed_at"))) is not None]
-    return events[::-1] if times and times[0] > times[-1] else events
+    if times and times[0] > times[-1]:
+        return events[::-1]
+    return events
 
 
 def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
@@ -104,7 +106,9 @@ def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[i
     for line, event in events:
         threads.setdefault(text_in(event.get("session_thread_id")), []).append((line, event))
     own = threads.get("", [])
-    return {"": own} if any(_is_own(event) for _, event in own) else {key: threads[key] for key in threads if key}
+    if any(_is_own(event) for _, event in own):
+        return {"": own}
+    return {key: threads[key] for key in threads if key}
 
 
 def _model_name(holder: Json) -> str:
@@ -153,7 +157,8 @@ class _AgentThread:
     def start(self, event: Json, line: int) -> None:
         """A request begins: it is sent everything that came before."""
         self._close_request()
-        self._request, self._is_answered = text_in(event.get("id")) or f"line {line}", False
+        self._request = text_in(event.get("id")) or f"line {line}"
+        self._is_answered = False
         self._at, self._usage, self._model = moment(event.get("processed_at")), None, _model_name(event)
 
     def end(self, event: Json, line: int) -> None:
@@ -181,7 +186,8 @@ class _AgentThread:
         self._add_response_part(event, line, content_of(event.get("content")))
 
     def call(self, event: Json, line: int) -> None:
-        name, id = text_in(event.get("name")), text_in(event.get("id"))
+        name = text_in(event.get("name"))
+        id = text_in(event.get("id"))
         self._add_response_part(
             event, line, actions=(Action(id=id, name=name, arguments=arguments_in(event.get("input"))),)
         )
@@ -193,7 +199,10 @@ class _AgentThread:
         if self._is_answered if self._request else self.assembler.is_unanswered:
             self.assembler.amend(content=said, actions=actions)
             return
-        at = self._at if self._request else moment(event.get("processed_at"))
+        if self._request:
+            at = self._at
+        else:
+            at = moment(event.get("processed_at"))
         self.assembler.assistant(said, actions=actions, usage=self._usage, at=at, model=self._model, line=line)
         self._is_answered = True
 

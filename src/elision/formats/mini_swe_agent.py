@@ -83,7 +83,9 @@ class _Feed:
     def fallback(self, value: Json) -> str:
         """The configured model, for runs whose answers do not name theirs."""
         config = mapping_in(mapping_in(mapping_in(value.get("info")).get("config")).get("model"))
-        return "" if self._models else text_in(config.get("model_name"))
+        if self._models:
+            return ""
+        return text_in(config.get("model_name"))
 
     def system(self, message: Json, number: int) -> None:
         self.assembler.system(content_of(message.get("content")))
@@ -92,7 +94,9 @@ class _Feed:
         self.assembler.user(content_of(message.get("content")))
 
     def assistant(self, message: Json, number: int) -> None:
-        spoken, response, extra = _spoken(message), _response(message), mapping_in(message.get("extra"))
+        spoken = _spoken(message)
+        response = _response(message)
+        extra = mapping_in(message.get("extra"))
         # The request left when the last result was in. That time is exact to the request's own set-up; `created` comes
         # from the provider, in whole seconds, and is the answer's time with some of them.
         at = self._clock or number_in(response.get("created")) or _recorded(message)
@@ -110,7 +114,10 @@ class _Feed:
         )
 
     def result(self, message: Json, number: int) -> None:
-        result = openai_chat.result(message) if "role" in message else openai_responses.result(message)
+        if "role" in message:
+            result = openai_chat.result(message)
+        else:
+            result = openai_responses.result(message)
         code = mapping_in(message.get("extra")).get("returncode")
         error = code != 0 if isinstance(code, int) else result.error
         self._answer(result.action_id, result.content or (Text(""),), number, error)
@@ -151,9 +158,9 @@ def _recorded(message: Json) -> float | None:
 
 def _response(message: Json) -> Json:
     """The provider's answer: beside the message, or (Responses) the message itself."""
-    return (
-        message if message.get("object") == "response" else mapping_in(mapping_in(message.get("extra")).get("response"))
-    )
+    if message.get("object") == "response":
+        return message
+    return mapping_in(mapping_in(message.get("extra")).get("response"))
 
 
 def _spoken(message: Json) -> Said:

@@ -11,7 +11,9 @@ def moment(value: object) -> float | None:
     """An ISO 8601 text (UTC where it names no zone) or a number of milliseconds, in seconds; None for all else."""
     if not isinstance(value, str):
         milliseconds = number_in(value)
-        return None if milliseconds is None else milliseconds / 1000
+        if milliseconds is None:
+            return None
+        return milliseconds / 1000
     try:
         read = datetime.fromisoformat(value)
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

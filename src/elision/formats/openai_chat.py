@@ -62,8 +62,13 @@ def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     """The answer to a recorded request, as one more message with its usage; beside the request or under `response`."""
     response = mapping_in(outer.get("response")) or outer
     choices = mappings_in(response.get("choices"))
-    message = mapping_in(choices[0].get("message")) if choices else {}
-    return [(line, {"response": response, **message})] if message else []
+    if choices:
+        message = mapping_in(choices[0].get("message"))
+    else:
+        message = {}
+    if message:
+        return [(line, {"response": response, **message})]
+    return []
 
 
 class ChatMessages:

@@ -36,7 +36,11 @@ def _messages_of(outer: Json) -> list[Any] | None:
         return None
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    return given if isinstance(given, list) else ([] if isinstance(outer.get("output"), list) else None)
+    if isinstance(given, list):
+        return given
+    if isinstance(outer.get("output"), list):
+        return []
+    return None
 
 
 def _is_response(outer: Json) -> bool:
@@ -101,7 +105,8 @@ class _Items:
 
     def head(self, outer: Json) -> None:
         """Tools and instructions, which each request and response repeats; the first are taken."""
-        tools, instructions = mappings_in(outer.get("tools")), content_of(outer.get("instructions"))
+        tools = mappings_in(outer.get("tools"))
+        instructions = content_of(outer.get("instructions"))
         if not self._headed and (tools or instructions):
             self._headed = True
             self._assembler.tools(tools)
@@ -110,10 +115,12 @@ class _Items:
     def response(self, response: Json, line: int | None) -> None:
         """A response object: its output is a message of its own, with its usage."""
         self.head(response)
-        self._open, self._response = False, response
+        self._open = False
+        self._response = response
         for item in response["output"]:
             self.feed(item, line)
-        self._open, self._response = False, {}
+        self._open = False
+        self._response = {}
 
     def feed(self, item: Any, line: int | None) -> None:
         if not isinstance(item, dict):
@@ -149,7 +156,10 @@ class _Items:
 
     def _know(self, item: Json) -> None:
         if name := text_in(item.get("id")):
-            self._ids[name] = openai_responses.call_id(item) if text_in(item.get("type")) in CALLS else name
+            if text_in(item.get("type")) in CALLS:
+                self._ids[name] = openai_responses.call_id(item)
+            else:
+                self._ids[name] = name
 
     def _result(self, item: Json, line: int | None) -> None:
         self._open = False
@@ -162,7 +172,8 @@ class _Items:
     def _message(self, item: Json, line: int | None) -> None:
         self._open = False
         self._know(item)
-        role, said = item.get("role"), content_of(item.get("content"))
+        role = item.get("role")
+        said = content_of(item.get("content"))
         if role == "user":
             self._assembler.user(said)
         elif role in ("system", "developer"):

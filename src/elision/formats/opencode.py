@@ -62,7 +62,10 @@ class OpenCode:
     def read(self, document: Document) -> Iterator[Found]:
         """Every session, the oldest first."""
         problems = Assembler(document.path)
-        sessions = _read_storage(problems, document) if document.members else [_read_export(document)]
+        if document.members:
+            sessions = _read_storage(problems, document)
+        else:
+            sessions = [_read_export(document)]
         yield from problems.problems
         for session in sessions:
             yield from _read_session(document.path, session, self.name)
@@ -162,7 +165,10 @@ class _SessionRun:
         steps = _split_steps(parts)
         for step in steps:
             finished = _finish_parts(step)
-            usage = self._read_usage([*finished, info][0]) if finished or len(steps) == 1 else None
+            if finished or len(steps) == 1:
+                usage = self._read_usage([*finished, info][0])
+            else:
+                usage = None
             tools = [part for part in step if part.get("type") == "tool"]
             said = tuple(part for each in step for part in _spoken_content(each))
             reasoning = "\n".join(filter(None, map(_reasoning_text, step)))
@@ -179,7 +185,8 @@ class _SessionRun:
             )
             for part in tools:
                 shown, error = _read_result(mapping_in(part.get("state")))
-                call, tool = text_in(part.get("callID")), text_in(part.get("tool"))
+                call = text_in(part.get("callID"))
+                tool = text_in(part.get("tool"))
                 self.assembler.result(call, shown or (Text(""),), tool=tool, error=error, line=number)
             at = max(filter(None, (at, *map(_end_time, tools))), default=None)
 
@@ -239,7 +246,10 @@ class _RecordedTokens:
         """The counts as `PromptTokens` reads them."""
         # Versions differ in whether the output holds the reasoning; a part cannot be larger than its whole.
         sums = {self.input + self.output + cached for cached in (0, self.read + self.write)}
-        apart = self.total - self.reasoning in sums if self.total not in sums | {0} else self.reasoning > self.output
+        if self.total not in sums | {0}:
+            apart = self.total - self.reasoning in sums
+        else:
+            apart = self.reasoning > self.output
         return {
             "prompt_tokens": self.input,
             "completion_tokens": self.output + (self.reasoning if apart else 0),
@@ -271,18 +281,24 @@ def _user_content(part: Json) -> Content:
     """What a part of a user's message says to the model."""
     kind = part.get("type")
     if kind == "text":
-        return () if part.get("ignored") is True else content(text_in(part.get("text")))
+        if part.get("ignored") is True:
+            return ()
+        return content(text_in(part.get("text")))
     if kind == "file" and text_in(part.get("mime")) not in _SENT_AS_TEXT:
         return (_keep_media(part),)
     return ()
 
 
 def _spoken_content(part: Json) -> Content:
-    return content(text_in(part.get("text"))) if part.get("type") == "text" else ()
+    if part.get("type") == "text":
+        return content(text_in(part.get("text")))
+    return ()
 
 
 def _reasoning_text(part: Json) -> str:
-    return text_in(part.get("text")) if part.get("type") == "reasoning" else ""
+    if part.get("type") == "reasoning":
+        return text_in(part.get("text"))
+    return ""
 
 
 def _keep_media(part: Json) -> Any:
@@ -304,7 +320,10 @@ def _read_result(state: Json) -> tuple[Content, bool]:
         return content_of(state.get("output")) + attached, False
     if status == "error":
         metadata = mapping_in(state.get("metadata"))
-        partial = text_in(metadata.get("output")) if metadata.get("interrupted") is True else ""
+        if metadata.get("interrupted") is True:
+            partial = text_in(metadata.get("output"))
+        else:
+            partial = ""
         return content(partial or text_in(state.get("error"))), True
     return content(_INTERRUPTED), True
 

@@ -71,8 +71,12 @@ def bills(metrics: Iterable[Json]) -> Mapping[str, Bill]:
         for number, usage in enumerate(usages):
             cost: Json = costs[number] if len(costs) == len(usages) else {}
             id = text_in(usage.get("response_id"))
-            ended, took = number_in(cost.get("timestamp")), latencies.get(id)
-            at = None if ended is None or took is None else ended - took
+            ended = number_in(cost.get("timestamp"))
+            took = latencies.get(id)
+            if ended is None or took is None:
+                at = None
+            else:
+                at = ended - took
             found[id] = Bill(usage=counted.usage(usage, usd=number_in(cost.get("cost"))), at=at)
     return found
 
@@ -110,7 +114,9 @@ class V1Run:
         self._assistant(event, said, _reasoning(message) or _reasoning(event), actions_of(message), number)
 
     def action(self, event: Json, number: int) -> None:
-        said, reasoning, actions = content_of(event.get("thought")), _reasoning(event), (_action(event),)
+        said = content_of(event.get("thought"))
+        reasoning = _reasoning(event)
+        actions = (_action(event),)
         response = text_in(event.get("llm_response_id"))
         if response and response == self._newest:
             self.assembler.amend(content=said, reasoning=reasoning, actions=actions)
@@ -135,13 +141,18 @@ class V1Run:
         By event times a request left with the event before it: its own event came with the answer.
         """
         if self.bills and all(each.at is not None for each in self.bills.values()):
-            return bill.at if bill else None
+            if bill:
+                return bill.at
+            return None
         return self._clock or moment(event.get("timestamp"))
 
     def observation(self, event: Json, number: int) -> None:
         shown = mapping_in(event.get("observation"))
         failed = shown.get("is_error", shown.get("error"))
-        error = bool(failed) if isinstance(failed, bool | str) else None
+        if isinstance(failed, bool | str):
+            error = bool(failed)
+        else:
+            error = None
         self._result(event, _shown(shown), error, number)
 
     def agent_error(self, event: Json, number: int) -> None:
@@ -151,7 +162,8 @@ class V1Run:
         self._result(event, content(f"Action rejected: {text_in(event.get('rejection_reason'))}"), True, number)
 
     def _result(self, event: Json, shown: Content, error: bool | None, number: int) -> None:
-        tool, call = text_in(event.get("tool_name")), text_in(event.get("tool_call_id"))
+        tool = text_in(event.get("tool_name"))
+        call = text_in(event.get("tool_call_id"))
         self.assembler.result(call, shown or (Text(""),), tool=tool, error=error, line=number)
 
     def condensation(self, event: Json, number: int) -> None:
@@ -239,4 +251,6 @@ def _shown(observation: Json) -> Content:
 
 def _screenshot(observation: Json) -> Content:
     data = text_in(observation.get("screenshot_data"))
-    return (opaque("image", {"type": "image", "data": data}),) if data else ()
+    if data:
+        return (opaque("image", {"type": "image", "data": data}),)
+    return ()

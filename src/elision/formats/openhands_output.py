@@ -77,7 +77,9 @@ def _read(document: Document, record: Json, line: int | None) -> Iterator[Found]
 def _name(record: Json) -> str:
     """The task of a benchmark, or the issue that the resolver worked on: `owner/repo#5`; "" if neither is named."""
     issue = mapping_in(record.get("issue"))
-    owner, repo, number = text_in(issue.get("owner")), text_in(issue.get("repo")), count_in(issue.get("number"))
+    owner = text_in(issue.get("owner"))
+    repo = text_in(issue.get("repo"))
+    number = count_in(issue.get("number"))
     return text_in(record.get("instance_id")) or (f"{owner}/{repo}#{number}" if repo and number else "")
 
 

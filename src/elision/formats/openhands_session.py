@@ -53,7 +53,9 @@ class OpenHandsSession:
 
 def _first_number(name: str) -> int:
     found = _EVENT.fullmatch(name) or _PAGE.fullmatch(name)
-    return int(found[1]) if found else 0
+    if found:
+        return int(found[1])
+    return 0
 
 
 def _read_events(assembler: Assembler, document: Document) -> Mapping[int, Any]:

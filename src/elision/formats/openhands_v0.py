@@ -93,7 +93,8 @@ class V0Run:
 
     def _agent(self, event: Json, number: int) -> None:
         response = _response(event)
-        newest, self._newest = self._newest, text_in(response.get("id"))
+        newest = self._newest
+        self._newest = text_in(response.get("id"))
         spoken = _spoken(event, number)
         call = _call_id(event) or (spoken.actions[0].id if spoken.actions else "")
         self._calls[_id(event)] = call
@@ -152,8 +153,12 @@ _HEADS: Mapping[str, Callable[[Assembler, Json], None]] = {"system": _system, "c
 def _spoken(event: Json, number: int) -> Said:
     """The assistant message that an action stands for: the provider's own, else one made from the event."""
     choices = mappings_in(_response(event).get("choices"))
-    spoken = said(mapping_in(choices[0].get("message"))) if choices else Said(content=content(_said_by(event)))
-    call, name = _call_id(event), text_in(_metadata_of_call(event).get("function_name"))
+    if choices:
+        spoken = said(mapping_in(choices[0].get("message")))
+    else:
+        spoken = Said(content=content(_said_by(event)))
+    call = _call_id(event)
+    name = text_in(_metadata_of_call(event).get("function_name"))
     if not call and event["action"] in _SPOKEN:
         return spoken
     if call and any(action.id == call for action in spoken.actions):
@@ -195,11 +200,14 @@ def _recalled(extras: Json) -> str:
 def _failed(event: Json) -> bool | None:
     if event["observation"] == "error":
         return True
-    success, exit_code = event.get("success"), event.get("exit_code")
+    success = event.get("success")
+    exit_code = event.get("exit_code")
     if isinstance(success, bool):
         return not success
     # Of flat events; -1 stands for a command that still runs.
-    return exit_code > 0 if isinstance(exit_code, int) and not isinstance(exit_code, bool) else None
+    if isinstance(exit_code, int) and not isinstance(exit_code, bool):
+        return exit_code > 0
+    return None
 
 
 def _metadata_of_call(event: Json) -> Json:
@@ -224,4 +232,6 @@ def _id(event: Json) -> str:
 
 def _cause(event: Json) -> str:
     cause = event.get("cause")
-    return "" if cause is None else str(cause)
+    if cause is None:
+        return ""
+    return str(cause)

@@ -100,7 +100,10 @@ def _run(file: str, lines: Sequence[Line], branch: Branch, number: int) -> Itera
         _feed(assembler, line)
         for call in stand_ins.get(place, ()):
             assembler.result(call, content(STAND_IN), error=True, line=line.number)
-    name, parent = (f"fork {number}", "main") if number else ("main", None)
+    if number:
+        name, parent = (f"fork {number}", "main")
+    else:
+        name, parent = ("main", None)
     if run := assembler.finish(name, format=PiSession.name, parent=parent):
         yield run
     yield from assembler.problems
@@ -227,12 +230,16 @@ _MESSAGES: dict[str, _Take] = {
 
 
 def _verdict(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
+    if isinstance(value, bool):
+        return value
+    return None
 
 
 def _at(message: Json, line: Line) -> float | None:
     started = moment(message.get("timestamp"))
-    return moment(line.value.get("timestamp")) if started is None else started
+    if started is None:
+        return moment(line.value.get("timestamp"))
+    return started
 
 
 def _usage(value: object) -> Usage | None:

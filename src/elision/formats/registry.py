@@ -75,13 +75,18 @@ def read(path: Path) -> Iterator[Found]:
     each file of a folder that is laid out like a recording, but is in no known format.
     Raises FormatError where `path` is a file in no known format, or holds no run at all.
     """
-    runs, reasons, is_whole = 0, list[str](), False
+    runs = 0
+    reasons = list[str]()
+    is_whole = False
     for document in documents(path):
         is_named = _is_named(document, path)
         is_whole = is_whole or is_named
         for found in _read_one(document, named=is_named):
             runs += isinstance(found, Trajectory)
-            reasons += [str(found)] if isinstance(found, Problem) else []
+            if isinstance(found, Problem):
+                reasons += [str(found)]
+            else:
+                reasons += []
             yield found
     if not runs and (path.is_dir() or not is_whole):
         raise FormatError(_no_run(path, reasons))
@@ -204,7 +209,9 @@ def _why(document: Document) -> str:
 
 def _with_names(why: str) -> str:
     """`why`, and the formats that are known where that is what was wrong."""
-    return f"{why}; formats known: {_names()}" if why.startswith(_UNKNOWN) else why
+    if why.startswith(_UNKNOWN):
+        return f"{why}; formats known: {_names()}"
+    return why
 
 
 def _a(name: str) -> str:
@@ -218,7 +225,10 @@ def _without(message: str, path: str) -> str:
 
 
 def _no_run(path: Path, reasons: list[str]) -> str:
-    first = f" First problem: {reasons[0]}." if reasons else ""
+    if reasons:
+        first = f" First problem: {reasons[0]}."
+    else:
+        first = ""
     strange = not reasons or any(_UNKNOWN in reason for reason in reasons)
     return f"{path}: no trajectory in it.{first}{f' Formats known: {_names()}' if strange else ''}"
 

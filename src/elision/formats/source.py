@@ -139,7 +139,9 @@ def _plain(raw: io.BufferedReader) -> _Bytes:
     """`raw`, decompressed if its first bytes say gzip, whatever its name says."""
     start = raw.read(2)
     raw.seek(0)
-    return gzip.GzipFile(fileobj=raw) if start == _GZIP else raw
+    if start == _GZIP:
+        return gzip.GzipFile(fileobj=raw)
+    return raw
 
 
 def _peek(file: _Bytes) -> bytes:
@@ -176,7 +178,8 @@ def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
     """The files of a tar, in two passes: the first only counts each folder of events, so that the second can hand one
     out as soon as it is whole and need not hold them all."""
     groups = group_files([name for name, _ in _members(path, [])])
-    missing, gathered = Counter(groups.values()), dict[str, dict[str, bytes]]()
+    missing = Counter(groups.values())
+    gathered = dict[str, dict[str, bytes]]()
     problems: list[Problem] = []
     for name, stream in _members(path, problems):
         base = groups.get(name)
@@ -249,7 +252,10 @@ def _members(path: Path, problems: list[Problem]) -> Iterator[tuple[str, IO[byte
     try:
         with path.open("rb") as raw, _plain(raw) as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for info in tar:
-                stream = tar.extractfile(info) if info.isreg() else None
+                if info.isreg():
+                    stream = tar.extractfile(info)
+                else:
+                    stream = None
                 if stream is not None:
                     yield info.name, stream
     except _BROKEN as error:

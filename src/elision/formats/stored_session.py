@@ -20,7 +20,8 @@ def stored_session(store: Store, key: str) -> Trajectory:
 
     Raises UnknownHandle, StoreError; FormatError if turns are missing.
     """
-    info, told = store.info(key), _told(store.events(key))
+    info = store.info(key)
+    told = _told(store.events(key))
     turns = tuple(told.filled(turn) for turn in store.turns(key))
     models = Counter(turn.model for turn in turns if turn.model)
     results = {observation.role for turn in turns for observation in turn.observations}

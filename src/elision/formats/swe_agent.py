@@ -62,7 +62,9 @@ def _runs(value: Any) -> dict[str, Json]:
     attempts = mappings_in(top.get("attempts"))
     if attempts:
         return {f" attempt {number}": attempt for number, attempt in enumerate(attempts, start=1)}
-    return {"": top} if isinstance(top.get("trajectory"), list) else {}
+    if isinstance(top.get("trajectory"), list):
+        return {"": top}
+    return {}
 
 
 def _steps(run: Json) -> list[Json]:
@@ -73,7 +75,10 @@ def _read(document: Document, run: Json, id: str) -> Iterator[Found]:
     head, turns = _aligned(_steps(run), [item for item in mappings_in(run.get("history")) if not item.get("is_demo")])
     by_tools = any(turn.message.get("tool_calls") for turn in turns)
     assembler = Assembler(document.path, observations="tools" if by_tools else "user")
-    dropped = len(run["trajectory"]) - len(_steps(run)) if isinstance(run.get("trajectory"), list) else 0
+    if isinstance(run.get("trajectory"), list):
+        dropped = len(run["trajectory"]) - len(_steps(run))
+    else:
+        dropped = 0
     if dropped:
         assembler.problem(f"{dropped} steps without action or observation left out")
     for message in head:
@@ -96,7 +101,10 @@ def _feed(assembler: Assembler, message: Json) -> None:
 
 
 def _feed_turn(assembler: Assembler, turn: _Turn) -> None:
-    spoken = said(turn.message) if turn.message else Said(content=content_of(turn.step.get("response")))
+    if turn.message:
+        spoken = said(turn.message)
+    else:
+        spoken = Said(content=content_of(turn.step.get("response")))
     command = text_in(turn.step.get("action")) or text_in(turn.message.get("action"))
     actions = spoken.actions or ((Action(id="", name="bash", arguments=command, implicit=True),) if command else ())
     thoughts = (text_in(block.get("thinking")) for block in mappings_in(turn.message.get("thinking_blocks")))
@@ -117,7 +125,10 @@ def _feed_result(assembler: Assembler, turn: _Turn, shown: Json, calls: list[str
         _feed(assembler, shown)
         return
     named = shown.get("tool_call_ids")
-    answered = [text_in(each) for each in named if text_in(each)] if isinstance(named, list) else calls
+    if isinstance(named, list):
+        answered = [text_in(each) for each in named if text_in(each)]
+    else:
+        answered = calls
     observation = _observation(turn, shown)
     if observation:
         assembler.result((answered or calls)[0], observation, line=turn.line)
@@ -131,7 +142,9 @@ def _observation(turn: _Turn, shown: Json) -> Content:
     sent = content_of(shown.get("content"))
     if sent and not _ELIDED.search(text_of(sent)[:200]):
         return sent
-    return (Text(text_in(turn.step["observation"])),) if "observation" in turn.step else sent
+    if "observation" in turn.step:
+        return (Text(text_in(turn.step["observation"])),)
+    return sent
 
 
 def _aligned(steps: list[Json], history: list[Json]) -> tuple[list[Json], list[_Turn]]:
@@ -194,7 +207,12 @@ def _window(run: Json, config: Json) -> int | None:
         if processor.get("type") == "last_n_observations" and count_in(processor.get("n")):
             return count_in(processor["n"])
     steps = _steps(run)
-    sent = mappings_in(steps[-1].get("query")) if steps else []
+    if steps:
+        sent = mappings_in(steps[-1].get("query"))
+    else:
+        sent = []
     answers = [item for item in sent or mappings_in(run.get("history")) if item.get("role") in ("user", "tool")]
     elided = [bool(_ELIDED.search(_said(item.get("content"))[:200])) for item in reversed(answers)]
-    return elided.index(True) or None if any(elided) else None
+    if any(elided):
+        return elided.index(True) or None
+    return None

@@ -92,7 +92,10 @@ class _Setting:
         words = [self._domain] if self._domain else []
         words += ["task", str(simulation.get("task_id", number)), "trial", str(count_in(simulation.get("trial")))]
         name = " ".join(words)
-        name = f"{name} simulation {number}" if name in self._ids else name
+        if name in self._ids:
+            name = f"{name} simulation {number}"
+        else:
+            name = name
         self._ids.add(name)
         return name
 

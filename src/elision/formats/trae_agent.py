@@ -37,11 +37,15 @@ class TraeAgent:
 
     def read(self, document: Document) -> Iterator[Found]:
         value = mapping_in(json_value(document))
-        assemblers = (
-            [_read_interactions(document, value)] if "llm_interactions" in value else _read_steps(document, value)
-        )
+        if "llm_interactions" in value:
+            assemblers = [_read_interactions(document, value)]
+        else:
+            assemblers = _read_steps(document, value)
         for number, assembler in enumerate(assemblers, start=1):
-            name = run_name(document.path) if len(assemblers) == 1 else f"conversation {number}"
+            if len(assemblers) == 1:
+                name = run_name(document.path)
+            else:
+                name = f"conversation {number}"
             run = assembler.finish(name, format=self.name, model=text_in(value.get("model")))
             yield from assembler.problems
             if run:
@@ -95,16 +99,21 @@ def _read_call(call: Json) -> Action:
 
 def _add_result(assembler: Assembler, result: Json, answered: set[str], number: int) -> None:
     """A result as the model was shown it, once: interactions and steps both keep it."""
-    call, success = text_in(result.get("call_id")), result.get("success")
+    call = text_in(result.get("call_id"))
+    success = result.get("success")
     if call in answered:
         return
     answered.add(call)
-    error = not success if isinstance(success, bool) else None
+    if isinstance(success, bool):
+        error = not success
+    else:
+        error = None
     assembler.result(call, _result_text(result) or (Text(""),), error=error, line=number)
 
 
 def _result_text(result: Json) -> Content:
-    said, error = text_in(result.get("result")), text_in(result.get("error"))
+    said = text_in(result.get("result"))
+    error = text_in(result.get("error"))
     return content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
 
 
@@ -116,7 +125,10 @@ def _read_steps(document: Document, value: Json) -> list[Assembler]:
     chains: list[list[Json]] = []
     for step in mappings_in(value.get("steps")):
         messages = mappings_in(step.get("messages"))
-        before = mappings_in(chains[-1][-1].get("messages")) if chains else []
+        if chains:
+            before = mappings_in(chains[-1][-1].get("messages"))
+        else:
+            before = []
         if chains and before and messages[: len(before)] == before:
             chains[-1].append(step)
         else:
@@ -141,7 +153,9 @@ def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
 
 def _step_time(step: Json) -> float | None:
     milliseconds = number_in(step.get("timestamp"))
-    return None if milliseconds is None else milliseconds / 1000
+    if milliseconds is None:
+        return None
+    return milliseconds / 1000
 
 
 def _tool_message(result: Json) -> dict[str, Any]:

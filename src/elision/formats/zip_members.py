@@ -23,7 +23,8 @@ _ZSTD = 93
 #: Members of which every Inspect log has one: a log that was cut off has no header yet, but its start.
 INSPECT_HEADERS = ("header.json", "_journal/start.json")
 #: Of a local file header: its length, and where the lengths of name and extra field stand in it.
-_HEADER, _LENGTHS = 30, struct.Struct("<26xHH")
+_HEADER = 30
+_LENGTHS = struct.Struct("<26xHH")
 
 
 class ZipMembers:
@@ -49,7 +50,10 @@ class ZipMembers:
         info = self._members[name]
         if info.flag_bits & 1:
             raise FormatError(f"{self._path}!{name}: encrypted; unpack it with its password first")
-        unpacked = self._zstd(info) if info.compress_type == _ZSTD else self._plain(info)
+        if info.compress_type == _ZSTD:
+            unpacked = self._zstd(info)
+        else:
+            unpacked = self._plain(info)
         if len(unpacked) > LIMIT:
             raise FormatError(f"{self._path}!{name}: unpacks to more than {LIMIT // 2**20} MB; refused")
         return unpacked

@@ -65,7 +65,10 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        refused = None if scope["path"] in OPEN else self._refusal(request)
+        if scope["path"] in OPEN:
+            refused = None
+        else:
+            refused = self._refusal(request)
         await (refused or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -78,8 +81,12 @@ class Guard:
             return None
         given = request.query_params.get("token")
         if given is not None:
-            return self._signed_in(request) if _same(given, self._token) else _unknown()
-        return None if self._known(request) else _unknown()
+            if _same(given, self._token):
+                return self._signed_in(request)
+            return _unknown()
+        if self._known(request):
+            return None
+        return _unknown()
 
     def _known(self, request: Request) -> bool:
         assert self._token is not None
@@ -130,7 +137,9 @@ def _cookie(headers: Mapping[str, str]) -> str:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    if found:
+        return found.value
+    return ""
 
 
 def _derived(token: str) -> str:

@@ -166,7 +166,8 @@ class Answering:
 
     async def _learn_recorded(self) -> None:
         """Exchanges of a stored session: each that is put in its place may show the way to later ones."""
-        known, exchanges = -1, self.live.exchanges
+        known = -1
+        exchanges = self.live.exchanges
         while len(exchanges.known) > known:
             known = len(exchanges.known)
             said = plain(exchanges.expanded(self.entries))
@@ -195,7 +196,8 @@ class Answering:
 
     def _may_go_ahead(self, said: Sequence[Said]) -> bool:
         """Whether the request goes out as it came, whatever is in it, and nobody is to be asked first."""
-        live, begun = self.live, any(entry.assistant for entry in self.entries)
+        live = self.live
+        begun = any(entry.assistant for entry in self.entries)
         # Which session's it is, and what the client is told of that, must be known.
         known = live.straight and (live.newest is not None or not begun)
         if self.shared or self.limit is not None or not known or not self._is_own(said):
@@ -368,7 +370,9 @@ class Answering:
             return None
         shorter = await self._encode_view(view, said)
         # By bytes: how many tokens it was thought to have goes by what was reported, and that has just proved wrong.
-        return shorter if len(shorter.body) < len(out.body) else None
+        if len(shorter.body) < len(out.body):
+            return shorter
+        return None
 
     async def _as_it_came(self, answer: Answer, heard: Heard, told: bytes) -> Answer | None:
         """What the client sent itself: if that is taken, what we made of it was wrong; the session is left alone then.
@@ -380,7 +384,8 @@ class Answering:
         if own is None or own.status >= 400:
             return own
         self.live.leave_alone()
-        self.served.how, self.served.cause = "failed", "unbound" if heard.unbound else "rejected"
+        self.served.how = "failed"
+        self.served.cause = "unbound" if heard.unbound else "rejected"
         _log.error(
             "session %s: the provider refused what was made of a request and took it as it came; its next %d requests"
             " are left alone: %s",
@@ -439,7 +444,9 @@ class Answering:
 
     async def _relayed(self, answer: Answer, relay: Relay) -> Outcome | None:
         """The answer as it comes, but for calls of the recall tools: the outcome where it goes on behind them."""
-        tap, inflated, late = tap_of(self.api, answer), inflating(answer), b""
+        tap = tap_of(self.api, answer)
+        inflated = inflating(answer)
+        late = b""
         if inflated is None:
             raise UpstreamError("malformed", "the provider's answer is compressed in a way that nobody asked for")
         relay.begin_round()
@@ -496,7 +503,10 @@ class Answering:
         if self.reply.started:
             return
         self.served.status, self.served.stream = answer.status, is_stream(answer)
-        own = [(b"content-length", str(length).encode())] if length is not None else []
+        if length is not None:
+            own = [(b"content-length", str(length).encode())]
+        else:
+            own = []
         await self.reply.start(answer.status, [*fields.returned(answer.headers, changed=True), *own, *self._extra()])
 
     async def _send(self, chunk: bytes) -> None:
@@ -589,10 +599,19 @@ class Answering:
         """What the provider reported for the newest call."""
         heard = await finish_tap(tap)
         if heard.usage is not None:
-            self.served.usage = heard.usage if self.served.usage is None else self.served.usage + heard.usage
-        self.served.cache_miss = heard.cache_miss.reason if heard.cache_miss else ""
+            if self.served.usage is None:
+                self.served.usage = heard.usage
+            else:
+                self.served.usage = self.served.usage + heard.usage
+        if heard.cache_miss:
+            self.served.cache_miss = heard.cache_miss.reason
+        else:
+            self.served.cache_miss = ""
         self.served.thinking_dropped += sum(each.dropped for each in heard.transformations)
-        self.served.cleared_tokens += heard.cleared.tokens if heard.cleared else 0
+        if heard.cleared:
+            self.served.cleared_tokens += heard.cleared.tokens
+        else:
+            self.served.cleared_tokens += 0
         if heard.usage is None:
             return
         if self._looking is not None and not self._looking.done():

@@ -48,7 +48,9 @@ class App:
         self.limits = Limits(settings)
         #: Set when the server begins to stop: readiness says so.
         self.draining = False
-        self._serving, self._admin, self._watch = serving, admin, watch
+        self._serving = serving
+        self._admin = admin
+        self._watch = watch
         self._under_way: set[_Exchange] = set()
         self._idle = asyncio.Event()
 
@@ -135,7 +137,8 @@ class Out:
     async def start(self, status: int, headers: Headers) -> None:
         if status in _BODILESS:
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
-        self.status, self.headers = status, headers
+        self.status = status
+        self.headers = headers
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send(self, chunk: bytes) -> None:
@@ -155,7 +158,9 @@ class _Exchange:
         task = asyncio.current_task()
         assert task is not None
         self.task, self.out = task, Out(send)
-        self._scope, self._receive, self._limits = scope, receive, limits
+        self._scope = scope
+        self._receive = receive
+        self._limits = limits
         self._headers: Mapping[bytes, bytes] = dict(reversed(scope["headers"]))
         self._began = time.perf_counter()
         self._gone = asyncio.Event()
@@ -176,7 +181,8 @@ class _Exchange:
                 self._watcher.cancel()
 
     async def _incoming(self, body: Body) -> Incoming:
-        scope, raw = self._scope, await body.read()
+        scope = self._scope
+        raw = await body.read()
         if body.complete:
             self._watcher = asyncio.ensure_future(self._watch())
         return Incoming(
@@ -225,7 +231,10 @@ class _Exchange:
                 await self.out.finish()
             return
         # Anthropic has a status of its own for having no room.
-        status = 529 if api == "anthropic" and problem.cause == "busy" else problem.status
+        if api == "anthropic" and problem.cause == "busy":
+            status = 529
+        else:
+            status = problem.status
         status, named, body = refusal(api, status, str(problem), problem.cause, retry_after=problem.retry_after)
         headers = [(name.encode(), value.encode()) for name, value in named.items()]
         headers.append((b"content-length", str(len(body)).encode()))
@@ -254,7 +263,9 @@ class _Exchange:
         scope = self._scope
         names = {name.decode("latin-1") for name in self._headers}
         found = route(scope["method"], scope.get("raw_path") or b"", scope["query_string"], names)
-        return found.api if found else None
+        if found:
+            return found.api
+        return None
 
 
 def _unread(receive: Receive, limits: Limits) -> Body:

@@ -26,7 +26,8 @@ class Body:
     """
 
     def __init__(self, receive: Receive, limits: Limits, headers: Mapping[bytes, bytes]) -> None:
-        self._receive, self._limits = receive, limits
+        self._receive = receive
+        self._limits = limits
         self.length = limits.measured(headers)
         self._reserved = limits.held(self.length, headers)
         self._held = 0
@@ -53,13 +54,19 @@ class Body:
             raise self._limits.too_slow() from None
         # Joining lets go of the interpreter, in whichever thread; and there it holds up nobody.
         join = partial(b"".join, parts)
-        return join() if self._size < LARGE else await finished(join, executor_for(self._size))
+        if self._size < LARGE:
+            return join()
+        return await finished(join, executor_for(self._size))
 
     async def _has_room(self) -> bool:
         """Take room for what came; whether there was some. Whoever holds room never waits for more: all who do would
         wait for each other. What has no room is passed on unread."""
-        memory, more = self._limits.memory, self._size - self._held
-        taken = memory.take_now(more) if self._held else await memory.take(more)
+        memory = self._limits.memory
+        more = self._size - self._held
+        if self._held:
+            taken = memory.take_now(more)
+        else:
+            taken = await memory.take(more)
         self._held += taken
         return taken > 0
 
@@ -84,7 +91,8 @@ class Body:
             return
 
     def close(self) -> None:
-        held, self._held = self._held, 0
+        held = self._held
+        self._held = 0
         if held:
             self._limits.memory.give(held)
 

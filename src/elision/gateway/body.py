@@ -30,7 +30,8 @@ _LISTED: Final[Mapping[Api, str]] = {"openai": "messages", "anthropic": "message
 #: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
 _UNSETTLED: Final = 8
 #: Bytes of a field from and up to which what it says is kept, for the next session that begins with it.
-_SMALL, _LARGE = 256, 1 << 18
+_SMALL = 256
+_LARGE = 1 << 18
 #: Fields of the list's name that are looked at before the list is searched for in another way.
 _TRIES: Final = 4
 
@@ -103,7 +104,10 @@ class RequestBody:
         if before is not None and before.api != api:
             before = None
         try:
-            parts = before._continued(raw, name) if before is not None else None
+            if before is not None:
+                parts = before._continued(raw, name)
+            else:
+                parts = None
             parts = parts or _at_once(raw, name) or _by_fields(raw, name)
             if len(parts.fields) > spans.MOST_FIELDS:
                 raise Unreadable(f"an object has more than {spans.MOST_FIELDS} fields")
@@ -121,7 +125,9 @@ class RequestBody:
             return None
         try:
             parts = before._continued(raw, _LISTED[api])
-            return None if parts is None or len(parts.fields) > spans.MOST_FIELDS else cls(raw, api, parts, before)
+            if parts is None or len(parts.fields) > spans.MOST_FIELDS:
+                return None
+            return cls(raw, api, parts, before)
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"the body is no JSON that can be taken apart: {error}") from error
 
@@ -132,7 +138,9 @@ class RequestBody:
     def _shared_end(self, raw: bytes) -> int:
         """Where the last leading message ends that stands in `raw` as it stands here; 0 if none does."""
         shared = self._shared(raw)
-        return self._array.ends[shared - 1] if shared and self._array is not None else 0
+        if shared and self._array is not None:
+            return self._array.ends[shared - 1]
+        return 0
 
     def measure(self) -> None:
         """Find the places of all messages now, which would else be done when they are first asked for."""
@@ -149,7 +157,9 @@ class RequestBody:
     def raw_field(self, name: str) -> bytes | None:
         """The bytes of a top-level field's value, of the last one where there are several; None where there is none."""
         found = self._spans.get(name)
-        return None if found is None else self.raw[found.start : found.end]
+        if found is None:
+            return None
+        return self.raw[found.start : found.end]
 
     def field(self, name: str) -> Any:
         """A top-level field, decoded once; None where there is none. Raises Unreadable where it cannot be decoded."""
@@ -166,7 +176,8 @@ class RequestBody:
 
     def _has_field_of(self, other: RequestBody, name: str) -> bool:
         """Whether a top-level field stands in both in the same bytes; compared where they stand."""
-        own, found = self._spans.get(name), other._spans.get(name)
+        own = self._spans.get(name)
+        found = other._spans.get(name)
         if own is None or found is None or own.end - own.start != found.end - found.start:
             return False
         return other.raw.startswith(memoryview(self.raw)[own.start : own.end], found.start)
@@ -200,21 +211,28 @@ class RequestBody:
 
     def begins(self, raw: bytes) -> bool:
         """Whether `raw` probably goes on from this body: all but the newest messages stand there in the same bytes."""
-        ends = self._array.ends if self._array is not None else []
+        if self._array is not None:
+            ends = self._array.ends
+        else:
+            ends = []
         if not ends:
             return False
         return raw.startswith(memoryview(self.raw)[: ends[max(len(ends) - _UNSETTLED, (len(ends) - 1) // 2)]])
 
     def _shared(self, raw: bytes) -> int:
         """How many leading messages stand in `raw` in the same bytes and at the same place, as all in front of them."""
-        ends, view = self._array.ends if self._array is not None else [], memoryview(self.raw)
+        ends = self._array.ends if self._array is not None else []
+        view = memoryview(self.raw)
         if ends and raw.startswith(view[: ends[-1]]):
             return len(ends)
-        shared, differs, at = 0, len(ends), 0
+        shared = 0
+        differs = len(ends)
+        at = 0
         while differs - shared > 1:
             middle = (shared + differs) // 2
             if raw.startswith(view[at : ends[middle - 1]], at):
-                shared, at = middle, ends[middle - 1]
+                shared = middle
+                at = ends[middle - 1]
             else:
                 differs = middle
         return shared
@@ -228,7 +246,8 @@ class RequestBody:
         shared = self._shared(raw)
         if not shared or self._array is None or self._own is None:
             return None
-        end, opening = self._array.ends[shared - 1], b'{"%b":[{}' % name.encode()
+        end = self._array.ends[shared - 1]
+        opening = b'{"%b":[{}' % name.encode()
         body = opening + raw[end:]
         rest = _at_once(body, name)
         if rest is None or rest.own is None:
@@ -249,7 +268,9 @@ def _held(raw: bytes) -> Any:
 
 def _value(raw: bytes) -> Any:
     """What a field says. The sessions of an agent begin with the same tools and prompts, which are read once."""
-    return _held(raw) if _SMALL < len(raw) < _LARGE else spans.decoded(raw)
+    if _SMALL < len(raw) < _LARGE:
+        return _held(raw)
+    return spans.decoded(raw)
 
 
 def _moved(field: Field, by: int) -> Field:
@@ -263,7 +284,10 @@ def _at_once(raw: bytes, name: str) -> _Parts | None:
     proven: with 0 in that place, the small body that is left has the 0 in its only field of that name.
     """
     values = _elements(raw, name)
-    place = None if values is None else _place(raw, name, values)
+    if values is None:
+        place = None
+    else:
+        place = _place(raw, name, values)
     if values is None or place is None:
         return None
     start, end = place
@@ -279,7 +303,10 @@ def _at_once(raw: bytes, name: str) -> _Parts | None:
 
 def _elements(raw: bytes, name: str) -> list[bytes] | None:
     try:
-        found = _INPUT.decode(raw).input if name == "input" else _MESSAGES.decode(raw).messages
+        if name == "input":
+            found = _INPUT.decode(raw).input
+        else:
+            found = _MESSAGES.decode(raw).messages
     except ValueError:
         return None
     return spans.copy_values(found)
@@ -287,11 +314,18 @@ def _elements(raw: bytes, name: str) -> list[bytes] | None:
 
 def _place(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, int] | None:
     """From where to where an array of `values` stands behind this name, at whatever level."""
-    key, at = b'"%b"' % name.encode(), -1
+    key = b'"%b"' % name.encode()
+    at = -1
     for _ in range(_TRIES):
         at = raw.find(key, at + 1)
-        start = spans.opens(raw, at + len(key)) if at >= 0 else None
-        end = spans.closes(raw, start, values) if start is not None else None
+        if at >= 0:
+            start = spans.opens(raw, at + len(key))
+        else:
+            start = None
+        if start is not None:
+            end = spans.closes(raw, start, values)
+        else:
+            end = None
         if start is not None and end is not None:
             return start, end
     return None
@@ -301,7 +335,10 @@ def _by_fields(raw: bytes, name: str) -> _Parts:
     """Any body: first its fields, then the list."""
     fields = spans.fields(raw)
     own = next((field for field in reversed(fields) if field.name == name), None)
-    value = raw[own.start : own.end] if own is not None else b"null"
+    if own is not None:
+        value = raw[own.start : own.end]
+    else:
+        value = b"null"
     if value == b"null":
         return _Parts(fields, own, [])
     if value.startswith(b'"') and name == "input":

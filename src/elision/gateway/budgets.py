@@ -59,7 +59,9 @@ class Account:
     @property
     def usd(self) -> float:
         """Each call as the provider reported it, else (a chat stream without usage) as its prompt costs."""
-        return self._ledger.due if self._ledger is not None else 0.0
+        if self._ledger is not None:
+            return self._ledger.due
+        return 0.0
 
     def read(self, info: SessionInfo, events: Sequence[Event]) -> None:
         """What stands behind what was read."""
@@ -127,10 +129,13 @@ class Budgets:
     def of_session(self) -> Limit | None:
         """What is asked with each session as it stands; None where sessions have no limits."""
         settings = self._settings
-        return self._session if settings.session_max_cost_usd is not None or settings.session_max_turns else None
+        if settings.session_max_cost_usd is not None or settings.session_max_turns:
+            return self._session
+        return None
 
     def _session(self, standing: Standing) -> str:
-        settings, costs = self._settings, standing.costs
+        settings = self._settings
+        costs = standing.costs
         # Where nothing was ever reported our own reckoning has answers as well.
         spent = max(standing.due, costs.ours if costs.billed is None else costs.billed)
         return self._said(
@@ -175,7 +180,10 @@ class Budgets:
         """Read what is new of the key's sessions."""
         now = self._clock()
         everything = key.newest is None or now - key.whole >= ALL_SECONDS
-        since = None if everything or key.newest is None else key.newest - OVERLAP
+        if everything or key.newest is None:
+            since = None
+        else:
+            since = key.newest - OVERLAP
         try:
             # What is only tried (shadow mode) is paid for as well.
             for prefix in (namespace, f"{SHADOW}{namespace}"):
@@ -190,7 +198,10 @@ class Budgets:
         account = key.accounts.setdefault((info.key, info.begun), Account(self._priced))
         if info.records > account.records:
             account.read(info, list(self._store.events(info.key, account.records)))
-        key.newest = info.changed if key.newest is None else max(key.newest, info.changed)
+        if key.newest is None:
+            key.newest = info.changed
+        else:
+            key.newest = max(key.newest, info.changed)
 
 
 def _is_since(event: Event, begun: float) -> bool:

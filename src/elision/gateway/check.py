@@ -107,7 +107,9 @@ def _not_there(address: str) -> str | None:
     folder = path.absolute().parent
     if not folder.is_dir():
         return f"cannot be made: there is no folder {folder}; make it first"
-    return "" if os.access(folder, os.W_OK) else f"cannot be made: {folder} may not be written to"
+    if os.access(folder, os.W_OK):
+        return ""
+    return f"cannot be made: {folder} may not be written to"
 
 
 def _port(settings: GatewaySettings) -> Tried:

@@ -47,7 +47,8 @@ def decompressed(raw: bytes, encoding: str, limit: int) -> bytes:
 
 def _within(parts: Iterator[bytes], limit: int) -> bytes:
     """The parts in one, as long as they are no more than `limit` bytes."""
-    kept, size = [], 0
+    kept = []
+    size = 0
     for part in parts:
         size += len(part)
         if size > limit:
@@ -82,7 +83,8 @@ def _deflate(raw: bytes, limit: int) -> Iterator[bytes]:
 def _zstd(raw: bytes, limit: int) -> Iterator[bytes]:
     reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     for _ in range(MOST_PARTS):
-        part, at = reader.decompressobj(), 0
+        part = reader.decompressobj()
+        at = 0
         while at < len(raw) and not part.eof:
             yield part.decompress(raw[at : at + _STEP])
             at += _STEP

@@ -30,7 +30,9 @@ def offer(settings: GatewaySettings, api: Api, model: str) -> Offer:
     of it."""
     if not settings.recall:
         return "never"
-    return settings.recall_bound if api == "anthropic" and of(model).bound else "first"
+    if api == "anthropic" and of(model).bound:
+        return settings.recall_bound
+    return "first"
 
 
 def maker(settings: GatewaySettings, store: Store) -> Maker:

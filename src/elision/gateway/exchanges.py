@@ -67,7 +67,9 @@ class Exchanges:
         shared = shared_objects(entries, self._entries)
         self._own[shared:] = [Said(entry.json, entry.raw) for entry in entries[shared:]]
         self._entries = tuple(entries)
-        return list(self._expanded(entries)) if self.known else list(self._own)
+        if self.known:
+            return list(self._expanded(entries))
+        return list(self._own)
 
     def _expanded(self, entries: Sequence[Entry]) -> Iterator[Said]:
         waiting: tuple[str, ...] = ()
@@ -77,7 +79,10 @@ class Exchanges:
                 # Reasoning belongs to what is said next: what was recalled in front of that stands in front of both.
                 silent = (*silent, self._own[place])
                 continue
-            event = self.known.get(entry.node.hex()) if entry.assistant else None
+            if entry.assistant:
+                event = self.known.get(entry.node.hex())
+            else:
+                event = None
             # Calls of one breath stand together, and every result behind all of them.
             joining = () if entry.assistant else waiting
             waiting = (waiting if entry.assistant else ()) + (event.results if event is not None else ())
@@ -126,10 +131,14 @@ class Exchanges:
             return (own,)
         if not self.dialect.in_blocks:
             return (*_parsed(waiting), own)
-        results, content = list(map(json.loads, waiting)), own.json.get("content")
+        results = list(map(json.loads, waiting))
+        content = own.json.get("content")
         if own.json.get("role") != "user":
             return (Said({"role": "user", "content": results}, written({"role": "user", "content": results})), own)
-        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        if isinstance(content, list):
+            blocks = content
+        else:
+            blocks = [{"type": "text", "text": content}]
         message = {**own.json, "content": [*results, *blocks]}
         return (Said(message, rewritten(own.raw, own.json, message)),)
 
@@ -159,7 +168,9 @@ def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     if isinstance(parts, list):
         return [part for part in parts if isinstance(part, dict)]
     blocks = message.get("content")
-    return [part for part in blocks if _is_use(part)] if isinstance(blocks, list) else []
+    if isinstance(blocks, list):
+        return [part for part in blocks if _is_use(part)]
+    return []
 
 
 def _is_use(part: object) -> bool:
@@ -168,7 +179,9 @@ def _is_use(part: object) -> bool:
 
 def _name(call: Mapping[str, Any]) -> object:
     function = call.get("function")
-    return function.get("name") if isinstance(function, dict) else call.get("name")
+    if isinstance(function, dict):
+        return function.get("name")
+    return call.get("name")
 
 
 def _parsed(texts: Iterable[str]) -> tuple[Said, ...]:

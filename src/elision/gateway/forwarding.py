@@ -22,7 +22,8 @@ async def passed(
 ) -> None:
     """Send `request` on byte for byte, and its answer back; a provider that fails is told of in its own shape."""
     served.added = time.perf_counter() - request.received_at
-    served.bytes_up, served.rounds = len(request.body), 1
+    served.bytes_up = len(request.body)
+    served.rounds = 1
     try:
         answer = await upstream.open(
             request.method, url, fields.forwarded(request.headers, changed=False), request.content()
@@ -74,12 +75,15 @@ async def tell(
 async def finish_tap(tap: Tap) -> Heard:
     """What `tap` heard, at the end of an answer; a large body is read in a thread."""
     held = tap.held
-    return tap.finish() if held <= AT_ONCE else await finished(tap.finish, executor_for(held))
+    if held <= AT_ONCE:
+        return tap.finish()
+    return await finished(tap.finish, executor_for(held))
 
 
 async def broken(error: UpstreamError, reply: Reply, api: Api | None, served: Served) -> None:
     """The provider was not reached, or its answer broke off: the client hears of it in the provider's shape."""
-    served.cause, served.why = error.kind, str(error)
+    served.cause = error.kind
+    served.why = str(error)
     if reply.started:
         await cut(reply, api, str(error))
         return
@@ -125,5 +129,6 @@ def inflating(answer: Answer) -> Callable[[bytes], bytes] | None:
 
 def tap_of(api: Api | None, answer: Answer) -> Tap:
     """What reads an answer on its way by."""
-    kind, encoding = answer.header(b"content-type") or b"", answer.header(b"content-encoding") or b""
+    kind = answer.header(b"content-type") or b""
+    encoding = answer.header(b"content-encoding") or b""
     return Tap(api, status=answer.status, content_type=kind.decode("latin-1"), encoding=encoding.decode("latin-1"))

@@ -45,7 +45,9 @@ def forwarded(headers: Headers, *, changed: bool = False, readable: bool = False
     readable: whether the answer is read on its way by: codings that cannot be are no longer asked for.
     """
     kept = [pair for pair in _passing(headers, changed=changed) if pair[0].lower() != b"host"]
-    return _asking_readable(kept) if readable else kept
+    if readable:
+        return _asking_readable(kept)
+    return kept
 
 
 def returned(headers: Headers, *, changed: bool = False) -> Headers:
@@ -90,14 +92,18 @@ def _readable(value: bytes) -> bytes:
     """`value` as it came where all of it can be read; "*", which is any coding, becomes one of them."""
     codings = [each.strip() for each in value.split(b",") if each.strip()]
     kept = [each for each in map(_one_of_them, codings) if each]
-    return value if kept == codings else b", ".join(_once(kept))
+    if kept == codings:
+        return value
+    return b", ".join(_once(kept))
 
 
 def _one_of_them(coding: bytes) -> bytes:
     name, mark, weight = coding.partition(b";")
     if name.strip() == b"*" and weight.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000"):
         return b"gzip" + mark + weight
-    return coding if name.strip().lower() in READABLE or name.strip() == b"*" else b""
+    if name.strip().lower() in READABLE or name.strip() == b"*":
+        return coding
+    return b""
 
 
 def _once(codings: Iterable[bytes]) -> Iterator[bytes]:

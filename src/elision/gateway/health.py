@@ -32,8 +32,12 @@ class Health:
         draining: Callable[[], bool],
         reached: Callable[[], bool | None],
     ) -> None:
-        self._settings, self._store, self._draining, self._reached = settings, store, draining, reached
-        self._asked, self._answers = float("-inf"), False
+        self._settings = settings
+        self._store = store
+        self._draining = draining
+        self._reached = reached
+        self._asked = float("-inf")
+        self._answers = False
         self._lock = asyncio.Lock()
 
     def alive(self) -> bytes:

@@ -53,7 +53,9 @@ class Identity:
     @property
     def family(self) -> str:
         """Histories of it are looked up among themselves."""
-        return f"{self.namespace}/{self.session}" if self.session else self.namespace
+        if self.session:
+            return f"{self.namespace}/{self.session}"
+        return self.namespace
 
 
 _Headers: TypeAlias = Mapping[str, str]
@@ -109,7 +111,9 @@ def _claude_code(value: Any) -> str:
         except (ValueError, RecursionError):
             return ""
     found = re.search(r"_session_([0-9A-Fa-f-]{8,64})$", user)
-    return found[1] if found else ""
+    if found:
+        return found[1]
+    return ""
 
 
 def _codex(value: Any) -> str:
@@ -173,7 +177,9 @@ def _said(api: Api | None, headers: _Headers, body: Fields | None) -> str:
         value = headers.get(name, "").strip()
         if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED)):
             return value
-    return _said_within(api, body, agent) if body is not None else ""
+    if body is not None:
+        return _said_within(api, body, agent)
+    return ""
 
 
 def _said_within(api: Api | None, body: Fields, agent: str) -> str:
@@ -186,7 +192,9 @@ def _said_within(api: Api | None, body: Fields, agent: str) -> str:
 
 def _agents(session: str, agent: str) -> str:
     """Claude Code's sub-agents share its session id and have one more of their own, for as long as they live."""
-    return f"{session}:{agent.strip()}" if session and agent.strip() else session
+    if session and agent.strip():
+        return f"{session}:{agent.strip()}"
+    return session
 
 
 def _bounded(told: str) -> str:

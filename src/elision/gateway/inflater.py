@@ -68,7 +68,8 @@ def _deflate() -> Callable[[bytes], Iterator[bytes]]:
             headed = waiting[0] & 0x0F == 8 and int.from_bytes(waiting[:2], "big") % 31 == 0
             pieces = _zlib(15 if headed else -15)
         if pieces is not None:
-            chunk, waiting = waiting, b""
+            chunk = waiting
+            waiting = b""
             yield from pieces(chunk)
 
     return feed

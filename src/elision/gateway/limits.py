@@ -27,7 +27,9 @@ class Refused(Exception):  # noqa: N818 - reads as what it is at the call site
 
     def __init__(self, status: int, cause: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.cause, self.retry_after = status, cause, retry_after
+        self.status = status
+        self.cause = cause
+        self.retry_after = retry_after
 
 
 class Gate:
@@ -37,8 +39,10 @@ class Gate:
     """
 
     def __init__(self, room: int, *, waiting: int, seconds: float) -> None:
-        self.room, self.taken = room, 0
-        self._most_waiting, self._seconds = waiting, seconds
+        self.room = room
+        self.taken = 0
+        self._most_waiting = waiting
+        self._seconds = seconds
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
@@ -117,7 +121,10 @@ class Limits:
 
     def held(self, length: int | None, headers: Mapping[bytes, bytes]) -> int:
         """Bytes of memory that a request of that length is given from the start."""
-        growth = _GROWTH if headers.get(b"content-encoding", b"identity") != b"identity" else 1
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            growth = _GROWTH
+        else:
+            growth = 1
         return min((length or 0) * growth, self.settings.max_read_bytes)
 
     def too_large(self) -> Refused:

@@ -29,4 +29,6 @@ def loggable(error: str, headers: Headers) -> str:
 
 def _shortened(found: re.Match[str]) -> str:
     quote, words = found.groups()
-    return f"{quote}…{quote}" if len(words) > NAME or any(map(str.isspace, words)) else found[0]
+    if len(words) > NAME or any(map(str.isspace, words)):
+        return f"{quote}…{quote}"
+    return found[0]

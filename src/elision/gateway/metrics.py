@@ -149,8 +149,13 @@ def cause(word: str) -> str:
     """The label of a cause."""
     if word in _CAUSES:
         return word
-    kind = f"{word[:-2]}xx" if word.startswith("upstream-") else ""
-    return kind if kind in _CAUSES else OTHER
+    if word.startswith("upstream-"):
+        kind = f"{word[:-2]}xx"
+    else:
+        kind = ""
+    if kind in _CAUSES:
+        return kind
+    return OTHER
 
 
 def standing(*, in_flight: int, waiting: int, held: int, sessions: int) -> Iterator[Sample]:
@@ -162,7 +167,10 @@ def standing(*, in_flight: int, waiting: int, held: int, sessions: int) -> Itera
 def samples(served: Served) -> Iterator[Sample]:
     """What one request adds to each metric."""
     api: dict[str, str] = {"api": served.api or "none"}
-    status = f"{served.status // 100}xx" if served.status else "none"
+    if served.status:
+        status = f"{served.status // 100}xx"
+    else:
+        status = "none"
     yield Sample(REQUESTS, 1, {**api, "how": _listed("how", served.how), "status": _listed("status", status)})
     if served.cause:
         yield Sample(ERRORS, 1, {**api, "cause": cause(served.cause)})
@@ -189,4 +197,6 @@ def _answered(served: Served, api: dict[str, str]) -> Iterator[Sample]:
 
 
 def _listed(label: str, value: str) -> str:
-    return value if value in LABELS[label] else OTHER
+    if value in LABELS[label]:
+        return value
+    return OTHER

@@ -143,7 +143,10 @@ class Proxy:
             await self._serve(request, reply, served)
         except asyncio.CancelledError:
             if not served.whole:
-                served.cause = "client-gone" if request.gone.is_set() else "stopping"
+                if request.gone.is_set():
+                    served.cause = "client-gone"
+                else:
+                    served.cause = "stopping"
             self._over(served, request)
             raise
         # Other errors are told of by whoever catches them.
@@ -160,20 +163,29 @@ class Proxy:
             await self._refuse(reply, served, None, 404, "there is nothing at this path; OpenAI clients use /v1")
             return
         served.api = found.api
-        base = self.settings.upstream_openai if found.upstream == "openai" else self.settings.upstream_anthropic
+        if found.upstream == "openai":
+            base = self.settings.upstream_openai
+        else:
+            base = self.settings.upstream_anthropic
         if base is None:
             why = f"no provider is configured for this path; start it with --upstream-{found.upstream}"
             await self._refuse(reply, served, found, 404, why)
             return
         url = target(base, found)
         asked = await self._read(found, request, headers, served)
-        live = self._live(asked, served) if asked is not None else None
+        if asked is not None:
+            live = self._live(asked, served)
+        else:
+            live = None
         if asked is not None and live is not None and not self._left_alone(live):
             await self._answer(asked, live, request, reply, url, served)
             return
         try:
             asks = found.kind == "complete" and not self._off(request)
-            hint = await self._hint_of_passed(namespace(headers, self._secret), live, served) if asks else ""
+            if asks:
+                hint = await self._hint_of_passed(namespace(headers, self._secret), live, served)
+            else:
+                hint = ""
         except LimitError as error:
             if request.more is not None:
                 # What of it is not read must be, or its client never reads why it was refused.
@@ -191,7 +203,10 @@ class Proxy:
         try:
             hint = await self._hint(asked.who.namespace, served)
             assert asked.route.api is not None
-            served.how = "shadow" if self.settings.shadow else "same"
+            if self.settings.shadow:
+                served.how = "shadow"
+            else:
+                served.how = "same"
             complete = await Answering(
                 upstream=self.upstream,
                 live=live,
@@ -216,7 +231,9 @@ class Proxy:
 
         live: whose it is where a session is left alone. What it cost is known as of its newest pass.
         """
-        limit, told, said = self.budgets.of_session, live.newest if live is not None else None, ""
+        limit = self.budgets.of_session
+        told = live.newest if live is not None else None
+        said = ""
         if live is not None and told is not None and limit is not None:
             entries = live.transcript.entries
             # An answer that only begins is no turn.
@@ -240,7 +257,8 @@ class Proxy:
         if found.api is None or found.kind != "complete" or request.more is not None or self._off(request):
             return None
         try:
-            raw, coding = request.body, headers.get("content-encoding", "")
+            raw = request.body
+            coding = headers.get("content-encoding", "")
             if coding:
                 most = self.settings.max_read_bytes
                 # Several times as large when it is decompressed.
@@ -250,12 +268,16 @@ class Proxy:
             if body is not None:
                 asked = _take_apart(found, headers, body, self._secret)
             else:
-                before, known = (live.body, live.transcript.copy()) if live is not None else (None, None)
+                if live is not None:
+                    before, known = (live.body, live.transcript.copy())
+                else:
+                    before, known = (None, None)
                 read = partial(_read_aside, found, headers, raw, self._secret, before, known)
                 asked = await finished(read, executor_for(len(raw)))
             return asked and replace(asked, before=live)
         except Unreadable as error:
-            served.cause, served.why = "unreadable", str(error)
+            served.cause = "unreadable"
+            served.why = str(error)
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._fault("reading a request", error, served)
         return None
@@ -270,12 +292,14 @@ class Proxy:
                 asked.who, asked.route.api, asked.body, before=asked.before, arrived=asked.arrived
             )
         except Unreadable as error:
-            served.cause, served.why = "unreadable", str(error)
+            served.cause = "unreadable"
+            served.why = str(error)
             return None
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._fault("finding its session", error, served)
             return None
-        served.session, served.model = live.name, asked.body.model
+        served.session = live.name
+        served.model = asked.body.model
         return live
 
     def _left_alone(self, live: LiveSession) -> bool:
@@ -291,7 +315,9 @@ class Proxy:
         await self._refuse(reply, served, found, 429, str(error))
 
     async def _refuse(self, reply: Reply, served: Served, found: Route | None, status: int, why: str) -> None:
-        served.how, served.status, served.why = "refused", status, why
+        served.how = "refused"
+        served.status = status
+        served.why = why
         status, headers, body = refusal(found.api if found else None, status, why)
         await reply.start(status, [(name.encode(), value.encode()) for name, value in headers.items()])
         await reply.send(body)
@@ -334,7 +360,8 @@ def _read_aside(
     asked = _take_apart(found, headers, body, secret)
     if asked is None:
         return None
-    arrived, line = Arrived(LIVE[found.api], body.messages), Transcript.of_family(LIVE[found.api], asked.who.family)
+    arrived = Arrived(LIVE[found.api], body.messages)
+    line = Transcript.of_family(LIVE[found.api], asked.who.family)
     arrived.read_ahead(known if known is not None and known.seed == line.seed else line)
     return replace(asked, arrived=arrived)
 
@@ -343,6 +370,10 @@ def _by_name(fields: Headers) -> dict[str, str]:
     """Header fields as a mapping; those that came several times are one list, as HTTP means it."""
     found: dict[str, str] = {}
     for name, value in fields:
-        key, text = name.decode("latin-1"), value.decode("latin-1")
-        found[key] = f"{found[key]}, {text}" if key in found else text
+        key = name.decode("latin-1")
+        text = value.decode("latin-1")
+        if key in found:
+            found[key] = f"{found[key]}, {text}"
+        else:
+            found[key] = text
     return found

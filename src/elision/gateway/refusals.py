@@ -157,5 +157,8 @@ def _body(api: Api | None, words: _Status, sentence: str, kind: str) -> dict[str
 def _sentence(message: str, mend: str) -> str:
     """Printable, and of bounded length: the message may quote others."""
     told = " ".join("".join(each if each.isprintable() else " " for each in message[: 2 * LONGEST]).split())
-    told = told if len(told) <= LONGEST else told[: LONGEST - 3] + "..."
+    if len(told) <= LONGEST:
+        told = told
+    else:
+        told = told[: LONGEST - 3] + "..."
     return f"Elision gateway: {told.rstrip('.') or 'the request was refused'}. {mend}"

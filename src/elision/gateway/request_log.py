@@ -27,11 +27,15 @@ class RequestLog:
     """
 
     def __init__(self, form: Literal["text", "json"], *, redaction: Redaction = DEFAULT) -> None:
-        self._form, self._redaction = form, redaction
+        self._form = form
+        self._redaction = redaction
         self._log = logging.getLogger(LOGGER)
 
     def take(self, served: Served) -> None:
-        level = logging.WARNING if served.cause or served.status >= 500 else logging.INFO
+        if served.cause or served.status >= 500:
+            level = logging.WARNING
+        else:
+            level = logging.INFO
         if self._log.isEnabledFor(level):
             found = facts(served)
             found |= self._redaction.tree({name: found[name] for name in _OTHERS if name in found})
@@ -51,7 +55,8 @@ class _Line:
 
 def facts(served: Served) -> dict[str, Any]:
     """What a line says, in its order; what is nothing is left out. Tokens, bytes, milliseconds."""
-    told, usage = served.diagnostics, served.usage
+    told = served.diagnostics
+    usage = served.usage
     found: dict[str, Any] = {
         "event": "request",
         "api": served.api or "none",
@@ -98,7 +103,8 @@ def log_to_stderr(form: Literal["none", "text", "json"]) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(form))
     logger = logging.getLogger("elision")
-    logger.handlers, logger.propagate = [handler], False
+    logger.handlers = [handler]
+    logger.propagate = False
     logger.setLevel(logging.WARNING if form == "none" else logging.INFO)
     if form == "none":
         logging.getLogger(LOGGER).setLevel(logging.CRITICAL)

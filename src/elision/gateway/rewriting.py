@@ -125,7 +125,9 @@ class _Rewriting:
             return self.near.get(value) or (_content(source) if source is not None else None)
         if isinstance(value, dict):
             found = next(((place, raw) for block, place, raw in self._blocks if _same(block, value)), None)
-            return spans.elements(_content(found[1]))[found[0]] if found is not None else None
+            if found is not None:
+                return spans.elements(_content(found[1]))[found[0]]
+            return None
         return None
 
     @cached_property
@@ -165,7 +167,8 @@ def _matched(before: Sequence[Any], after: Sequence[Any]) -> list[int | None]:
     """For each element of `after` the one of `before` that it is, or else was made of; None for a new one."""
     partners: dict[int, int] = {}
     for fits in (_same, _alike):
-        at, taken = 0, set(partners.values())
+        at = 0
+        taken = set(partners.values())
         for place, element in enumerate(after):
             if place not in partners:
                 ahead = (each for each in range(at, min(len(before), at + _AHEAD)) if each not in taken)

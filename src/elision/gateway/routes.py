@@ -65,7 +65,8 @@ def route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -
     first, slash, rest = raw_path[1:].partition(b"/")
     if raw_path[:1] != b"/" or first not in _PREFIXES or _climbs(raw_path):
         return None
-    named, rest = _PREFIXES[first], slash + rest
+    named = _PREFIXES[first]
+    rest = slash + rest
     if named and (rest + b"/").startswith(b"/v1/"):
         rest = rest[len(b"/v1") :]
     elif named and _ROOTED.match(rest):
@@ -87,7 +88,9 @@ def target(base: str, route: Route) -> str:
     """
     root, version = _split(base, route.upstream)
     place = (root if route.rooted else root + version) + quote_from_bytes(route.path, safe=_SAFE)
-    return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}" if route.query else place
+    if route.query:
+        return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}"
+    return place
 
 
 def _meant(path: bytes) -> bytes:

@@ -29,7 +29,9 @@ def gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
         return fresh
     if scheme in IN_FILES:
         return keep_in_file(Path(f"{path_in(rest, scheme).rstrip('/')}.secret"), fresh)
-    return store.keep_secret(fresh) if isinstance(store, KeepsSecret) else fresh
+    if isinstance(store, KeepsSecret):
+        return store.keep_secret(fresh)
+    return fresh
 
 
 def keep_in_file(path: Path, fresh: bytes) -> bytes:

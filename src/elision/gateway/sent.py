@@ -31,7 +31,8 @@ class Sent:
         # The very object has the very bytes: a message that came in other bytes was read to another object.
         shared = shared_objects(view, self._view)
         out = self._behind(view, shared, said) or self._anew(view, said)
-        self._view, self._out = list(view), out
+        self._view = list(view)
+        self._out = out
         return out
 
     def _behind(self, view: Sequence[Any], shared: int, said: Sequence[Said]) -> list[bytes] | None:
@@ -54,7 +55,10 @@ class Sent:
                 out.append(said[place].raw)
                 continue
             known = self._written.get(id(message))
-            raw = known[1] if known is not None and known[0] is message else _of(message, source, said)
+            if known is not None and known[0] is message:
+                raw = known[1]
+            else:
+                raw = _of(message, source, said)
             written[id(message)] = message, raw
             out.append(raw)
         self._written = written
@@ -79,6 +83,9 @@ def _sources(places: Sequence[int | None], count: int) -> Iterator[int | None]:
     found: list[int | None] = []
     following = count
     for place in reversed(places):
-        following = place if place is not None else following - 1
+        if place is not None:
+            following = place
+        else:
+            following = following - 1
         found.append(following if following >= 0 else None)
     return reversed(found)

@@ -58,7 +58,9 @@ class Served:
     @property
     def diagnostics(self) -> Diagnostics | None:
         """Of its newest pass."""
-        return self.passes[-1] if self.passes else None
+        if self.passes:
+            return self.passes[-1]
+        return None
 
 
 #: Told of every request when it is over.

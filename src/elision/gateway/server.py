@@ -61,7 +61,10 @@ def bound(host: str, port: int) -> socket.socket:
         found.bind(address)
     except OSError as error:
         found.close()
-        mend = "; is another gateway running? Choose another --port" if error.errno == errno.EADDRINUSE else ""
+        if error.errno == errno.EADDRINUSE:
+            mend = "; is another gateway running? Choose another --port"
+        else:
+            mend = ""
         raise ElisionError(f"cannot listen at {host}:{port}: {error.strerror}{mend}") from error
     return found
 
@@ -69,7 +72,9 @@ def bound(host: str, port: int) -> socket.socket:
 def address_of(listening: socket.socket) -> str:
     """http://HOST:PORT."""
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if ":" in host:
+        return f"http://[{host}]:{port}"
+    return f"http://{host}:{port}"
 
 
 class Server(uvicorn.Server):
@@ -96,7 +101,9 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
             )
         )
-        self._worker, self._settings, self._up = worker, settings, up
+        self._worker = worker
+        self._settings = settings
+        self._up = up
         self._leaving = asyncio.Event()
         self._hurry = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -205,7 +212,8 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head = True
+        self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -106,7 +106,9 @@ class LiveSession:
     @property
     def weight(self) -> int:
         """Bytes of memory that it holds, about."""
-        return WEIGHT * len(self.body.raw) if self.body is not None else 0
+        if self.body is not None:
+            return WEIGHT * len(self.body.raw)
+        return 0
 
     @property
     def busy(self) -> bool:
@@ -120,7 +122,10 @@ class LiveSession:
 
     def note_turn(self, *, another: bool) -> None:
         """A request came; another: whether its history goes another way."""
-        self.turned, self.straight = (self.turned + 1, 0) if another else (self.turned, self.straight + 1)
+        if another:
+            self.turned, self.straight = (self.turned + 1, 0)
+        else:
+            self.turned, self.straight = (self.turned, self.straight + 1)
         if self.straight >= STRAIGHT:
             self.turned = 0
         if another:
@@ -233,7 +238,10 @@ class Sessions:
         before: a history that it may share the very bytes of.
         """
         for place, raw in enumerate(arrived.raws):
-            known = before.entries[place] if before is not None and place < len(before) else None
+            if before is not None and place < len(before):
+                known = before.entries[place]
+            else:
+                known = None
             if known is not None and known.raw is raw:
                 says = known.says
             elif len(raw) > AT_ONCE:
@@ -311,9 +319,13 @@ class Sessions:
 
     def _keeps(self, live: LiveSession, arrived: Arrived, first: int = 0) -> bool:
         """Whether messages of the session's come again, from place `first` on, at least two in a row."""
-        said, row = live.transcript.said(), 0
+        said = live.transcript.said()
+        row = 0
         for place in range(first, len(arrived)):
-            row = row + 1 if arrived.says(place, inside=True) in said else 0
+            if arrived.says(place, inside=True) in said:
+                row = row + 1
+            else:
+                row = 0
             if row == 2:
                 return True
         return False
@@ -347,13 +359,16 @@ class Sessions:
 
     def _shrink(self, keep: LiveSession) -> None:
         """Close what is idle for long, too many or too much."""
-        now, gone = self._clock(), list[LiveSession]()
-        number, held = len(self._all), self._held
+        now = self._clock()
+        gone = list[LiveSession]()
+        number = len(self._all)
+        held = self._held
         for live in self._all.values():
             if number <= self._most and held <= self._memory and now - live.used <= self._idle:
                 break
             if live is not keep and not live.flying:
-                number, held = number - 1, held - live.weight
+                number = number - 1
+                held = held - live.weight
                 gone.append(live)
         for live in gone:
             self._forget(live)

@@ -76,7 +76,9 @@ class GatewaySettings:
     def _typed(self, name: str) -> str:
         """A setting of the gateway's as whoever gave it knows it: an option, or the setting's own name."""
         place = next((each.place for each in self.library.entries if each.key.name == f"gateway_{name}"), "")
-        return place if place.startswith(OPTION) else f"gateway_{name}"
+        if place.startswith(OPTION):
+            return place
+        return f"gateway_{name}"
 
     @property
     def shared(self) -> bool:

@@ -71,12 +71,15 @@ class Field(NamedTuple):
 
 def spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
     """`raw` with every edit made; they do not overlap."""
-    view, at = memoryview(raw), 0
+    view = memoryview(raw)
+    at = 0
     parts: list[bytes | memoryview] = []
     for edit in sorted(edits):
         parts += (view[at : edit.start], edit.new)
         at = edit.end
-    return b"".join([*parts, view[at:]]) if parts else raw
+    if parts:
+        return b"".join([*parts, view[at:]])
+    return raw
 
 
 def survey(raw: bytes, start: int = 0) -> None:
@@ -84,13 +87,17 @@ def survey(raw: bytes, start: int = 0) -> None:
 
     For what is large, before C takes it apart in one go. Where `raw` is no JSON nothing needs to be noticed.
     """
-    values, at = 0, start
+    values = 0
+    at = start
     while at < len(raw):
         quote = raw.find(b'"', at)
         gap_end = quote if quote >= 0 else len(raw)
         if gap_end - at > _WIDEST_GAP:
             raise Unreadable(f"more than {_WIDEST_GAP} bytes stand between two strings")
-        values += 1 + sum(raw.count(mark, at, gap_end) for mark in (b",", b"[", b"{")) if gap_end - at > 4 else 2
+        if gap_end - at > 4:
+            values += 1 + sum(raw.count(mark, at, gap_end) for mark in (b",", b"[", b"{"))
+        else:
+            values += 2
         if values > MOST_VALUES:
             raise Unreadable(f"more than {MOST_VALUES} values")
         if quote < 0:
@@ -117,11 +124,14 @@ def _string_end(raw: bytes, start: int) -> int:
 def fields(raw: bytes) -> list[Field]:
     """The fields of an object in their order, doubles included. Raises ValueError, RecursionError or Unreadable."""
     values = _OBJECT.decode(raw)
-    return list(_fields(raw, values)) if values else []
+    if values:
+        return list(_fields(raw, values))
+    return []
 
 
 def _fields(raw: bytes, values: dict[str, msgspec.Raw]) -> Iterator[Field]:
-    at, text = raw.index(b"{") + 1, ""
+    at = raw.index(b"{") + 1
+    text = ""
     for _ in range(MOST_FIELDS):
         key = _found(_KEY, raw, at)
         name = _name(key[1])
@@ -139,14 +149,18 @@ def _fields(raw: bytes, values: dict[str, msgspec.Raw]) -> Iterator[Field]:
 
 
 def _name(key: bytes) -> str:
-    return msgspec.json.decode(key, type=str) if b"\\" in key else key[1:-1].decode()
+    if b"\\" in key:
+        return msgspec.json.decode(key, type=str)
+    return key[1:-1].decode()
 
 
 def _last_end(raw: bytes, start: int, value: msgspec.Raw) -> int | None:
     """Where the value at `start` ends if it is `value`, the last of its name; else None."""
     end = start + len(memoryview(value))
     # A number may begin like another.
-    return end if raw.startswith(value, start) and raw[end] in _BEHIND else None
+    if raw.startswith(value, start) and raw[end] in _BEHIND:
+        return end
+    return None
 
 
 def _found(pattern: re.Pattern[bytes], raw: bytes, at: int, end: int = sys.maxsize) -> re.Match[bytes]:
@@ -174,7 +188,10 @@ def added(raw: bytes, all_fields: Sequence[Field], new: Iterable[tuple[str, byte
     """The edit that puts new fields behind all others. first: whether no other is left in front of them."""
     told = b",".join(msgspec.json.encode(name) + b":" + value for name, value in new)
     if told and first:
-        place = all_fields[0].key if all_fields else raw.index(b"{") + 1
+        if all_fields:
+            place = all_fields[0].key
+        else:
+            place = raw.index(b"{") + 1
         yield Edit(place, place, told)
     elif told:
         yield Edit(all_fields[-1].end, all_fields[-1].end, b"," + told)
@@ -196,7 +213,9 @@ def copy_values(values: Iterable[msgspec.Raw]) -> list[bytes]:
 def opens(raw: bytes, at: int) -> int | None:
     """Where the array opens that is the value of the name that ends at `at`; None if there is none."""
     found = _OPENS.match(raw, at)
-    return found.end() - 1 if found is not None else None
+    if found is not None:
+        return found.end() - 1
+    return None
 
 
 def closes(raw: bytes, start: int, values: Sequence[bytes]) -> int | None:
@@ -210,13 +229,17 @@ def closes(raw: bytes, start: int, values: Sequence[bytes]) -> int | None:
         if not raw.startswith(inner, at):
             return None
         at = _found(_SPACE, raw, at + len(inner)).end()
-    return at + 1 if raw[at : at + 1] == b"]" else None
+    if raw[at : at + 1] == b"]":
+        return at + 1
+    return None
 
 
 def _between(raw: bytes, at: int) -> bytes:
     """What stands behind an element that ends at `at`, up to the next one."""
     gap = _GAP.match(raw, at)
-    return gap[0] if gap is not None else b","
+    if gap is not None:
+        return gap[0]
+    return b","
 
 
 class Laid(NamedTuple):
@@ -250,14 +273,16 @@ class Array:
         first = _found(_SPACE, self.raw, self.start + 1).end()
         gap = _between(self.raw, first + len(self.values[0]))
         if self.raw.startswith(gap.join(self.values), first):
-            step, at = len(gap), first - len(gap)
+            step = len(gap)
+            at = first - len(gap)
             return Laid([at + whole for whole in accumulate([len(value) + step for value in self.values])], gap)
         return Laid(list(self._walked(first)), None)
 
     def followed(self, shared: int, rest: Array, by: int) -> Laid:
         """How an array is laid that shares so many elements with this one, and goes on like `rest` behind its first,
         `by` bytes further on."""
-        own, more = self.laid, rest.laid
+        own = self.laid
+        more = rest.laid
         ends = [*own.ends[:shared], *(end + by for end in more.ends[1:])]
         if len(more.ends) < 2:
             return Laid(ends, own.gap)
@@ -286,14 +311,20 @@ class Array:
 
     def _replaced(self, start: int, stop: int, new: Sequence[bytes]) -> Edit:
         """Elements `start` to `stop` become `new`; one of the two may be none."""
-        gap = _between(self.raw, self.ends[0]) if self.ends else b","
+        if self.ends:
+            gap = _between(self.raw, self.ends[0])
+        else:
+            gap = b","
         told = gap.join(new)
         if start < stop and new:
             return Edit(self._start(start), self.ends[stop - 1], told)
         if start:
             return Edit(self.ends[start - 1], self.ends[stop - 1], gap + told if new else b"")
         if new:
-            place = self._start(0) if self.values else self.start + 1
+            if self.values:
+                place = self._start(0)
+            else:
+                place = self.start + 1
             return Edit(place, place, told + gap if self.values else told)
         return Edit(self._start(0), self._start(stop) if stop < len(self.values) else self.ends[-1], b"")
 

@@ -41,7 +41,8 @@ class Frame(NamedTuple):
         if usual := _USUAL.fullmatch(raw):
             named, told = usual.groups(b"")
             return cls(raw, named.decode("utf-8", "replace"), told)
-        event, data = b"", []
+        event = b""
+        data = []
         for line in raw.removeprefix(_MARK).splitlines():
             name, _, value = line.partition(b":")
             if name == b"data":
@@ -102,11 +103,14 @@ class Splitter:
 
     def _until(self, ends: list[int]) -> list[tuple[bytes, bool]]:
         """The frames that end there."""
-        text, frames, start = bytes(self._held), [], self._given
+        text = bytes(self._held)
+        frames = []
+        start = self._given
         for end in ends:
             raw = text[start:end]
             frames.append((raw, not self._given and len(raw) <= self._limit))
-            self._given, start = 0, end
+            self._given = 0
+            start = end
         del self._held[:start]
         return frames
 

@@ -82,7 +82,8 @@ class Tap:
         self, api: Api | None, *, status: int, content_type: str, encoding: str = "", limit: int = LIMIT
     ) -> None:
         self._notes = _Notes(refused=status >= 400)
-        self._api, self._limit = api, limit
+        self._api = api
+        self._limit = limit
         self._stream = content_type.strip().lower().startswith("text/event-stream")
         self._encoding = encoding
         self._inflater: Inflater | None = None
@@ -106,13 +107,16 @@ class Tap:
     @property
     def held(self) -> int:
         """Bytes that `finish` has yet to read."""
-        return self._reader.held if self._reader is not None else 0
+        if self._reader is not None:
+            return self._reader.held
+        return 0
 
     def finish(self) -> Heard:
         """What was heard; the body is over, or nothing more of it will come. A second time says the same."""
         try:
             if self._reader is not None:
-                reader, self._reader = self._reader, None
+                reader = self._reader
+                self._reader = None
                 reader.end()
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._give_up(error)
@@ -137,7 +141,8 @@ class Tap:
 
     def _give_up(self, error: Exception) -> None:
         """From here on the answer is not heard. It may be anything, so it is nobody's fault."""
-        self._deaf, self._reader = True, None
+        self._deaf = True
+        self._reader = None
         _log.debug("an answer that passes is not read further: %s", type(error).__name__)
 
 
@@ -178,7 +183,12 @@ class _Notes:
 
     def heard(self) -> Heard:
         failure = self.failure
-        told = failure if failure is not None else {"stop_reason": self.stop_reason} if self.stop_reason else None
+        if failure is not None:
+            told = failure
+        elif self.stop_reason:
+            told = {"stop_reason": self.stop_reason}
+        else:
+            told = None
         return Heard(
             usage=usage_in(self.usage) if self.usage else None,
             complete=self.ended and failure is None and not self.refused,
@@ -198,13 +208,18 @@ def _message(failure: Any) -> str:
     """The sentence of an error, however it is nested."""
     if isinstance(failure, Mapping):
         inner = failure.get("error") or mapping_in(failure.get("response")).get("error") or failure
-        failure = inner if isinstance(inner, str) else _sentence(mapping_in(inner)) or _sentence(failure)
+        if isinstance(inner, str):
+            failure = inner
+        else:
+            failure = _sentence(mapping_in(inner)) or _sentence(failure)
     if failure is None:
         return ""
     if not isinstance(failure, str) or not failure:
         return "an error without a message"
     line = " ".join(_REDACTION.text(failure[: 4 * LONGEST]).split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST - 3]}..."
 
 
 def _sentence(error: Json) -> str:
@@ -225,7 +240,9 @@ class _Body:
     """An answer in one piece, read when it is whole."""
 
     def __init__(self, notes: _Notes, api: Api | None, limit: int) -> None:
-        self._notes, self._api, self._limit = notes, api, limit
+        self._notes = notes
+        self._api = api
+        self._limit = limit
         self._parts: list[bytes] = []
         self.held = 0
 
@@ -238,10 +255,16 @@ class _Body:
 
     def end(self) -> None:
         raw = b"".join(self._parts)
-        body = _decoded(raw) if len(raw) <= _SMALL else _decoded_around_text(raw)
+        if len(raw) <= _SMALL:
+            body = _decoded(raw)
+        else:
+            body = _decoded_around_text(raw)
         if body is None:
             # An error page of a proxy on the way; else a cut body, whose text is the model's.
-            self._notes.failure = raw[: 4 * LONGEST].decode("utf-8", "replace") if self._notes.refused else None
+            if self._notes.refused:
+                self._notes.failure = raw[: 4 * LONGEST].decode("utf-8", "replace")
+            else:
+                self._notes.failure = None
             return
         self._notes.answer(body)
         if self._notes.refused or body.get("error") is not None or body.get("type") == "error":
@@ -257,7 +280,10 @@ class _Events:
         self._notes = notes
         self._splitter = Splitter(limit)
         self.held = 0
-        self._tells, self._event = _STREAMS[api] if api is not None else (_nothing, _no_event)
+        if api is not None:
+            self._tells, self._event = _STREAMS[api]
+        else:
+            self._tells, self._event = (_nothing, _no_event)
 
     def feed(self, plain: bytes) -> None:
         for raw, readable in self._splitter.cut(plain):
@@ -275,7 +301,9 @@ def _decoded(data: bytes) -> Json | None:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value
+    return None
 
 
 def _decoded_around_text(data: bytes) -> Json | None:
@@ -327,7 +355,8 @@ def _chat_event(notes: _Notes, frame: Frame) -> None:
 def _chat(notes: _Notes, body: Json) -> None:
     reasons = [text_in(choice.get("finish_reason")) for choice in mappings_in(body.get("choices"))]
     if any(reasons):
-        notes.stop_reason, notes.ended = next(filter(None, reasons)), True
+        notes.stop_reason = next(filter(None, reasons))
+        notes.ended = True
 
 
 # -- Responses ---------------------------------------------------------------------------------------------------------
@@ -342,7 +371,10 @@ def _responses_tells(notes: _Notes, raw: bytes) -> bool:
 
 
 def _responses_event(notes: _Notes, frame: Frame) -> None:
-    last = frame.event in _LAST if frame.event else _LAST_TYPE.search(frame.data) is not None
+    if frame.event:
+        last = frame.event in _LAST
+    else:
+        last = _LAST_TYPE.search(frame.data) is not None
     event = _decoded(frame.data) if last else None
     if event is None:
         return

@@ -24,7 +24,8 @@ class Arrived:
     """
 
     def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
-        self.dialect, self.raws = dialect, raws
+        self.dialect = dialect
+        self.raws = raws
         self._read: dict[int, tuple[dict[str, Any], list[Piece]]] = {}
         self._says: dict[tuple[int, bool], bytes] = {}
         #: The messages as a whole line of a conversation, where they were read as one ahead.
@@ -120,7 +121,9 @@ class Transcript:
     @property
     def node(self) -> bytes:
         """The name of the whole history."""
-        return self.entries[-1].node if self.entries else self.seed
+        if self.entries:
+            return self.entries[-1].node
+        return self.seed
 
     def common(self, arrived: Arrived) -> int:
         """How many leading messages of a request say what is known."""
@@ -138,7 +141,8 @@ class Transcript:
 
         Raises Unreadable where a message is no object.
         """
-        kept, raws = self.common(arrived), arrived.raws
+        kept = self.common(arrived)
+        raws = arrived.raws
         del self.entries[kept:], self.raws[kept:]
         for place in list(compress(range(kept), map(ne, raws, self.raws))):
             # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
@@ -171,7 +175,8 @@ class Transcript:
         return node
 
     def _append(self, arrived: Arrived, place: int) -> None:
-        inside, assistant = self._inside(place), arrived.is_assistants(place)
+        inside = self._inside(place)
+        assistant = arrived.is_assistants(place)
         says = arrived.says(place, inside=inside)
         self.entries.append(
             Entry(

@@ -59,7 +59,8 @@ class Answer:
     def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
         self.status = response.status
         self.headers: Headers = list(response.raw_headers)
-        self._response, self._place = response, place
+        self._response = response
+        self._place = place
 
     def header(self, name: bytes) -> bytes | None:
         """The first field of that name; `name` is in lower case."""
@@ -97,7 +98,8 @@ class Upstream:
     """
 
     def __init__(self, *, connect_seconds: float = 10.0, read_seconds: float = 600.0, proxy_env: bool = False) -> None:
-        self.connect_seconds, self.read_seconds = connect_seconds, read_seconds
+        self.connect_seconds = connect_seconds
+        self.read_seconds = read_seconds
         self._proxy_env = proxy_env
         #: Whether the newest request reached its provider; None before there was one.
         self.reached: bool | None = None
@@ -214,7 +216,10 @@ async def _reused(session: aiohttp.ClientSession, context: Any, told: aiohttp.Tr
 
 def _proxy(target: URL) -> URL | None:
     """The proxy that the surroundings name on the way to `target`. Raises ValueError where its address is none."""
-    named = None if proxy_bypass(target.host or "") else getproxies().get(target.scheme)
+    if proxy_bypass(target.host or ""):
+        named = None
+    else:
+        named = getproxies().get(target.scheme)
     if not named:
         return None
     proxy = URL(named)
@@ -266,7 +271,9 @@ class _Chunks:
 
 def _body(body: bytes | AsyncIterable[bytes]) -> Any:
     if isinstance(body, bytes):
-        return _Whole(body) if body else None
+        if body:
+            return _Whole(body)
+        return None
     return body
 
 
@@ -304,7 +311,9 @@ def _translated(error: Exception, place: str, *, begun: bool) -> UpstreamError:
 
 def _kind(error: Exception, *, begun: bool) -> Kind:
     if isinstance(error, TimeoutError):
-        return "connect-timeout" if isinstance(error, aiohttp.ConnectionTimeoutError) else "read-timeout"
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return "connect-timeout"
+        return "read-timeout"
     if getattr(error, "errno", None) == errno.ECONNREFUSED:
         return "refused"
     return next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), "cut" if begun else "connect")

@@ -38,7 +38,9 @@ class Incoming:
 
     def content(self) -> bytes | AsyncIterator[bytes]:
         """The whole body, to be sent on: bytes, or chunks that can be read once."""
-        return self.body if self.more is None else _joined(self.body, self.more)
+        if self.more is None:
+            return self.body
+        return _joined(self.body, self.more)
 
 
 async def _joined(first: bytes, more: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

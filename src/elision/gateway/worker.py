@@ -52,7 +52,8 @@ class Worker:
     def tick(self) -> None:
         """Note how things stand, for whichever worker is scraped next."""
         if self._metrics is not None:
-            turns, memory = self.app.limits.turns, self.app.limits.memory
+            turns = self.app.limits.turns
+            memory = self.app.limits.memory
             self._metrics.stand(
                 in_flight=turns.taken,
                 waiting=turns.waiting + memory.waiting,

@@ -79,7 +79,10 @@ class _Crew:
     ) -> None:
         # Not forked: threads and event loops do not survive that.
         self._context = multiprocessing.get_context("spawn")
-        self._settings, self._listening, self._metrics, self._up = settings, listening, metrics, up
+        self._settings = settings
+        self._listening = listening
+        self._metrics = metrics
+        self._up = up
         self._workers: list[_Worker] = []
         self._failures = 0
         self._serving = False
@@ -96,7 +99,10 @@ class _Crew:
                     self._failed(f"a worker could not be started: {error}")
             pipes = [each.pipe for each in self._workers if each.pipe is not None]
             # Not slept through: those who serve are looked after, and a word to stop is heard.
-            pause = max(0.0, self._due - time.monotonic()) if len(self._workers) < count else None
+            if len(self._workers) < count:
+                pause = max(0.0, self._due - time.monotonic())
+            else:
+                pause = None
             found = wait([told, *pipes, *(each.process.sentinel for each in self._workers)], pause)
             if told in found:
                 return

@@ -184,7 +184,9 @@ class Calibration:
     def scale(self) -> float | None:
         """Billed tokens per token that we count, over what calls added to the call before; None if nothing was."""
         counted = sum(call.added[0] for call in self.calls)
-        return sum(call.added[1] for call in self.calls) / counted if counted else None
+        if counted:
+            return sum(call.added[1] for call in self.calls) / counted
+        return None
 
     def json(self) -> dict[str, Any]:
         return {
@@ -250,7 +252,9 @@ class Study:
 
 def read_share(usage: Usage) -> float:
     """Share of the prompt tokens that was read from cache."""
-    return usage.cache_read / usage.prompt if usage.prompt else 0.0
+    if usage.prompt:
+        return usage.cache_read / usage.prompt
+    return 0.0
 
 
 def total(usages: Iterable[Usage]) -> Usage:
@@ -301,7 +305,10 @@ def calibrate(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         no_cache=not any(request.usage.cache_read or request.usage.cache_write for request in sent),
     )
     outputs = {turn.index: output_tokens(turn, sizer) for turn in trajectory.turns}
-    main = billings[trajectory.model] if trajectory.model in billings else billings[sent[0].model]
+    if trajectory.model in billings:
+        main = billings[trajectory.model]
+    else:
+        main = billings[sent[0].model]
     return Calibration(
         file=trajectory.file,
         trajectory=trajectory.id,
@@ -319,7 +326,10 @@ def _billings(sent: Iterable[Request]) -> dict[str, Billing]:
     writes = {request.model for request in sent if request.usage.cache_write}
     for request in sent:
         if request.model not in found:
-            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
+            if request.now is None:
+                day = None
+            else:
+                day = datetime.fromtimestamp(request.now, UTC).date()
             found[request.model] = billing(request.model, day, writes=request.model in writes)
     return found
 
@@ -417,7 +427,9 @@ class _Moment:
     @property
     def left(self) -> int:
         """Prompt tokens that the call before left in the cache."""
-        return self.before.usage.prompt if self.before else 0
+        if self.before:
+            return self.before.usage.prompt
+        return 0
 
     @property
     def lost(self) -> bool:

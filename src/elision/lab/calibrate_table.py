@@ -58,7 +58,10 @@ def labels(runs: Sequence[Calibration]) -> list[str]:
     taken = Counter(short.values())
     found = []
     for run in runs:
-        name = short[run.file] if taken[short[run.file]] == 1 else _longer(run.file)
+        if taken[short[run.file]] == 1:
+            name = short[run.file]
+        else:
+            name = _longer(run.file)
         found.append(plain(name + (f" {run.trajectory}" if held[run.file] > 1 else "")))
     return found
 
@@ -92,7 +95,9 @@ def _cropped(name: str, width: int) -> Text:
 def _table() -> Table:
     """Light enough that eight columns fit into 80 characters."""
     table = Table(box=SIMPLE_HEAD)
-    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    table.padding = (0, 1, 0, 0)
+    table.show_edge = False
+    table.pad_edge = False
     return table
 
 
@@ -149,11 +154,17 @@ def _style(run: Calibration) -> str:
     """Green within the bar, yellow where the calls without an unforeseen cause are, else red."""
     if abs(run.difference) <= BAR:
         return "green"
-    return "yellow" if abs(run.elsewhere or 0.0) <= BAR else "red"
+    if abs(run.elsewhere or 0.0) <= BAR:
+        return "yellow"
+    return "red"
 
 
 def _usd(usd: float | None) -> str:
-    return "–" if usd is None else f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
+    if usd is None:
+        return "–"
+    if usd >= 1:
+        return f"{usd:,.2f}"
+    return f"{usd:.3f}"
 
 
 # -- causes -----------------------------------------------------------------------------------------------------------
@@ -164,7 +175,9 @@ def _listed(run: Calibration) -> Text:
     parts = [
         Text(f"{cause} {tally.calls}", style="dim" if cause in FORESEEN else "") for cause, tally in run.causes.items()
     ]
-    return Text(", ").join(parts) if parts else Text("")
+    if parts:
+        return Text(", ").join(parts)
+    return Text("")
 
 
 def _causes(cached: Sequence[tuple[str, Calibration]], study: Study, width: int) -> Iterator[RenderableType]:

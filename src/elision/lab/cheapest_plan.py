@@ -99,7 +99,8 @@ class PlanSearch:
     """Every state of one run, the cheapest way to reach it, and the cheapest way to the run's end."""
 
     def __init__(self, run: RunFigures, rhythm: Rhythm) -> None:
-        self.run, self.rhythm = run, rhythm
+        self.run = run
+        self.rhythm = rhythm
         self.last = len(run.raw) - 1
         calls = np.arange(self.last + 1)
         #: By call: the last turn that a summary made there covers, and by how many tokens the view then exceeds raw.
@@ -124,14 +125,16 @@ class PlanSearch:
 
     def solve(self, on_progress: Callable[[float], None] | None = None) -> Best:
         """Return the cheapest plan. on_progress: called with the share of the work that is done, from 0 to 1."""
-        best, end = np.inf, (0, 0)
+        best = np.inf
+        end = (0, 0)
         for masking in range(self.last + 1):
             rows = np.flatnonzero(np.isfinite(self.cost[: masking + 1, masking]))
             if not len(rows):
                 continue
             total, row = self._extend(masking, rows)
             if total < best:
-                best, end = total, (row, masking)
+                best = total
+                end = (row, masking)
             if on_progress is not None:
                 on_progress(self._share_done(masking + 1))
         return self._trace(best, end)
@@ -139,7 +142,9 @@ class PlanSearch:
     def _share_done(self, maskings: int) -> float:
         """The share of the work that is done after so many of the steps: their matrices' sizes differ."""
         part = maskings / (self.last + 1)
-        return part * part * (3 - 2 * part) if self.rhythm.every else part * (2 - part)
+        if self.rhythm.every:
+            return part * part * (3 - 2 * part)
+        return part * (2 - part)
 
     def _trace(self, usd: float, end: tuple[int, int]) -> Best:
         """Return the plan that ends in the state `end`, found by going back to the first call."""
@@ -165,7 +170,8 @@ class PlanSearch:
 
     def _bill_summaries(self) -> None:
         """Work out what of a summary's cost does not depend on the masking before it."""
-        run, calls = self.run, np.arange(self.last + 1)
+        run = self.run
+        calls = np.arange(self.last + 1)
         #: By call: tokens of the view right after a summary, and what that call costs.
         self.summed = run.raw + self.shifts - np.diagonal(self.saved)
         head = self._read(calls, np.full(len(calls), run.head))
@@ -199,7 +205,8 @@ class PlanSearch:
 
     def _mask(self, state: _Holding, calls: Numbers) -> None:
         """Enter the cost of masking everything eligible at each of `calls`."""
-        run, rows = self.run, state.rows
+        run = self.run
+        rows = state.rows
         first = self._find_first_change(state.masking, rows)
         shift = self.shifts[rows][:, None]
         tokens = run.raw[calls] + shift - self.saved[rows, state.masking + 1 :]
@@ -228,13 +235,15 @@ class PlanSearch:
 
     def _summarize(self, state: _Holding) -> None:
         """Enter the cost of the next summary at each later call that allows one."""
-        run, covers = self.run, self.covers
+        run = self.run
+        covers = self.covers
         rows = state.rows[covers[state.rows] + self.rhythm.wait <= self.last]
         if not len(rows):
             return
         # Rows ascend, and so do the calls from which on each may summarize.
         begin = max(state.masking + 1, int(covers[rows[0]]) + self.rhythm.wait)
-        calls, skip = np.arange(begin, self.last + 1), begin - state.masking - 1
+        calls = np.arange(begin, self.last + 1)
+        skip = begin - state.masking - 1
         part = np.s_[: len(rows), skip:]
         raw_view = run.raw[calls] + self.shifts[rows][:, None] - self.saved[rows, begin:]
         allowed = (calls >= covers[rows][:, None] + self.rhythm.wait) & (self.summed[calls] < raw_view)
@@ -252,11 +261,15 @@ class PlanSearch:
 
     def _read(self, calls: Numbers, prefix: Numbers) -> Numbers:
         """Tokens that `calls` read from the cache, the first `prefix` of their views being as they were."""
-        run, rules = self.run, self.run.prices.cache
+        run = self.run
+        rules = self.run.prices.cache
         base = run.base[calls]
         if rules.kind == "none":
             return np.broadcast_to(base, prefix.shape)
-        stepped = prefix if rules.step == 1 else rules.minimum + (prefix - rules.minimum) // rules.step * rules.step
+        if rules.step == 1:
+            stepped = prefix
+        else:
+            stepped = rules.minimum + (prefix - rules.minimum) // rules.step * rules.step
         warm = np.maximum(np.where(prefix < rules.minimum, 0, stepped), base)
         return np.where(run.cold[calls], base, warm)
 

@@ -112,7 +112,10 @@ class Tally:
     def look(self, known: Evidence, turn: int, state: State) -> None:
         """Turn `turn` answers a call whose view is `state`'s; count what its evidence still finds there."""
         lost = lost_filtered = False
-        summary = self._items(state.summary.block) if state.summary else frozenset()
+        if state.summary:
+            summary = self._items(state.summary.block)
+        else:
+            summary = frozenset()
         for use in known.uses.get(turn, ()):
             plain = any(self._visible(key, use.item, state) for key in use.seen)
             found = plain or use.item in summary

@@ -33,13 +33,16 @@ _LISTING: Final = 3
 def strip_gutters(text: str) -> str:
     """Return `text` with a blank in place of each line number in a gutter."""
     numbered = list(_NUMBERED.finditer(text))
-    parts, end = [], 0
+    parts = []
+    end = 0
     for run in _runs(text, numbered):
         for match in run:
             if _is_gutter(text, match, len(run)):
                 parts += [text[end : match.start(2)], " "]
                 end = match.end()
-    return "".join([*parts, text[end:]]) if parts else text
+    if parts:
+        return "".join([*parts, text[end:]])
+    return text
 
 
 def _runs(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:

@@ -23,7 +23,10 @@ def with_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     counted += sum(_turn(turn, sizer) for turn in trajectory.turns[: first.index - 1])
     hidden = max(0, first.usage.prompt - counted)
     # What a later call reads is the run's own.
-    warm = first.usage.cache_read if first.index == 1 else 0
+    if first.index == 1:
+        warm = first.usage.cache_read
+    else:
+        warm = 0
     return replace(trajectory, head=replace(head, hidden_tokens=hidden, warm_tokens=warm))
 
 

@@ -87,7 +87,9 @@ def _together(parts: list[Rhythm | None]) -> Rhythm | None:
     summarizing = [part for part in known if part.every]
     if len(known) < len(parts) or len(summarizing) > 1:
         return None
-    return summarizing[0] if summarizing else Rhythm()
+    if summarizing:
+        return summarizing[0]
+    return Rhythm()
 
 
 def _never(request: SummaryRequest) -> str:
@@ -98,8 +100,11 @@ def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: 
     """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
     session = Session(replace(strategy, schedule=Fixed()), prices, sizer)
     session.begin(trajectory.head)
-    state, policy = session.state, session.policy
-    raw, cold, base = [0], [True], [0]
+    state = session.state
+    policy = session.policy
+    raw = [0]
+    cold = [True]
+    base = [0]
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         raw.append(state.raw.tokens)
         cold.append(session.books.cache.is_cold(now, model))

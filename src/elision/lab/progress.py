@@ -32,7 +32,8 @@ class ProgressBoard:
         """replays: how many each run takes. listener: called with the whole."""
         self.shares = RawArray("d", len(runs))
         self._work = [max(1, len(run.turns)) for run in runs]
-        self._replays, self._listener = replays, listener
+        self._replays = replays
+        self._listener = listener
         self._finished = 0
 
     def update(self, place: int, share: float) -> None:

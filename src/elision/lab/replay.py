@@ -92,7 +92,8 @@ def replay(
 
 
 def _book(result: Replay, session: Session) -> None:
-    newest, books = session.newest, session.books
+    newest = session.newest
+    books = session.books
     assert newest is not None
     before = result.usd
     result.bill = books.bill + books.answers

@@ -73,30 +73,42 @@ class Row:
     def allowance(self) -> float | None:
         """How many extra turns would eat the saving; None where nothing is saved."""
         saved = self.raw_usd - self.usd
-        return saved / self.late_usd if saved > 0 and self.late_usd > 0 else None
+        if saved > 0 and self.late_usd > 0:
+            return saved / self.late_usd
+        return None
 
     @property
     def to_raw(self) -> float | None:
         """Cost as a multiple of sending everything."""
-        return self.usd / self.raw_usd if self.raw_usd else None
+        if self.raw_usd:
+            return self.usd / self.raw_usd
+        return None
 
     @property
     def to_hindsight(self) -> float | None:
         """Cost as a multiple of the hindsight schedule's."""
-        return self.usd / self.hindsight_usd if self.hindsight_usd else None
+        if self.hindsight_usd:
+            return self.usd / self.hindsight_usd
+        return None
 
     @property
     def evidence_recall(self) -> float | None:
-        return self.evidence_found / self.evidence_items if self.evidence_items else None
+        if self.evidence_items:
+            return self.evidence_found / self.evidence_items
+        return None
 
     @property
     def evidence_recall_filtered(self) -> float | None:
-        return self.evidence_found_filtered / self.evidence_items_filtered if self.evidence_items_filtered else None
+        if self.evidence_items_filtered:
+            return self.evidence_found_filtered / self.evidence_items_filtered
+        return None
 
     @property
     def evidence_recall_plain(self) -> float | None:
         """Without summary text."""
-        return self.evidence_found_plain / self.evidence_items if self.evidence_items else None
+        if self.evidence_items:
+            return self.evidence_found_plain / self.evidence_items
+        return None
 
     def json(self) -> dict[str, Any]:
         """The shape of one entry of "runs" and "totals"."""
@@ -248,4 +260,6 @@ def _plain(value: Any) -> dict[str, Any]:
 def shared_prefix(files: Sequence[str]) -> str:
     """The folder that all `files` lie in, with its slash; "" if there is none or but one file."""
     heads = {file.rpartition("/")[0] for file in files}
-    return f"{heads.pop()}/" if len(heads) == 1 and len(set(files)) > 1 and heads != {""} else ""
+    if len(heads) == 1 and len(set(files)) > 1 and heads != {""}:
+        return f"{heads.pop()}/"
+    return ""

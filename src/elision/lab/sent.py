@@ -51,7 +51,8 @@ class Request:
 def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
     """Every call of `trajectory` whose usage was recorded; the others are left out, what they said is not."""
     told = _head(with_recorded_head(trajectory, sizer), sizer)
-    counted, billed = _Counted(State(sizer)), _Billed()
+    counted = _Counted(State(sizer))
+    billed = _Billed()
     counted.begin(told.head)
     restarts = {compaction.before: compaction.summary for compaction in trajectory.compactions}
     pending: str | None = None
@@ -120,7 +121,9 @@ class _Counted:
     @property
     def scale(self) -> float:
         billed, counted = self.grown
-        return billed / counted if counted >= GROWN and billed > 0 else 1.0
+        if counted >= GROWN and billed > 0:
+            return billed / counted
+        return 1.0
 
     def begin(self, head: Head) -> None:
         self.state.fold(HeadSet(head))
@@ -179,7 +182,9 @@ class _Billed:
 
     def dropped(self, prompt: int, model: str) -> Restart:
         known = self.tracks.get(model)
-        return "inferred" if known is not None and prompt < DROP * known.tokens else ""
+        if known is not None and prompt < DROP * known.tokens:
+            return "inferred"
+        return ""
 
     def view(self, call: int, prompt: int, model: str, *, fixed: int, restart: bool) -> View:
         known = self.tracks.get(model, Track())
@@ -209,12 +214,17 @@ def _kept(usage: Usage, before: float) -> float:
         return before
     if usage.cache_write_1h == usage.cache_write:
         return 1.0
-    return (usage.cache_read + usage.cache_write_1h) / usage.prompt if usage.cache_write_1h else 0.0
+    if usage.cache_write_1h:
+        return (usage.cache_read + usage.cache_write_1h) / usage.prompt
+    return 0.0
 
 
 def _kept_for(view: View, share: float) -> View:
     """`view` with the leading segments that live an hour."""
-    hour = view.length if share >= 1 else view.place_of(round(share * view.tokens))
+    if share >= 1:
+        hour = view.length
+    else:
+        hour = view.place_of(round(share * view.tokens))
     return replace(view, hour=hour)
 
 

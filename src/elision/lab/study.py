@@ -86,7 +86,9 @@ def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candida
                 f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
             )
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or defaults()
-    return chosen if hindsight else tuple(each for each in chosen if not isinstance(each.strategy.schedule, Hindsight))
+    if hindsight:
+        return chosen
+    return tuple(each for each in chosen if not isinstance(each.strategy.schedule, Hindsight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +312,8 @@ def _replay_all(
     for number, candidate in enumerate(settings.candidates):
         # Half of each candidate's share is its yardstick, half its replay.
         step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
-        strategy, best = candidate.strategy, None
+        strategy = candidate.strategy
+        best = None
         if settings.hindsight:
             best = _yardstick(run, strategy, settings.prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, Hindsight):
@@ -318,7 +321,8 @@ def _replay_all(
                 problems.append(_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
             strategy = replace(strategy, schedule=best.schedule if best else CacheAware())
         try:
-            tally, watch = Tally(common=common), step.watch_second_half(len(run.turns))
+            tally = Tally(common=common)
+            watch = step.watch_second_half(len(run.turns))
             result = replay(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
         except BudgetError as error:
             return _Result([], [_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
@@ -383,7 +387,9 @@ def _row(run: Trajectory, label: str, result: Replay, best: Best | None) -> Row:
 def _late(result: Replay) -> float:
     """Mean cost of the last calls, USD: what one more turn would cost."""
     late = [call.usd for call in result.calls[-LATE:]]
-    return sum(late) / len(late) if late else 0.0
+    if late:
+        return sum(late) / len(late)
+    return 0.0
 
 
 def _series(result: Replay) -> Series:
@@ -421,7 +427,10 @@ def _controls(
     result = []
     for name, places in sorted(_by_format(runs).items()):
         own = [known[place] for place in places]
-        floor, window = _floor([runs[place] for place in places], own, settings) if settings else (None, None)
+        if settings:
+            floor, window = _floor([runs[place] for place in places], own, settings)
+        else:
+            floor, window = (None, None)
         result.append(
             Control(
                 reader=name,
@@ -447,10 +456,13 @@ def _floor(
             windows.add(run.recorded_window)
             plain = Masking(window=run.recorded_window, schedule=EveryTurn(), gist=0, placeholder=PUBLISHED)
             tally = replay(run, plain, settings.prices, counting, known=own).evidence
-            items, found = items + tally.items, found + tally.found
+            items = items + tally.items
+            found = found + tally.found
     return (found / items if items else None), (min(windows) if windows else None)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    if known:
+        return sum(known) / len(known)
+    return None

@@ -63,14 +63,17 @@ class ViewAt:
     @property
     def keep(self) -> int:
         """How many leading messages are those of the call before, cache markers included."""
-        return _common(self.before.messages, self.messages) if self.before else 0
+        if self.before:
+            return _common(self.before.messages, self.messages)
+        return 0
 
     @property
     def rewrite(self) -> Rewrite | None:
         """The first thing that is not as it was at the call before; None if this view only adds to it."""
         if self.before is None:
             return None
-        before, place = self.before.view, self.view.common(self.before.view)
+        before = self.before.view
+        place = self.view.common(self.before.view)
         if place == before.length:
             return None
         message = _common(self.before.plain, self.plain)
@@ -143,14 +146,19 @@ def _why_not(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
         return f"no cheapest plan can be worked out for {strategy.name} with these options"
     if len(trajectory.turns) > LONGEST and strategy.trigger() is not None:
         return f"the run has {len(trajectory.turns)} turns, and with summaries {LONGEST} is the most"
-    limit = "its budget" if strategy.budget is not None else f"the window of {prices.name}"
+    if strategy.budget is not None:
+        limit = "its budget"
+    else:
+        limit = f"the window of {prices.name}"
     return f"{limit} is smaller than this run, and then what may be done depends on what was done before"
 
 
 def as_json(value: object) -> str:
     """JSON text, letters as they are; escaped where they are no sound Unicode."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isascii() or _encodes(text) else json.dumps(value)
+    if text.isascii() or _encodes(text):
+        return text
+    return json.dumps(value)
 
 
 def _encodes(text: str) -> bool:
@@ -191,5 +199,6 @@ def _byte(before: Sequence[Sent], now: Sequence[Sent], message: int) -> int:
     front = 1 + sum(len(as_json(each).encode()) + 2 for each in now[:message])
     if message >= min(len(before), len(now)):
         return front
-    old, new = as_json(before[message]), as_json(now[message])
+    old = as_json(before[message])
+    new = as_json(now[message])
     return front + len(new[: _prefix(old, new)].encode())

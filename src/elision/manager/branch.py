@@ -90,7 +90,8 @@ class Branch:
         except BaseException:
             self._note_try()
             raise
-        self.failing, self.tried = "", []
+        self.failing = ""
+        self.tried = []
 
     def _note_try(self) -> None:
         """Remember what was to be written: it may be in the store, and only the answer lost."""
@@ -106,8 +107,13 @@ class Branch:
 
     def find_own_write(self, store: Store) -> list[Event]:
         """What an earlier try wrote though its answer was lost; [] if none did, or others wrote. Raises StoreError."""
-        there = list(store.events(self.key, self.saved)) if self.tried else []
-        return there if self.is_own(there) else []
+        if self.tried:
+            there = list(store.events(self.key, self.saved))
+        else:
+            there = []
+        if self.is_own(there):
+            return there
+        return []
 
     def _make(self, store: Store, at: float) -> None:
         """Begin the session in the store; a branch whose number is taken takes the next one."""
@@ -233,13 +239,17 @@ def following(key: str) -> str:
 
 def stem(key: str) -> str:
     """The session's name in the key of one of its branches."""
-    return key.rpartition("~")[0] if number(key) > 1 else key
+    if number(key) > 1:
+        return key.rpartition("~")[0]
+    return key
 
 
 def number(key: str) -> int:
     """Which branch of its session `key` names; 1 for the session itself."""
     _, mark, told = key.rpartition("~")
-    return int(told) if mark and told.isdecimal() and told.isascii() and len(told) < 10 else 1
+    if mark and told.isdecimal() and told.isascii() and len(told) < 10:
+        return int(told)
+    return 1
 
 
 def relation(history: History | None, known: set[bytes]) -> Relation:
@@ -247,4 +257,6 @@ def relation(history: History | None, known: set[bytes]) -> Relation:
 
     Rewritten by the client where some of them come again in another place, else a fork.
     """
-    return "replaced" if history is not None and known & history.says() else "fork"
+    if history is not None and known & history.says():
+        return "replaced"
+    return "fork"

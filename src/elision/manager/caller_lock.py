@@ -45,7 +45,8 @@ class CallerLock:
     def __enter__(self) -> None:
         if self._enter_again():
             return
-        event, loop = threading.Event(), _running_loop()
+        event = threading.Event()
+        loop = _running_loop()
         turn = _Turn(wake=event.set)
         if self._take_or_join(turn, blocks=loop):
             return
@@ -107,7 +108,8 @@ class CallerLock:
             if first:
                 self._waiting.append(turn)
                 return False
-            self._holder, self._depth = turn, 1
+            self._holder = turn
+            self._depth = 1
             return True
 
     def _leave(self) -> None:
@@ -131,7 +133,8 @@ class CallerLock:
         self._holder = None
         while self._waiting:
             turn = self._waiting.popleft()
-            self._holder, self._depth = turn, 1
+            self._holder = turn
+            self._depth = 1
             try:
                 turn.wake()
             except RuntimeError:

@@ -46,11 +46,13 @@ def caught_up(branch: Branch, there: Sequence[Event], make: Maker, guards: Guard
 
     Its history is still the client's: `agrees` says whether it goes this way.
     """
-    session, owed = branch.session, branch.unsaved
+    session = branch.session
+    owed = branch.unsaved
     notes = [event for event in owed if isinstance(event, _NOTES)]
     if owed or not session.takes(there):
         branch.rebuild(make([*session.events[: branch.saved], *there]))
-        branch.nodes, branch.ledger = last_nodes(branch.session.events), None
+        branch.nodes = last_nodes(branch.session.events)
+        branch.ledger = None
         branch.handled, branch.watch, branch.tally = 0, guards.start(), Tally(branch.session.sizer)
         branch.earlier = branch.watch
     else:
@@ -59,7 +61,10 @@ def caught_up(branch: Branch, there: Sequence[Event], make: Maker, guards: Guard
         session.take_up(there)
         branch.nodes |= last_nodes(there)
     branch.catch_up()
-    branch.saved, branch.made, branch.failing, branch.tried = branch.saved + len(there), True, "", []
+    branch.saved = branch.saved + len(there)
+    branch.made = True
+    branch.failing = ""
+    branch.tried = []
     branch.moved = True
     for note in notes:
         branch.session.note(note)

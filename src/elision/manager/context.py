@@ -80,7 +80,8 @@ class ContextManager:
         check_names(options)
         self.options = Options(strategy=strategy, **options)
         self._named = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
-        store, writer = self.options.store, self.options.summarizer
+        store = self.options.store
+        writer = self.options.summarizer
         self._owned = isinstance(store, str)
         self._store: Store = open_store(store) if isinstance(store, str) else store
         self._scribe = Scribe(
@@ -101,14 +102,19 @@ class ContextManager:
 
     def __repr__(self) -> str:
         branch = self._passes.branch
-        turns = len(branch.session.state.turns) if branch is not None else 0
+        if branch is not None:
+            turns = len(branch.session.state.turns)
+        else:
+            turns = 0
         return f"<ContextManager session={self.session!r} turns={turns}>"
 
     @property
     def session(self) -> str:
         """The session's name; in a family that of the session whose history is gone on with."""
         branch = self._passes.branch
-        return stem(branch.key) if self.options.family and branch is not None else self._named
+        if self.options.family and branch is not None:
+            return stem(branch.key)
+        return self._named
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:
@@ -224,12 +230,16 @@ class ContextManager:
         begun: whether the assistant has spoken in it; before that there is nothing to hide. model: whom it asks, if
         another than the session's.
         """
-        own, branch = self.options, self._passes.branch
+        own = self.options
+        branch = self._passes.branch
         if own.shadow or begun:
             return own.shadow
         adds = own.offer == "start" or own.cache_control == "auto" or capabilities.of(model or own.model).bound
         # What was settled when the session began goes before the options.
-        state = branch.session.state if branch is not None else None
+        if branch is not None:
+            state = branch.session.state
+        else:
+            state = None
         return not adds and (state is None or not (state.offered or state.offer == "start"))
 
     def compact(self) -> None:
@@ -254,7 +264,8 @@ class ContextManager:
         its branch was left since. Stored with the next pass, by `settle`, or when the session is closed. Raises
         DialectError for what can report none, such as a text or the stream itself.
         """
-        found, at_hand = usage_in(usage), self._passes.branch
+        found = usage_in(usage)
+        at_hand = self._passes.branch
         if found is None:
             self._note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
             return
@@ -272,7 +283,8 @@ class ContextManager:
 
         If it does, the model's window is known from now on: prepare the same messages again.
         """
-        found, branch = signals.overflow(_body(error)), self._passes.branch
+        found = signals.overflow(_body(error))
+        branch = self._passes.branch
         if found is None or found.limit is None or branch is None:
             return False
         branch.session.note(Learned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0))
@@ -296,12 +308,16 @@ class ContextManager:
     def turns(self) -> int:
         """How many turns the log of the history at hand has, as far as it was read here."""
         branch = self._passes.branch
-        return len(branch.session.state.turns) if branch is not None else 0
+        if branch is not None:
+            return len(branch.session.state.turns)
+        return 0
 
     def exchanges(self) -> list[Exchanged]:
         """What was noted so of the history at hand, oldest first; a fork has what came before it parted."""
         branch = self._passes.branch
-        return exchanges.of(branch.session.events) if branch is not None else []
+        if branch is not None:
+            return exchanges.of(branch.session.events)
+        return []
 
     async def heard_exchanges_async(self) -> list[Exchanged]:
         """`exchanges`, with those that other processes noted meanwhile where the log is shared (`family`). Raises
@@ -402,7 +418,10 @@ class ContextManager:
         named = dialect or self.options.dialect
         if named == "auto":
             branch = self._passes.branch
-            named = branch.history.dialect.name if branch and branch.history else "openai"
+            if branch and branch.history:
+                named = branch.history.dialect.name
+            else:
+                named = "openai"
         return recalls.definitions(named)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
@@ -414,7 +433,8 @@ class ContextManager:
             if name in SEARCH_TOOLS:
                 found = recalls.listed(self.search(recalls.word_of(given, "query")))
             else:
-                part, handle = recalls.part_of(given), recalls.word_of(given, "handle")
+                part = recalls.part_of(given)
+                handle = recalls.word_of(given, "handle")
                 found = self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
             # It goes into a request, which may have come by an encoder that escapes halves of surrogate pairs.
             return make_encodable(found)
@@ -433,7 +453,8 @@ class ContextManager:
 
     def _pass(self, given: Sent, model: str, admit: Admit | None) -> Steps[ContextView]:
         """One pass over messages, with the boundary of I9 around it."""
-        started, self._passes.faults = time.perf_counter(), []
+        started = time.perf_counter()
+        self._passes.faults = []
         try:
             view = yield from self._tried(given, model or self.options.model, started, admit)
         except (BudgetError, LimitError):
@@ -479,7 +500,10 @@ class ContextManager:
         dialect = self._passes.dialect(given, model)
         given = replace(given, end=ending(dialect, given.messages))
         able = capabilities.of(model)
-        treated = way(able, self.options.thinking) if dialect.name == "anthropic" else "ignore"
+        if dialect.name == "anthropic":
+            treated = way(able, self.options.thinking)
+        else:
+            treated = "ignore"
         self._passes.bound = treated != "ignore"
         branch, history, how = yield from self._passes.follow(given, dialect)
         if admit is not None:
@@ -534,7 +558,8 @@ class ContextManager:
         return branch
 
     def _by_hand(self, model: str) -> Steps[ContextView]:
-        started, self._passes.faults = time.perf_counter(), []
+        started = time.perf_counter()
+        self._passes.faults = []
         branch = self._passes.by_hand()
         branch.catch_up()
         model = model or self.options.model
@@ -563,7 +588,8 @@ class ContextManager:
     # -- what comes out ------------------------------------------------------------------------------------------
 
     def _view(self, branch: Branch, sent: Outgoing, how: str, model: str, started: float, dialect: str) -> ContextView:
-        waited, self._scribe.spent = self._scribe.spent, 0.0
+        waited = self._scribe.spent
+        self._scribe.spent = 0.0
         self._call = branch.session.state.calls
         told = diagnostics(branch, self._ledger(branch), session=self.session, history=how, model=model)
         told = replace(
@@ -593,7 +619,10 @@ class ContextManager:
         """The request as it came, and why; the next pass begins from the store."""
         self._passes.fault("engine", error)
         told = failed(self.session, tuple(self._passes.faults), seconds)
-        dialect = self.options.dialect if self.options.dialect != "auto" else "openai"
+        if self.options.dialect != "auto":
+            dialect = self.options.dialect
+        else:
+            dialect = "openai"
         sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
         return _shown(sent, dialect, told)
 
@@ -624,13 +653,19 @@ def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[st
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
     # Iterators are read once, and only lists are compared in C.
-    held = messages if type(messages) is list else list(messages)
+    if type(messages) is list:
+        held = messages
+    else:
+        held = list(messages)
     return Sent(messages=held, end=len(held), system=system, tools=tools, request=request or {})
 
 
 def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     """The note for messages in no shape that is known."""
-    others = f" and {len(places) - 1} more have" if len(places) > 1 else " has"
+    if len(places) > 1:
+        others = f" and {len(places) - 1} more have"
+    else:
+        others = " has"
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
@@ -650,4 +685,8 @@ def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:
 def _body(error: object) -> object:
     """What a provider's package keeps of an error's body; else its text."""
     body = getattr(error, "body", None)
-    return plain(body) if body is not None else (error if isinstance(error, Mapping) else str(error))
+    if body is not None:
+        return plain(body)
+    if isinstance(error, Mapping):
+        return error
+    return str(error)

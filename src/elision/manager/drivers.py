@@ -65,7 +65,9 @@ def run(steps: Steps[_T], scribe: Scribe) -> _T:
 def _done(effect: Effect, scribe: Scribe) -> Any:
     if isinstance(effect, Where):
         return None
-    return effect.do() if isinstance(effect, Io) else scribe.answer(effect)
+    if isinstance(effect, Io):
+        return effect.do()
+    return scribe.answer(effect)
 
 
 async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
@@ -76,11 +78,15 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
     try:
         while True:
             step = partial(_moved, move, value)
-            ended, effect = step() if aside is None else await finished(step, aside)
+            if aside is None:
+                ended, effect = step()
+            else:
+                ended, effect = await finished(step, aside)
             if ended:
                 found: _T = effect
                 return found
-            move, value = steps.send, None
+            move = steps.send
+            value = None
             try:
                 if isinstance(effect, Where):
                     aside = _executor(effect)
@@ -89,7 +95,8 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
                 else:
                     value = await scribe.answer_async(effect)
             except Exception as error:  # noqa: BLE001 - as above
-                move, value = steps.throw, error
+                move = steps.throw
+                value = error
     finally:
         steps.close()
 

@@ -126,7 +126,9 @@ class History:
                 self.unknown.append(place)
             grown = grown or (self.conversation.turns == before and any(piece.kind != "assistant" for piece in pieces))
             self._take(value, json, pieces)
-        return before if grown else before + 1
+        if grown:
+            return before
+        return before + 1
 
     def _take(self, value: Any, json: Json, pieces: list[Piece]) -> None:
         says = digest(pieces, inside=self.conversation.turns > 0)
@@ -152,7 +154,9 @@ class History:
     def end(self, turn: int) -> int:
         """Messages up to the end of turn `turn`; of the head for 0."""
         last = turn >= self.conversation.turns
-        return len(self.read) if last else self.conversation.first(turn + 1)
+        if last:
+            return len(self.read)
+        return self.conversation.first(turn + 1)
 
     def node(self, turn: int) -> str:
         """The name of the history up to the end of turn `turn`; of the head for 0."""

@@ -90,7 +90,8 @@ class Ledger:
                 pass
 
     def _called(self, event: Called) -> None:
-        prices, tokens = self._of(event.model), self._scale.to_billed(event.tokens)
+        prices = self._of(event.model)
+        tokens = self._scale.to_billed(event.tokens)
         extends = bool(self._warm) and event.model == self._model
         prompt = self._prompt(prices, tokens, event)
         call = self._calls[event.call] = _Call(prices, event.tokens, extends, prompt)
@@ -100,17 +101,22 @@ class Ledger:
 
     def _prompt(self, prices: Prices, tokens: int, event: Called) -> float:
         """What a prompt of `tokens` costs where the cache has all of the one before it."""
-        warm, self._warm = self._warm if event.model == self._model else 0, 0
+        warm = self._warm if event.model == self._model else 0
+        self._warm = 0
         self._model = event.model
         if prices.passes_by(marked=not event.unmarked or event.ours == "always"):
             return prices.plain(tokens).usd
-        rates, known = prices.rates(tokens), min(warm, tokens)
+        rates = prices.rates(tokens)
+        known = min(warm, tokens)
         self._warm = tokens
         return (known * rates.read + (tokens - known) * rates.write) / 1e6
 
     def _of(self, model: str) -> Prices:
         if model not in self._by_model:
-            self._by_model[model] = self._priced(model) if self._priced is not None else self.prices
+            if self._priced is not None:
+                self._by_model[model] = self._priced(model)
+            else:
+                self._by_model[model] = self.prices
         return self._by_model[model]
 
     def _recall(self, event: Recalled) -> None:
@@ -123,7 +129,14 @@ class Ledger:
             self._recalled += event.tokens
 
     def _decided(self, event: Decided) -> None:
-        cause = "summary" if event.summary else "clip" if event.clips else "mask" if event.masks else ""
+        if event.summary:
+            cause = "summary"
+        elif event.clips:
+            cause = "clip"
+        elif event.masks:
+            cause = "mask"
+        else:
+            cause = ""
         if cause:
             self.rewrites[cause] += 1
             self._warm = 0
@@ -131,7 +144,8 @@ class Ledger:
 
     def _answered(self, event: Answered) -> None:
         call = self._calls.get(event.call) or _Call(self.prices)
-        usd, prompt = usage_cost(event.usage, call.prices), event.usage.sent_prompt
+        usd = usage_cost(event.usage, call.prices)
+        prompt = event.usage.sent_prompt
         if call.tokens and prompt and not self._shadow:
             self._scale.learn(call.tokens, prompt, extends=call.extends)
         # What is reported again is the same request's.

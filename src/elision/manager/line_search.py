@@ -87,13 +87,19 @@ def _translate(pattern: str, *, is_ascii: bool) -> str:
 
 def _widen(escape: str, *, is_inside: bool) -> str:
     if escape.lower() == r"\d":
-        return r"\p{Nd}" if escape == r"\d" else r"\P{Nd}"
+        if escape == r"\d":
+            return r"\p{Nd}"
+        return r"\P{Nd}"
     members = _UNICODE.get(escape.lower())
     if members is None:
         return escape
     if escape.islower():
-        return members if is_inside else f"[{members}]"
-    return escape if is_inside else f"[^{members}]"
+        if is_inside:
+            return members
+        return f"[{members}]"
+    if is_inside:
+        return escape
+    return f"[^{members}]"
 
 
 def _refuse(pattern: str, reason: str) -> UnknownHandle:

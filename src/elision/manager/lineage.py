@@ -63,7 +63,8 @@ class Lineage:
         )
         # Without any it was begun, and never written to.
         loaded = branch(new, self.make(events or [self.opened()]), self.guards)
-        loaded.saved, loaded.made = len(events), True
+        loaded.saved = len(events)
+        loaded.made = True
         return loaded
 
     def newest(self) -> Branch | None:
@@ -81,7 +82,9 @@ class Lineage:
             # Others of the family are other runs, which are told apart by their histories alone.
             return self.newest()
         keys = [info.key for info in self.store.sessions() if info.family == self.root]
-        return self.load(keys[0]) if keys else None
+        if keys:
+            return self.load(keys[0])
+        return None
 
     def open(self, history: History, at_hand: Branch | None = None) -> tuple[Branch, str]:
         """The branch that `history` goes on with, and how. Raises StoreError.
@@ -119,7 +122,10 @@ class Lineage:
     def _at(self, found: Branch, turns: int, history: History, current: Branch | None = None) -> tuple[Branch, str]:
         """`found` where it ends with turn `turns`, else a fork of it there. current: the branch that is left."""
         akin = current is not None and stem(current.key) == stem(found.key)
-        last = max(found.key, current.key, key=number) if current is not None and akin else found.key
+        if current is not None and akin:
+            last = max(found.key, current.key, key=number)
+        else:
+            last = found.key
         known = len(found.session.state.turns)
         while 0 < turns < known and history.has(turns + 1, found.nodes.get(turns + 1)):
             # Written by another process since it was looked for.
@@ -129,7 +135,10 @@ class Lineage:
         if self.shared and 0 <= turns == known - 1 < history.conversation.turns and found.amends(history):
             # Only what stands behind the newest turn came another way, to another process.
             return found, "amended"
-        said = found.history.says() if found.history is not None else set[bytes]()
+        if found.history is not None:
+            said = found.history.says()
+        else:
+            said = set[bytes]()
         if turns >= 0 and history.conversation.turns == turns:
             return self._named(self.fork(found, turns, "fork", last)), "undo"
         how = relation(history, said - _shared(found, turns))
@@ -156,7 +165,10 @@ class Lineage:
         """
         events: list[Event] = found.prefix(turns) if turns >= 0 else [self.opened()]
         # A branch that the store does not know yet is no parent in it; the one it came from is.
-        parent, saved = (found.key, found.saved) if found.made else (found.new.parent, found.new.shared)
+        if found.made:
+            parent, saved = (found.key, found.saved)
+        else:
+            parent, saved = (found.new.parent, found.new.shared)
         shared = min(len(events), saved) if turns >= 0 else 0
         new = NewSession(
             key=following(last or found.key),
@@ -182,4 +194,6 @@ def _begun(found: Branch | None) -> Branch | None:
 def _shared(found: Branch, turns: int) -> set[bytes]:
     """What the messages say that both histories begin with."""
     history = found.history
-    return history.says(history.end(turns)) if history is not None and turns >= 0 else set()
+    if history is not None and turns >= 0:
+        return history.says(history.end(turns))
+    return set()

@@ -32,7 +32,9 @@ def settled(options: Options, *, handles: bool, bound: bool, begun: bool) -> Off
     whether it has thought already, behind other tools.
     """
     no = {"first": bound or not handles, "start": begun or not options.recall}
-    return "never" if no.get(options.offer) else options.offer
+    if no.get(options.offer):
+        return "never"
+    return options.offer
 
 
 def withheld(session: Session, tools: Any, *, bound: bool) -> bool:
@@ -57,7 +59,10 @@ def joined(sent: Outgoing, session: Session, dialect: str) -> Outgoing:
     if not ours:
         return sent
     entered = session.newest is not None and session.newest.decided.offers
-    notes = (*sent.notes, ENTERED) if entered else sent.notes
+    if entered:
+        notes = (*sent.notes, ENTERED)
+    else:
+        notes = sent.notes
     return replace(sent, tools=[*(sent.tools or ()), *ours], added=tuple(ours), notes=notes)
 
 
@@ -92,7 +97,9 @@ def _is_list(tools: Any) -> bool:
 
 
 def _plain(tools: Any) -> Any:
-    return tools if isinstance(tools, list | tuple) else plain(tools)
+    if isinstance(tools, list | tuple):
+        return tools
+    return plain(tools)
 
 
 def _name(tool: Any) -> str:
@@ -102,4 +109,6 @@ def _name(tool: Any) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     # Nothing but names is asked for: what is JSON is not copied.
-    return value if isinstance(value, dict) else mapping_in(plain(value))
+    if isinstance(value, dict):
+        return value
+    return mapping_in(plain(value))

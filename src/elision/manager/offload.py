@@ -26,7 +26,9 @@ _work: Executor
 
 def executor_for(size: int) -> Executor:
     """The thread in which work on so many bytes is done, where it is not done at once."""
-    return _large_work if size >= LARGE else _work
+    if size >= LARGE:
+        return _large_work
+    return _work
 
 
 def _make_executors() -> None:
@@ -43,7 +45,8 @@ if hasattr(os, "register_at_fork"):
 
 def size_up_to(limit: int, values: Iterable[Any]) -> int:
     """About how many bytes JSON-like values have in all; counting ends where it is more than `limit`."""
-    size, waiting = 0, list(values)
+    size = 0
+    waiting = list(values)
     while waiting and size <= limit:
         value = waiting.pop()
         size += _VALUE
@@ -51,8 +54,14 @@ def size_up_to(limit: int, values: Iterable[Any]) -> int:
             size += len(value)
             continue
         # Objects of a provider's package keep their fields in a dictionary.
-        inner = value if isinstance(value, dict | list | tuple) else getattr(value, "__dict__", ())
+        if isinstance(value, dict | list | tuple):
+            inner = value
+        else:
+            inner = getattr(value, "__dict__", ())
         if _VALUE * len(inner) > limit:
             return _VALUE * len(inner)
-        waiting += inner.values() if isinstance(inner, dict) else inner
+        if isinstance(inner, dict):
+            waiting += inner.values()
+        else:
+            waiting += inner
     return size

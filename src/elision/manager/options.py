@@ -99,9 +99,10 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in Given.__annotations__:
             near = get_close_matches(name, Given.__annotations__, 1)
-            meant = (
-                f"{near[0]!r} is meant" if near else "what refines a strategy stands in its text: masking(window=10)"
-            )
+            if near:
+                meant = f"{near[0]!r} is meant"
+            else:
+                meant = "what refines a strategy stands in its text: masking(window=10)"
             raise SettingError(f"there is no option {name!r}; perhaps {meant}")
 
 
@@ -205,7 +206,8 @@ class Options:
 
     def _check_room(self) -> None:
         """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
-        strategy, prices = self.tuned(), self.priced()
+        strategy = self.tuned()
+        prices = self.priced()
         try:
             strategy.usable(prices)
         except SpecError as error:
@@ -232,7 +234,10 @@ class Options:
         """The guards: as told, else the preset's own, else none."""
         if self.guards is not None:
             return self.guards
-        named = preset_of(self.strategy) if isinstance(self.strategy, str) else ""
+        if isinstance(self.strategy, str):
+            named = preset_of(self.strategy)
+        else:
+            named = ""
         return PRESET_GUARDS.get(named, Guards())
 
     @property
@@ -251,7 +256,9 @@ class Options:
             return _prices(self.prices)
         wanted = model or self.model
         try:
-            return for_model(wanted) if wanted else named(_USUAL)
+            if wanted:
+                return for_model(wanted)
+            return named(_USUAL)
         except PriceError:
             return named(_USUAL)
 
@@ -272,7 +279,9 @@ class Options:
         rules = (*self.rules, *own, *strategy.rules)
         handles = strategy.handles and self.recall and self.offer != "never"
         changed = replace(strategy, handles=handles, budget=self._budget(strategy.budget))
-        return replace(changed, rules=rules) if changed.hides else changed
+        if changed.hides:
+            return replace(changed, rules=rules)
+        return changed
 
     def _budget(self, budget: Budget | None) -> Budget | None:
         told = {
@@ -375,7 +384,9 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
 
 def _shown(value: Any) -> str:
     """A value in an error: texts and numbers themselves, of others the type."""
-    return repr(value)[:60] if isinstance(value, str | int | float) else type(value).__name__
+    if isinstance(value, str | int | float):
+        return repr(value)[:60]
+    return type(value).__name__
 
 
 def _prices(name: str) -> Prices:

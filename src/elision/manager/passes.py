@@ -121,7 +121,10 @@ class Passes:
         """The engine's session of a log."""
         opened = next((event for event in events if isinstance(event, Opened)), None)
         # Whether placeholders name handles was fixed when the session began.
-        strategy = self.strategy if opened is None else replace(self.strategy, handles=opened.handles)
+        if opened is None:
+            strategy = self.strategy
+        else:
+            strategy = replace(self.strategy, handles=opened.handles)
         session = Session(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
         session.take_up(events)
         return session
@@ -154,12 +157,16 @@ class Passes:
         if known is None:
             self._settled = shown(given.messages, given.system, given.tools, model) is not None
             return detected(given.messages, given.system, given.tools, model)
-        sign = None if self._settled else shown(given.messages[len(known) :], given.system, given.tools, model)
+        if self._settled:
+            sign = None
+        else:
+            sign = shown(given.messages[len(known) :], given.system, given.tools, model)
         self._settled = self._settled or sign is not None
         if sign is None or sign is known.dialect:
             return known.dialect
         # What came first looked like another dialect's: it is read again.
-        self._left, self.branch = self.branch, None
+        self._left = self.branch
+        self.branch = None
         return sign
 
     def follow(self, given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
@@ -188,12 +195,14 @@ class Passes:
         self, branch: Branch, common: int, body: Sequence[Any], given: Given, dialect: LiveDialect
     ) -> Steps[tuple[Branch, History, str]]:
         """Go on with a branch that others write to as well, where they left it."""
-        history, moved = branch.history, branch.moved
+        history = branch.history
+        moved = branch.moved
         assert history is not None
         if common < len(history):
             intact = min(history.intact(common), self._same(branch, history))
             return (yield from self._turn_back(branch, intact, body, given, dialect))
-        first, known = history.extend(body[common:]), len(branch.session.state.turns)
+        first = history.extend(body[common:])
+        known = len(branch.session.state.turns)
         if moved and not agrees(branch, history):
             return (yield from self._turn_back(branch, self._same(branch, history), body, given, dialect))
         if history.conversation.turns > known + 1 and (yield from self._is_elsewhere(history, known)):
@@ -229,7 +238,8 @@ class Passes:
 
     def _open(self, body: Sequence[Any], given: Given, dialect: LiveDialect) -> Steps[tuple[Branch, History, str]]:
         history = self._read_anew(body, given, dialect)
-        at_hand, self._left = self.branch or self._left, None
+        at_hand = self.branch or self._left
+        self._left = None
         if at_hand is None and self._begins(history):
             self._adopt(branch := self.lineage.begin(), history, given)
             return branch, history, "continue"
@@ -241,8 +251,10 @@ class Passes:
             self.fault("store", error)
             # What was begun so and is gone on with may be in the store by now: another one would be a second of it.
             goes_on = at_hand is not None and at_hand.blind and agrees(at_hand, history)
-            branch, how = at_hand if at_hand is not None and goes_on else self.lineage.begin(), "continue"
-            branch.failing, branch.blind = str(error), True
+            branch = at_hand if at_hand is not None and goes_on else self.lineage.begin()
+            how = "continue"
+            branch.failing = str(error)
+            branch.blind = True
         self._adopt(branch, history, given)
         return branch, history, how
 
@@ -282,8 +294,14 @@ class Passes:
 
     def _leave_loop(self, given: Given) -> Steps[None]:
         """Have the pass computed beside the event loop where there is much to read or to look through."""
-        history = self.branch.history if self.branch is not None else None
-        new = list(given.messages) if history is None else history.unseen(given.messages)
+        if self.branch is not None:
+            history = self.branch.history
+        else:
+            history = None
+        if history is None:
+            new = list(given.messages)
+        else:
+            new = history.unseen(given.messages)
         if history is None or history.headed is None or history.headed[1:] != (given.system, given.tools):
             new += (given.system, given.tools)
         size = size_up_to(LARGE, new)
@@ -312,7 +330,8 @@ class Passes:
             if not (grown and index == known) and _shape(turn) != _shape(branch.session.state.turns[index - 1]):
                 raise OtherShape(f"results of turn {index} answer other calls than when they came first")
             history.splice.turn(index, sources)
-        self.branch, branch.moved = branch, False
+        self.branch = branch
+        branch.moved = False
         if self.options.shadow != branch.session.shadow:
             begun = next((event for event in branch.session.events if isinstance(event, Opened)), self._opened())
             branch.session.note(replace(begun, shadow=self.options.shadow))
@@ -324,7 +343,9 @@ class Passes:
         if any(seen.role == "user" for turn in turns for seen in turn.observations):
             return "user"
         settled = self.options.observations == "auto" and len(turns) > OPENING
-        return "tools" if settled else self.options.observations
+        if settled:
+            return "tools"
+        return self.options.observations
 
     def _read(self, branch: Branch, first: int, given: Given) -> None:
         absorb(branch, first, given.system, given.tools, self._is_pinned if self.options.pin else None)
@@ -348,8 +369,10 @@ class Passes:
 
         Raises BudgetError, ConflictError.
         """
-        now, forced = self.options.clock(), self.forced
-        failed, self._refused = self._refused, None
+        now = self.options.clock()
+        forced = self.forced
+        failed = self._refused
+        self._refused = None
         if failed is None and (branch.failing or branch.tried):
             failed = yield from self._unsaved(branch, now)
         if failed is not None:
@@ -371,11 +394,14 @@ class Passes:
         except Exception:
             self._lost += find_paid_asks(branch.session.events[mark:])
             raise
-        return view if failed is None else self._undone(branch, mark, failed, model, now)
+        if failed is None:
+            return view
+        return self._undone(branch, mark, failed, model, now)
 
     def _write_off(self, branch: Branch) -> None:
         """Have the log know what was paid for summaries in passes that came to nothing: asking backs off."""
-        lost, self._lost = self._lost, []
+        lost = self._lost
+        self._lost = []
         for event in lost:
             branch.session.write_off(event)
 
@@ -386,9 +412,12 @@ class Passes:
 
     def _asked(self, branch: Branch, given: Given | None, model: str, now: float) -> Steps[View]:
         """The engine's pass; turns are in the store before a summary of them is asked for."""
-        forced, self.forced = self.forced, False
-        mark, strict = len(branch.session.events), self.options.over_budget == "raise" and not self.options.shadow
-        steps, is_paid = branch.session.prepare(now, model, forced=forced, strict=strict), False
+        forced = self.forced
+        self.forced = False
+        mark = len(branch.session.events)
+        strict = self.options.over_budget == "raise" and not self.options.shadow
+        steps = branch.session.prepare(now, model, forced=forced, strict=strict)
+        is_paid = False
         try:
             request = next(steps)
             while True:
@@ -400,7 +429,8 @@ class Passes:
             view: View = done.value
         except Exception as error:
             if is_paid and not find_paid_asks(branch.session.events[mark:]):
-                call, why = len(branch.session.state.turns) + 1, f"the pass failed: {type(error).__name__}"
+                call = len(branch.session.state.turns) + 1
+                why = f"the pass failed: {type(error).__name__}"
                 self._lost.append(Attempted(call=call, cause="other", reason=why))
             raise
         for event in branch.session.events[mark:]:
@@ -425,7 +455,8 @@ class Passes:
 
     def join(self) -> Steps[None]:
         """Write what is owed, and catch up with what others wrote: who is behind must not decide."""
-        branch, self._refused = self.branch, None
+        branch = self.branch
+        self._refused = None
         if branch is None or branch.history is None or branch.blind:
             return
         try:
@@ -510,7 +541,9 @@ class Passes:
         unsaved = branch.unsaved
         same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
         branch.rebuild(self.make([*branch.session.events[: branch.saved], *there, *unsaved[same:]]))
-        branch.saved, branch.ledger, branch.tried = branch.saved + len(there), None, []
+        branch.saved = branch.saved + len(there)
+        branch.ledger = None
+        branch.tried = []
 
     def taken_up_again(self, branch: Branch) -> None:
         """A session that was left in the middle of a pass, as its log has it."""
@@ -546,7 +579,10 @@ class Passes:
 
     def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
         what = self.options.redaction.text(words_of_error(error))
-        cause = error.__cause__ if isinstance(error, CallbackError) and error.__cause__ else error
+        if isinstance(error, CallbackError) and error.__cause__:
+            cause = error.__cause__
+        else:
+            cause = error
         return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
 
     def _log_fault(self, fault: Fault) -> Fault:
@@ -558,7 +594,10 @@ class Passes:
         if request.route != "extend" or given is None or branch.history is None:
             return replace(request, route="fresh")
         state = branch.session.state
-        marks = state.last.marks if state.last is not None and state.last.track is state.track else ()
+        if state.last is not None and state.last.track is state.track:
+            marks = state.last.marks
+        else:
+            marks = ()
         view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
         mark = marking(self.options.cache_control, branch.session)
         tools = [*(given.tools or ()), *offering.added(branch.session, branch.history.dialect.name, given.tools)]

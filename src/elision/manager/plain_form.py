@@ -38,7 +38,10 @@ class PlainForm:
 
     @staticmethod
     def head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
-        messages = [Message(role="system", content=content(system))] if system else []
+        if system:
+            messages = [Message(role="system", content=content(system))]
+        else:
+            messages = []
         if task:
             messages.append(Message(role="user", content=content(task)))
         return Head(messages=tuple(messages), tools=tuple(tools))
@@ -46,9 +49,19 @@ class PlainForm:
     @staticmethod
     def turn(index: int, reasoning: str, action: Any, observation: Any, text: str) -> Turn:
         """Turn `index`. Raises SettingError where actions and observations do not fit."""
-        given = action if isinstance(action, list) else [] if action is None else [action]
+        if isinstance(action, list):
+            given = action
+        elif action is None:
+            given = []
+        else:
+            given = [action]
         actions = tuple(_action(each, f"call_{index}_{place}") for place, each in enumerate(given, start=1))
-        seen = observation if isinstance(observation, list) else [] if observation is None else [observation]
+        if isinstance(observation, list):
+            seen = observation
+        elif observation is None:
+            seen = []
+        else:
+            seen = [observation]
         if len(seen) > len(actions):
             raise SettingError(
                 f"turn {index} has {len(seen)} observations for {len(actions)} actions: give an action for each"
@@ -69,7 +82,10 @@ def _action(given: Any, id: str) -> Action:
         return Action(id=id, name="action", arguments=json.dumps({"input": given}))
     if isinstance(given, Mapping) and isinstance(given.get("name"), str):
         arguments = given.get("arguments", {})
-        told = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        if isinstance(arguments, str):
+            told = arguments
+        else:
+            told = json.dumps(arguments)
         return Action(id=str(given.get("id") or id), name=given["name"], arguments=told)
     raise SettingError(f"an action is a text or {{'name': ..., 'arguments': ...}}, not {type(given).__name__}")
 

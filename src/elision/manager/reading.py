@@ -26,7 +26,10 @@ def absorb(branch: Branch, first: int, system: Any, tools: Any, pin: Pin | None)
     for index in range(max(first, 1), history.conversation.turns + 1):
         turn, sources = history.conversation.turn(index)
         history.splice.turn(index, sources)
-        turn = _pinned(turn, sources, history, pin) if pin else turn
+        if pin:
+            turn = _pinned(turn, sources, history, pin)
+        else:
+            turn = turn
         node = history.node(index)
         if index > len(branch.session.state.turns):
             branch.session.add(turn, node)
@@ -46,7 +49,10 @@ def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | 
     if history.headed == given:
         return
     history.headed = (list(history.conversation.head), seen(system), seen(tools))
-    apart = history.dialect.system(plain(system)) if system is not None else []
+    if system is not None:
+        apart = history.dialect.system(plain(system))
+    else:
+        apart = []
     messages = [
         _pinned_message(message, history, spot, pin)
         for message, spot in zip(history.conversation.head, history.conversation.head_spots, strict=True)
@@ -69,7 +75,10 @@ def _tell(branch: Branch, history: History) -> None:
     session = branch.session
     called, answered = newest_call(session.events)
     if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turns:
-        usage = answered.usage if answered is not None else None
+        if answered is not None:
+            usage = answered.usage
+        else:
+            usage = None
         history.conversation.tell(called.call, usage=usage, at=called.at, model=called.model)
 
 

@@ -61,7 +61,9 @@ def text_under(turn: Turn, key: Key) -> str | None:
     """What stands under `key` in `turn`, position 0 being all of it; None if there is no such result."""
     if not key[1]:
         return whole(turn)
-    return _read(turn.observations[key[1] - 1].content) if key[1] <= len(turn.observations) else None
+    if key[1] <= len(turn.observations):
+        return _read(turn.observations[key[1] - 1].content)
+    return None
 
 
 def _read(content: Content) -> str:
@@ -72,12 +74,14 @@ def _read(content: Content) -> str:
 def describe_part(part: Opaque) -> str:
     """Return a line that says what `part` (a picture, a file) is, and how to see it again."""
     found = dict(_strings(part.data or {}))
-    media, size = found.get("media_type", ""), len(found.get("data", "")) * 3 // 4
+    media = found.get("media_type", "")
+    size = len(found.get("data", "")) * 3 // 4
     place = ""
     for value in found.values():
         if value.startswith("data:"):
             head, _, body = value.partition(",")
-            media, size = head.removeprefix("data:").partition(";")[0], len(body) * 3 // 4
+            media = head.removeprefix("data:").partition(";")[0]
+            size = len(body) * 3 // 4
         elif value.startswith(("http://", "https://")):
             place = value
     facts = (part.kind, media[:60], f"{size:,} bytes" if size else "", place[:300])
@@ -95,7 +99,9 @@ def _strings(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def named(key: Key) -> str:
     """The handle of `key`."""
-    return handle_of(key) if key[1] else f"t{key[0]}"
+    if key[1]:
+        return handle_of(key)
+    return f"t{key[0]}"
 
 
 def taken(text: str, part: Part, limit: int = LIMIT) -> str:
@@ -221,7 +227,9 @@ def arguments_of(given: object) -> Mapping[str, Any]:
         value = json.loads(given)
     except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def word_of(arguments: Mapping[str, Any], name: str) -> str:
@@ -230,12 +238,15 @@ def word_of(arguments: Mapping[str, Any], name: str) -> str:
     # Python writes numbers of up to 4,300 digits.
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.maxsize:
         return str(value)
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def part_of(arguments: Mapping[str, Any]) -> Part:
     """The part that a call asks for; what has another type than it should is passed over."""
-    pattern, head = arguments.get("pattern"), arguments.get("head")
+    pattern = arguments.get("pattern")
+    head = arguments.get("head")
     return Part(
         lines=word_of(arguments, "lines"),
         pattern=pattern if isinstance(pattern, str) else "",

@@ -15,7 +15,9 @@ from elision.trajectory.state import State
 def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
     """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
     engine = branch.session
-    state, newest, anchor = engine.state, engine.newest, engine.scale.correction
+    state = engine.state
+    newest = engine.newest
+    anchor = engine.scale.correction
     assert newest is not None
     told = costs(engine, ledger)
     return Diagnostics(
@@ -65,7 +67,8 @@ def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnosti
 def costs(engine: Session, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have, on the provider's scale of tokens."""
     ledger.read(engine.events)
-    books, prompts = engine.books, engine.costs.total
+    books = engine.books
+    prompts = engine.costs.total
     recalls = ledger.recall_usd * engine.scale.rate
     return Costs(
         ours=prompts.ours.usd + books.answers.usd + books.summarizer.usd,
@@ -109,11 +112,13 @@ def _summarized(state: State, newest: Pending) -> Summarized | None:
 
 def _savings(branch: Branch) -> Savings:
     """What of all observations so far this call does without: covered ones, and masked ones but for placeholders."""
-    state, tally = branch.session.state, branch.tally
+    state = branch.session.state
+    tally = branch.tally
     behind = state.covered + 1
     place = state.turn_places.get(behind, len(state.track.segments))
     masked = (state.raw.tokens - state.raw_start(behind)) - (state.track.tokens - state.track.start(place))
-    hidden, total = tally.tokens[state.covered] + max(0, masked), tally.tokens[-1]
+    hidden = tally.tokens[state.covered] + max(0, masked)
+    total = tally.tokens[-1]
     covered = tally.observations[state.covered]
     return Savings(
         observation_tokens=total,

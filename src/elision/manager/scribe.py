@@ -63,7 +63,9 @@ class Scribe:
         try:
             # A digest waits for nobody: a thread for it would only be waited for.
             at_once = isinstance(self.writer, ModelFree)
-            return self._written(request) if at_once else self._begun(request).result(self.seconds)
+            if at_once:
+                return self._written(request)
+            return self._begun(request).result(self.seconds)
         except Late:
             return self._late()
         except SummaryError as error:
@@ -97,7 +99,9 @@ class Scribe:
         if job is None or not job.serves(request):
             job = self._job = _Job(request, self._begun(request), time.monotonic())
         if not job.future.done():
-            return Later() if time.monotonic() - job.started < self.seconds else self._given_up()
+            if time.monotonic() - job.started < self.seconds:
+                return Later()
+            return self._given_up()
         self._job = None
         try:
             written = job.future.result()
@@ -170,7 +174,9 @@ class Scribe:
 
 
 def _with_seconds(written: Written, seconds: float) -> Written:
-    return written if written.seconds else replace(written, seconds=seconds)
+    if written.seconds:
+        return written
+    return replace(written, seconds=seconds)
 
 
 def _failure(error: BaseException) -> SummaryError:

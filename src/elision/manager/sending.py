@@ -68,7 +68,9 @@ def outgoing(
         messages = _marked(messages, [as_json(entry, history.read) for entry in entries], given, history, view)
     sent = Outgoing(messages=messages, system=given.system, tools=given.tools)
     edited = bool(session.state.hidden or session.state.covered)
-    return _dropping(sent, given, model) if way == "drop_block" and edited else sent
+    if way == "drop_block" and edited:
+        return _dropping(sent, given, model)
+    return sent
 
 
 def marking(who: CacheControl, session: Session) -> bool:
@@ -163,7 +165,9 @@ def _goes(session: Session, key: Key | None) -> bool | None:
         return False
     if key in session.state.hidden or key[0] <= session.state.covered:
         return True
-    return None if key in session.policy.spared else False
+    if key in session.policy.spared:
+        return None
+    return False
 
 
 def live_prefix(given: Given, history: History, view: View, model: str, *, mark: bool) -> LivePrefix:

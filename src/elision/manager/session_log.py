@@ -144,7 +144,10 @@ class Reading:
     """
 
     def __init__(self, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None) -> None:
-        self.info, self._sizer, self._guards, self._given = info, sizer, guards, prices
+        self.info = info
+        self._sizer = sizer
+        self._guards = guards
+        self._given = prices
         self._asked: Counter[str] = Counter()
         self._opened: Opened | None = None
         self._going: Branch | None = None
@@ -233,7 +236,8 @@ class Reading:
         going.catch_up()
         newest = going.session.newest
         assert newest is not None
-        told, summary = self._told(going, called.model), newest.decided.summary
+        told = self._told(going, called.model)
+        summary = newest.decided.summary
         made = Pass(
             told=told,
             at=called.at,
@@ -251,7 +255,9 @@ class Reading:
             exchanged=tuple(behind.exchanged),
             offers=newest.decided.offers,
         )
-        self._waiting, self._since, self._amended = [], [], False
+        self._waiting = []
+        self._since = []
+        self._amended = False
         return made
 
     def _catch_up(self, going: Branch) -> None:
@@ -336,7 +342,9 @@ class Log:
     @property
     def strategy(self) -> str:
         """As the session was begun with, without the rules of the recall tools; "" if the log does not say."""
-        return _short(self.opened.strategy) if self.opened else ""
+        if self.opened:
+            return _short(self.opened.strategy)
+        return ""
 
 
 def log_of(store: Store, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None) -> Log:
@@ -346,7 +354,9 @@ def log_of(store: Store, info: SessionInfo, sizer: Sizer, guards: Guards, prices
 
 def watchful(guards: Guards) -> Guards:
     """`guards`, and a look at whether a session stands still."""
-    return guards if guards.plateau_window is not None else replace(guards, plateau_window=PLATEAU)
+    if guards.plateau_window is not None:
+        return guards
+    return replace(guards, plateau_window=PLATEAU)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -381,7 +391,9 @@ class _Frontier(Policy):
             self._at += 1
 
     def frontier(self, state: State) -> int | None:
-        return state.places.get(self._keys[self._at]) if self._at < len(self._keys) else None
+        if self._at < len(self._keys):
+            return state.places.get(self._keys[self._at])
+        return None
 
 
 @dataclass(slots=True)
@@ -396,7 +408,9 @@ class _Behind:
 
     def usage(self, call: int) -> Usage | None:
         """Of that call. What is said late, of an earlier one, is none of it."""
-        return self.answered.usage if self.answered is not None and self.answered.call == call else None
+        if self.answered is not None and self.answered.call == call:
+            return self.answered.usage
+        return None
 
 
 def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
@@ -432,7 +446,9 @@ def _models(events: Iterable[Event]) -> Counter[str]:
 
 
 def _most(asked: Counter[str]) -> str:
-    return asked.most_common(1)[0][0] if asked else ""
+    if asked:
+        return asked.most_common(1)[0][0]
+    return ""
 
 
 def _rates(given: Prices | None, model: str) -> tuple[Prices, bool]:
@@ -440,7 +456,9 @@ def _rates(given: Prices | None, model: str) -> tuple[Prices, bool]:
     if given is not None:
         return given, True
     try:
-        return (for_model(model), True) if model else (named(USUAL), False)
+        if model:
+            return (for_model(model), True)
+        return (named(USUAL), False)
     except PriceError:
         return named(USUAL), False
 

@@ -114,7 +114,10 @@ class LogFile:
 
     def _begun(self, value: Mapping[str, Any], line: int) -> Mapping[str, Any]:
         form = str(value.get("format", ""))
-        form = form.replace("lacuna.log/", _FORMAT, 1) if form.startswith("lacuna.log/") else form
+        if form.startswith("lacuna.log/"):
+            form = form.replace("lacuna.log/", _FORMAT, 1)
+        else:
+            form = form
         if not form.startswith(_FORMAT):
             raise self._wrong(
                 line, "no line of `elision store export --log`; a recorded run is read by `elision replay`"

@@ -97,7 +97,10 @@ class MemoryStore:
         return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        since = float("-inf") if changed_since is None else changed_since
+        if changed_since is None:
+            since = float("-inf")
+        else:
+            since = changed_since
         with self._lock:
             return [
                 _info(log)

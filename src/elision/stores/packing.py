@@ -30,7 +30,8 @@ _WORTH = 128
 #: Nothing that Elision stores is larger unpacked; more is no text of ours.
 _LARGEST = 1 << 31
 #: The first byte: zstd's frame with its own checksum follows, or a CRC-32 (4 bytes, little-endian) and the plain bytes.
-_PLAIN, _ZSTD = b"\x00", b"\x01"
+_PLAIN = b"\x00"
+_ZSTD = b"\x01"
 #: As long as the address of any text.
 _NO_ADDRESS = "0" * 64
 #: Names a text, in hexadecimal digits.
@@ -74,8 +75,14 @@ class Packer:
         value, texts = _split(event, lambda data: address_of(data).hex())
         body = _bytes(value)
         blobs = tuple(Blob(bytes.fromhex(address), self.squeeze(data), len(data)) for data, address in texts.items())
-        turn = event.turn.index if isinstance(event, TurnAdded | Amended) else 0
-        node = event.node if isinstance(event, TurnAdded | Amended) else ""
+        if isinstance(event, TurnAdded | Amended):
+            turn = event.turn.index
+        else:
+            turn = 0
+        if isinstance(event, TurnAdded | Amended):
+            node = event.node
+        else:
+            node = ""
         size = len(body) + sum(blob.size for blob in blobs)
         return Packed(kind=value["e"], turn=turn, node=node, body=self.squeeze(body), blobs=blobs, size=size)
 
@@ -123,7 +130,9 @@ class Packer:
             tool: Mapping[str, Any] = json.loads(text)
             return tool
         rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
-        return {**rest, "data": json.loads(text)} if part.get("of") == "data" else {**rest, "text": text}
+        if part.get("of") == "data":
+            return {**rest, "data": json.loads(text)}
+        return {**rest, "text": text}
 
 
 def size_of(event: Event) -> int:

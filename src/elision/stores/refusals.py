@@ -39,4 +39,6 @@ def closed(place: str) -> StoreError:
 
 
 def _shown(key: str) -> str:
-    return repr(key) if len(key) <= _SHOWN else f"{key[:_SHOWN]!r}… ({len(key):,} characters)"
+    if len(key) <= _SHOWN:
+        return repr(key)
+    return f"{key[:_SHOWN]!r}… ({len(key):,} characters)"

@@ -114,7 +114,10 @@ class SqliteStore:
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        since = float("-inf") if changed_since is None else changed_since
+        if changed_since is None:
+            since = float("-inf")
+        else:
+            since = changed_since
         with self._file.reading() as connection:
             return [rows.info(row) for row in rows.sessions(connection, family_prefix, since)]
 
@@ -197,7 +200,10 @@ class SqliteStore:
 
     def _turn(self, connection: sqlite3.Connection, number: int) -> Turn:
         row = connection.execute(rows.BODY, (number,)).fetchone()
-        event = self._unpack(connection, row[0]) if row else None
+        if row:
+            event = self._unpack(connection, row[0])
+        else:
+            event = None
         if not isinstance(event, TurnAdded | Amended):
             raise self._file.corrupt(f"record {number % rows.SPAN} of a session is no turn")
         return event.turn
@@ -244,7 +250,8 @@ class SqliteStore:
                 oldest = connection.execute(rows.OLDEST).fetchone()
                 if oldest is None:
                     return
-                key, changed = rows.text(oldest[0]), oldest[1]
+                key = rows.text(oldest[0])
+                changed = oldest[1]
                 old = older_than is not None and changed < older_than
                 if not old and (max_bytes is None or rows.used(connection) <= max_bytes):
                     return

@@ -72,8 +72,11 @@ class _Session:
     def __init__(
         self, connection: sqlite3.Connection, packer: Packer, session: int, key: str, uses: Counter[bytes]
     ) -> None:
-        self._connection, self._packer = connection, packer
-        self._session, self._key, self._uses = session, key, uses
+        self._connection = connection
+        self._packer = packer
+        self._session = session
+        self._key = key
+        self._uses = uses
 
     def findings(self, records: int) -> Iterator[Finding]:
         log = (rows.number(self._session, 1), rows.number(self._session + 1, 0))
@@ -81,7 +84,8 @@ class _Session:
         unread: set[int] = set()
         expected = 0
         for record, body, texts in self._connection.execute(_RECORDS, log):
-            expected, position = expected + 1, record % rows.SPAN
+            expected = expected + 1
+            position = record % rows.SPAN
             self._uses.update(rows.addresses(texts))
             try:
                 event = self._packer.unpack(body, self._fetch)

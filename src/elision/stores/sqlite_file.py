@@ -186,7 +186,9 @@ class SqliteFile:
             raise StoreError(f"{self.path}: {said.format(locked=self._describe_lock(), name=name)}") from error
 
     def _describe_lock(self) -> str:
-        return "still keeps it locked" if self._refusals > 1 else f"kept it locked for {self._busy:g} s"
+        if self._refusals > 1:
+            return "still keeps it locked"
+        return f"kept it locked for {self._busy:g} s"
 
     def _begin(self) -> None:
         with self.plain() as connection:

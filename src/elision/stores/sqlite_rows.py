@@ -20,7 +20,8 @@ from elision.stores.store import NewSession, SessionInfo
 #: Records that a session may have.
 SPAN: Final = 1 << 32
 #: Bytes of an address, and of a node's name as it is stored.
-_ADDRESS, _NODE = 32, 16
+_ADDRESS = 32
+_NODE = 16
 
 _FOUND: Final = "SELECT id, records, indexed FROM sessions WHERE key = ?"
 _CREATE: Final = """
@@ -88,7 +89,10 @@ def find(connection: sqlite3.Connection, key: str) -> tuple[int, int, int]:
 def create(connection: sqlite3.Connection, session: NewSession) -> None:
     if connection.execute(_FOUND, (data(session.key),)).fetchone():
         raise taken(session)
-    parent, records = find(connection, session.parent)[:2] if session.shared else (0, 0)
+    if session.shared:
+        parent, records = find(connection, session.parent)[:2]
+    else:
+        parent, records = (0, 0)
     if session.shared > records:
         raise shorter(session, records)
     shared = (number(parent, 1), number(parent, session.shared))
@@ -131,7 +135,9 @@ def sessions(connection: sqlite3.Connection, family_prefix: str, since: float) -
 
 def locate(connection: sqlite3.Connection, family: str, node: str) -> tuple[str, int] | None:
     found = connection.execute(_LOCATE, (_named(node), data(family))).fetchone()
-    return None if found is None else (text(found[0]), found[1])
+    if found is None:
+        return None
+    return (text(found[0]), found[1])
 
 
 def info(row: Sequence[Any]) -> SessionInfo:
@@ -204,7 +210,9 @@ def _keep(connection: sqlite3.Connection, blob: Blob) -> None:
 
 def addresses(texts: bytes | None) -> list[bytes]:
     """Of the large texts of a record, from its column `texts`."""
-    return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)] if texts else []
+    if texts:
+        return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)]
+    return []
 
 
 def _uses(connection: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
@@ -236,7 +244,9 @@ def text(key: bytes) -> str:
 
 def _named(node: str) -> bytes | None:
     """Half a SHA-256 names a history as surely, in a quarter of the space."""
-    return address_of(data(node))[:_NODE] if node else None
+    if node:
+        return address_of(data(node))[:_NODE]
+    return None
 
 
 # --- pages -------------------------------------------------------------------------------------------------------

@@ -75,7 +75,9 @@ class Hit:
     @property
     def handle(self) -> str:
         """t12.1 for an observation, t12 for what was said."""
-        return handle((self.turn, self.position)) if self.position else f"t{self.turn}"
+        if self.position:
+            return handle((self.turn, self.position))
+        return f"t{self.turn}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,10 @@ def open_store(url: str) -> Store:
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
-        meant = f"; did you mean sqlite:///{url}" if not colon and url else ""
+        if not colon and url:
+            meant = f"; did you mean sqlite:///{url}"
+        else:
+            meant = ""
         raise StoreError(f"no store {_shown(url)!r}{meant}; give one of: {', '.join(_FORMS)}")
     return opener(rest)
 

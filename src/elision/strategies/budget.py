@@ -72,4 +72,6 @@ def learned(prices: Prices, window: int) -> Prices:
     if window < 1:
         raise SpecError(f"a window of {window} tokens is none")
     source = f"{prices.source}; window as the provider stated it".removeprefix("; ")
-    return prices if prices.window == window else replace(prices, window=window, source=source)
+    if prices.window == window:
+        return prices
+    return replace(prices, window=window, source=source)

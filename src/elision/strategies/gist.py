@@ -52,7 +52,8 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
     """The unwritten items of `text`, most telling first; ties in order of appearance."""
     scores: dict[str, float] = {}
     unknown = _unknown(text, lexicon, told)
-    alarms, defines = _alarms_in(text), any(word in text for word in _KEYWORDS)
+    alarms = _alarms_in(text)
+    defines = any(word in text for word in _KEYWORDS)
     worths = {item: worth(item, lexicon) for item in unknown}
     for number, line, found in items_by_line(text, unknown):
         base = _weight(line, found, lexicon, alarms, defines=defines) + (0.3 if number < 3 else 0.0)
@@ -70,7 +71,8 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
 
 def _unknown(text: str, lexicon: Lexicon, told: frozenset[str]) -> frozenset[str]:
     """The items of `text` that the agent has not written itself, is not told anyway, and does not see all the time."""
-    written, often = lexicon.written, lexicon.seen.get
+    written = lexicon.written
+    often = lexicon.seen.get
     return frozenset(
         item for item in items(text) if item not in written and item not in told and often(item, 0) < FURNITURE
     )

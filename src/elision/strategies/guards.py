@@ -81,7 +81,9 @@ class Watch:
     def copy(self) -> Watch:
         """The same watch, to be shown other turns."""
         made = Watch(self.guards)
-        made.turns, made._failed, made._repeated = self.turns, self._failed, self._repeated
+        made.turns = self.turns
+        made._failed = self._failed
+        made._repeated = self._repeated
         made._past = self._past.copy()
         return made
 
@@ -98,7 +100,8 @@ class Watch:
 
     def hint(self) -> StopHint | None:
         """That the newest `plateau_window` turns or more made no progress; None if they did."""
-        window, turns = self.guards.plateau_window, self._failed + self._repeated
+        window = self.guards.plateau_window
+        turns = self._failed + self._repeated
         if window is None or turns < window:
             return None
         return StopHint(turns=turns, why=_why(self._failed, self._repeated))
@@ -113,14 +116,18 @@ class Watch:
         if not turn.observations:
             return ""
         fails = (repeat or failed(seen) for repeat, seen in zip(repeats, turn.observations, strict=True))
-        return "failed" if all(fails) else ""
+        if all(fails):
+            return "failed"
+        return ""
 
 
 def _why(failed: int, repeated: int) -> str:
     if not repeated:
         return "all of them failed"
     same = "repeated earlier calls and got the same results"
-    return f"{failed} of them failed, {repeated} {same}" if failed else f"all of them {same}"
+    if failed:
+        return f"{failed} of them failed, {repeated} {same}"
+    return f"all of them {same}"
 
 
 #: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
@@ -141,14 +148,19 @@ def _prints(turn: Turn) -> list[bytes]:
     for observation in turn.observations:
         action = turn.action_of(observation)
         # Text protocol without a call that could be read: what was said is the call.
-        call = f"{action.name} {action.arguments}" if action is not None else turn.text
+        if action is not None:
+            call = f"{action.name} {action.arguments}"
+        else:
+            call = turn.text
         found.append(_print(call, _settled(observation.text), *map(_seen, observation.content)))
     return found
 
 
 def _seen(part: Part) -> str:
     """What a part that is no text holds: two screenshots by the same call are not the same result."""
-    return json.dumps([part.kind, part.data], default=repr) if isinstance(part, Opaque) else ""
+    if isinstance(part, Opaque):
+        return json.dumps([part.kind, part.data], default=repr)
+    return ""
 
 
 def _settled(text: str) -> str:

@@ -38,7 +38,9 @@ class Pipeline(Strategy):
 
     def trigger(self) -> Trigger | None:
         found = tuple(trigger for part in self.parts if (trigger := part.trigger()) is not None)
-        return _First(found) if found else None
+        if found:
+            return _First(found)
+        return None
 
 
 #: What the shared options are unless somebody sets them.

@@ -52,12 +52,17 @@ class Placeholders:
     def _written(self, key: Key, turn: Turn, observation: Observation, lexicon: Lexicon) -> str:
         if self.text:
             telling = gist(observation.text, lexicon, self.gist, counter("o200k"))
-            return f"{self.text} {telling}" if telling else self.text
+            if telling:
+                return f"{self.text} {telling}"
+            return self.text
         outcome = self.extractors.outcome(turn, observation)
         name = f"{handle(key)} " if self.handles else ""
         tool = observation.tool or "result"
         label = _short(outcome.label)
-        what = f"{name}{tool}: {label}" if label else f"{name}{tool}"
+        if label:
+            what = f"{name}{tool}: {label}"
+        else:
+            what = f"{name}{tool}"
         account = f"{what} -> {_cut(outcome.result) or 'done'}"
         telling = gist(observation.text, lexicon, self.gist, counter("o200k"), told=account)
         noted = f" | {telling}" if telling else ""
@@ -75,7 +80,9 @@ def _short(label: str) -> str:
 
 
 def _cut(result: str) -> str:
-    return result if len(result) <= RESULT else f"{result[: RESULT - 1]}…"
+    if len(result) <= RESULT:
+        return result
+    return f"{result[: RESULT - 1]}…"
 
 
 def _size(observation: Observation) -> str:
@@ -87,4 +94,6 @@ def _size(observation: Observation) -> str:
     kinds = Counter(" ".join(part.kind.split())[:LABEL] for part in others)
     named = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     booked = f"{named} (about {sum(part.tokens for part in others)} tokens)"
-    return f"{tokens} tokens + {booked} hidden" if tokens else f"{booked} hidden"
+    if tokens:
+        return f"{tokens} tokens + {booked} hidden"
+    return f"{booked} hidden"

@@ -168,7 +168,8 @@ class Policy:
         summary = self._summary_offer(state, situation)
         verdict, reason = self.clock.weigh(self._offer(state, situation, summary))
         if forced:
-            verdict, reason = "summarize" if summary is not None else "mask", "forced"
+            verdict = "summarize" if summary is not None else "mask"
+            reason = "forced"
         if verdict == "summarize" and summary is not None:
             masks = self.masks(key for key in self.pending if key[0] > summary.covers)
             return Plan(masks=masks, summarize=summary.covers, reason=reason)
@@ -200,11 +201,13 @@ class Policy:
         """Make `key` a candidate from call `call` on, if masking it is allowed and saves anything."""
         if key in self._settled or key in self.pending or key[0] <= state.covered:
             return False
-        turn, observation = state.turns[key[0] - 1], state.observation(key)
+        turn = state.turns[key[0] - 1]
+        observation = state.observation(key)
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
         size = self._scale.observation(observation)
         text = self.placeholders.write(key, turn, observation, self._lexicon_at(state, call))
-        small, short = size < self._rulings[key].below, size <= self._scale.text(text)
+        small = size < self._rulings[key].below
+        short = size <= self._scale.text(text)
         if small or short:
             self._settled.add(key)
             if not small:
@@ -213,7 +216,10 @@ class Policy:
         saves = state.segment(key).tokens - state.sizer.text(text)
         self.pending[key] = Candidate(key, text, saves, call)
         self.saves += saves
-        self._first = key if self._first is None else min(self._first, key)
+        if self._first is None:
+            self._first = key
+        else:
+            self._first = min(self._first, key)
         return True
 
     def forget(self, keys: Iterable[Key]) -> None:
@@ -233,7 +239,9 @@ class Policy:
         if self.trigger is None or situation.call < self.retry_at:
             return None
         covers = self.server_calls.limit_summary(self.trigger.due(state, situation.call, self.saves))
-        return self.summary_to(state, situation, covers) if covers > state.covered else None
+        if covers > state.covered:
+            return self.summary_to(state, situation, covers)
+        return None
 
     def summary_to(self, state: State, situation: Situation, covers: int, limit: int = 0) -> SummaryOffer | None:
         """A summary of turns 1 ... `covers`, if the view would shrink by it.
@@ -244,7 +252,10 @@ class Policy:
         tokens = self._tokens_with_summary(state, situation, covers, limit)
         if tokens - situation.entering(hides=True) >= state.track.tokens - self.saves:
             return None
-        last = len(state.track.segments) if state.last is None else state.sent
+        if state.last is None:
+            last = len(state.track.segments)
+        else:
+            last = state.sent
         call = summary_call(
             situation.prices,
             covered=state.raw_start(covers + 1) - state.raw_start(state.covered + 1),
@@ -280,7 +291,10 @@ class Policy:
         sent = state.sent
         standing = situation.entering(hides=False)
         hold = situation.usd(state.track.tokens + standing, situation.cached(state, sent, standing))
-        mask, masked, window = self._mask_costs(state, situation, sent) if self.pending else (hold, hold, hold)
+        if self.pending:
+            mask, masked, window = self._mask_costs(state, situation, sent)
+        else:
+            mask, masked, window = (hold, hold, hold)
         summarize = summarized = masked
         least = state.track.tokens - self.saves + situation.entering(hides=self.placeholders.named)
         if summary is not None:

@@ -123,7 +123,9 @@ def _after(policy: Policy, state: State, situation: Situation, plan: Plan) -> in
     """Tokens of the view once `plan` is done."""
     if plan.summarize:
         offer = policy.summary_to(state, situation, plan.summarize, plan.summary_tokens)
-        return offer.tokens if offer else state.track.tokens
+        if offer:
+            return offer.tokens
+        return state.track.tokens
     saved = sum(policy.pending[mask.key].saves for mask in plan.masks)
     return state.track.tokens - saved + policy.entering(situation, plan)
 
@@ -142,7 +144,10 @@ def _summarize(policy: Policy, state: State, situation: Situation, target: int, 
     newest = situation.call - 1
     for tail in (10, 5, 2, least):
         covers = policy.server_calls.limit_summary(newest - max(tail, least))
-        offer = policy.summary_to(state, situation, covers) if covers > state.covered else None
+        if covers > state.covered:
+            offer = policy.summary_to(state, situation, covers)
+        else:
+            offer = None
         if offer is not None and (offer.tokens <= target or tail == least):
             masks = policy.masks(key for key in policy.pending if key[0] > covers)
             return Plan(masks=masks, summarize=covers, reason="over budget")
@@ -196,7 +201,10 @@ def clipped(text: str, tokens: int, named: str, sizer: Sizer) -> str:
     name = f"{named}: " if named else ""
     while True:
         cut = len(text) - 2 * share
-        what = f"{cut} chars" if cut else "images and other parts"
+        if cut:
+            what = f"{cut} chars"
+        else:
+            what = "images and other parts"
         result = f"{text[:share]}\n[{name}{what} cut here to fit]\n{text[len(text) - share :]}"
         if share == 0 or sizer.text(result) <= tokens:
             return result

@@ -41,7 +41,10 @@ def touch(action: Action) -> Touch:
             return Touch("edit", path)
     if _SHELL.search(action.name) and (found := _CAT.match(command.strip())):
         # `head` and `tail` show ten lines: they repeat themselves, but not a view of the whole file.
-        part = found["verb"] if found["verb"] in ("head", "tail") else ""
+        if found["verb"] in ("head", "tail"):
+            part = found["verb"]
+        else:
+            part = ""
         return Touch("read", posixpath.join(found["folder"] or "", found["file"]), part)
     return Touch("run", f"{action.name} {json.dumps(arguments, sort_keys=True) if arguments else action.arguments}")
 
@@ -67,7 +70,9 @@ class Resources:
         if effect.kind == "run":
             earlier = self._runs.get(effect.resource)
             self._runs[effect.resource] = key
-            return [earlier] if earlier else []
+            if earlier:
+                return [earlier]
+            return []
         if failed:
             return []
         spans = self._reads.setdefault(effect.resource, {})

@@ -77,7 +77,9 @@ class Schedule(Protocol):
 def _all_at_once(offer: Offer) -> tuple[Verdict, str]:
     if offer.summary:
         return "summarize", "summary due"
-    return ("mask", "eligible") if offer.pending else ("hold", "nothing eligible")
+    if offer.pending:
+        return ("mask", "eligible")
+    return ("hold", "nothing eligible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,10 @@ class _Accrual:
         if _expected(offer) * (offer.hold - offer.masked) < offer.mask - offer.masked:
             return "hold", "rewrite would not pay"
         # The other model has to write it all again as well, when its turn comes.
-        twice = offer.mask - offer.masked if offer.elsewhere else 0.0
+        if offer.elsewhere:
+            twice = offer.mask - offer.masked
+        else:
+            twice = 0.0
         if offer.spent + offer.mask + twice > CAP * offer.raw:
             return "hold", "cap on raw"
         return "mask", "rewrite pays"
@@ -190,7 +195,9 @@ def _expected(offer: Offer) -> float:
     horizon = HORIZON * offer.call
     if offer.summary:
         return CLOSING * horizon
-    return min(horizon, offer.until) if offer.until else horizon
+    if offer.until:
+        return min(horizon, offer.until)
+    return horizon
 
 
 def _summary_pays(offer: Offer) -> bool:

@@ -80,7 +80,8 @@ class SessionCosts:
 
     def send(self, ours: CountedPrompt, raw: CountedPrompt, scale: TokenScale, *, client_marks: bool) -> None:
         """Book a call. raw: with breakpoints where `ours` has them."""
-        self._before, self.previous = self.total, self.newest
+        self._before = self.total
+        self.previous = self.newest
         self._call = _Call(ours=ours, raw=raw, client_marks=client_marks)
         self.rescale(scale)
 

@@ -45,7 +45,9 @@ class Situation:
 
     def entering(self, *, hides: bool) -> int:
         """Tokens of the recall tools that enter with this call; hides: if something is hidden that can be recalled."""
-        return self.recall if hides or self.at_once else 0
+        if hides or self.at_once:
+            return self.recall
+        return 0
 
     def cached(self, state: State, common: int, entering: int = 0) -> int:
         """Tokens read from cache by a request whose first `common` segments are those of the last view.

@@ -61,19 +61,29 @@ def parse(text: str) -> Strategy:
 def preset_of(text: str) -> str:
     """The preset that `text` names; "" if it names none."""
     value = _Parser(text).value()
-    return value.name if isinstance(value, _Call) and value.name in PRESETS else ""
+    if isinstance(value, _Call) and value.name in PRESETS:
+        return value.name
+    return ""
 
 
 def stated(text: str) -> frozenset[str]:
     """The options that `text` itself states, those of a pipeline's parts too; a budget's as `budget.tokens`."""
     value = _Parser(text).value()
-    return frozenset(_stated(value)) if isinstance(value, _Call) else frozenset()
+    if isinstance(value, _Call):
+        return frozenset(_stated(value))
+    return frozenset()
 
 
 def _stated(call: _Call) -> Iterator[str]:
-    base = _Parser(PRESETS[call.name]).value().name if call.name in PRESETS else call.name
+    if call.name in PRESETS:
+        base = _Parser(PRESETS[call.name]).value().name
+    else:
+        base = call.name
     shared = {field.name for field in fields(Strategy)}
-    own = [field.name for field in fields(STRATEGIES[base]) if field.name not in shared] if base in STRATEGIES else []
+    if base in STRATEGIES:
+        own = [field.name for field in fields(STRATEGIES[base]) if field.name not in shared]
+    else:
+        own = []
     if base == Pipeline.name:
         for part in call.positional:
             yield from _stated(part) if isinstance(part, _Call) else ()
@@ -92,20 +102,26 @@ class _Call:
     """A name with arguments, not yet given a meaning."""
 
     def __init__(self, name: str, positional: list[Any], named: dict[str, Any]) -> None:
-        self.name, self.positional, self.named = name, positional, named
+        self.name = name
+        self.positional = positional
+        self.named = named
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         #: The text, for an error.
-        self.shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
+        if len(text) <= _SHOWN:
+            self.shown = repr(text)
+        else:
+            self.shown = f"{text[:_SHOWN]!r}…"
         self.tokens = list(self._scan())
         self.at = 0
         self.depth = 0
 
     def _scan(self) -> Iterator[tuple[str, str]]:
-        place, end = 0, len(self.text.rstrip())
+        place = 0
+        end = len(self.text.rstrip())
         while place < end:
             match = _TOKEN.match(self.text, place)
             if match is None:
@@ -141,13 +157,18 @@ class _Parser:
             words = {"true": True, "false": False, "none": None}
             if text.lower() in words:
                 return words[text.lower()]
-            positional, named = self._items(")") if self.take("(") else ([], {})
+            if self.take("("):
+                positional, named = self._items(")")
+            else:
+                positional, named = ([], {})
             return _Call(text, positional, named)
         raise SpecError(f"a value is missing in {self.shown}, {self._before(text)}")
 
     @staticmethod
     def _before(token: str) -> str:
-        return f"before {token!r}" if token else "at its end"
+        if token:
+            return f"before {token!r}"
+        return "at its end"
 
     def _number(self, text: str) -> int | float:
         if any(mark in text for mark in ".eE"):
@@ -231,7 +252,9 @@ def _meaning(name: str, value: Any) -> Any:
     }
     if name in readers:
         return readers[name](value)
-    return value.name if isinstance(value, _Call) and not value.positional and not value.named else _plain(name, value)
+    if isinstance(value, _Call) and not value.positional and not value.named:
+        return value.name
+    return _plain(name, value)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -263,19 +286,26 @@ def _strategy(value: Any) -> Strategy:
 def _suggest(name: str, known: Iterable[str]) -> str:
     """What an error says in front of the names that are known."""
     near = get_close_matches(name.lower(), known, 1)
-    return f"did you mean {near[0]}? There are" if near else "there are"
+    if near:
+        return f"did you mean {near[0]}? There are"
+    return "there are"
 
 
 def _schedule(value: Any) -> Any:
     if not isinstance(value, _Call) or value.name not in SCHEDULES:
-        name = value.name if isinstance(value, _Call) else value
+        if isinstance(value, _Call):
+            name = value.name
+        else:
+            name = value
         raise SpecError(f"no schedule {name!r}; {_suggest(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
     return _build(SCHEDULES[value.name], value, "schedule")
 
 
 def _budget(value: Any) -> Budget | None:
     if value is None or isinstance(value, int):
-        return None if value is None else Budget(tokens=value)
+        if value is None:
+            return None
+        return Budget(tokens=value)
     if isinstance(value, _Call) and value.name == "budget":
         found: Budget = _build(Budget, value, "")
         return found
@@ -294,15 +324,23 @@ def _rule(value: Any) -> Rule:
 
 def describe(strategy: Strategy) -> str:
     """The shortest text that `parse` reads as `strategy`; schedule and gist are always named where they matter."""
-    parts = [describe(part) for part in strategy.parts] if isinstance(strategy, Pipeline) else []
+    if isinstance(strategy, Pipeline):
+        parts = [describe(part) for part in strategy.parts]
+    else:
+        parts = []
     for field in fields(strategy):
         value = getattr(strategy, field.name)
-        default = field.default if field.default is not MISSING else None
+        if field.default is not MISSING:
+            default = field.default
+        else:
+            default = None
         if field.default_factory is not MISSING:
             default = field.default_factory()
         if field.name != "parts" and value != default:
             parts.append(f"{field.name}={_text(value)}")
-    return f"{strategy.name}({', '.join(parts)})" if parts else strategy.name
+    if parts:
+        return f"{strategy.name}({', '.join(parts)})"
+    return strategy.name
 
 
 def _text(value: Any) -> str:

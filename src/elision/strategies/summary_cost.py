@@ -30,7 +30,9 @@ class SummaryCall:
 def standing_words(said: int, keep: int, limit: int) -> int:
     """Tokens that the user's `said` tokens in covered turns take behind a summary, at most: what is beyond `keep` is
     quoted in the block, within `limit` in all."""
-    return said if said <= keep else keep + limit
+    if said <= keep:
+        return said
+    return keep + limit
 
 
 def summary_call(

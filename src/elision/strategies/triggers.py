@@ -26,11 +26,14 @@ class EveryTurns:
     """When `every` + `tail` turns stand behind the last summary: all but the newest `tail`."""
 
     def __init__(self, every: int, tail: int) -> None:
-        self.every, self.tail = every, tail
+        self.every = every
+        self.tail = tail
 
     def due(self, state: State, call: int, saves: int = 0) -> int:
         behind = call - 1 - state.covered
-        return call - 1 - self.tail if behind >= self.every + self.tail else 0
+        if behind >= self.every + self.tail:
+            return call - 1 - self.tail
+        return 0
 
     def until(self, state: State, call: int) -> int | None:
         return max(0, state.covered + self.every + self.tail + 1 - call)
@@ -40,7 +43,9 @@ class BehindSummary:
     """When `turns` stand behind the summary, or those outside the tail exceed `tokens` in the view."""
 
     def __init__(self, turns: int, tail: int, tokens: int | None) -> None:
-        self.turns, self.tail, self.tokens = turns, tail, tokens
+        self.turns = turns
+        self.tail = tail
+        self.tokens = tokens
 
     def due(self, state: State, call: int, saves: int = 0) -> int:
         covers = call - 1 - self.tail
@@ -48,7 +53,9 @@ class BehindSummary:
             return 0
         if call - 1 - state.covered >= self.turns:
             return covers
-        return covers if self.tokens is not None and self._standing(state, covers) > self.tokens else 0
+        if self.tokens is not None and self._standing(state, covers) > self.tokens:
+            return covers
+        return 0
 
     def until(self, state: State, call: int) -> int | None:
         return max(0, state.covered + self.turns + 1 - call)
@@ -64,7 +71,11 @@ class OverTokens:
     """When the view exceeds `hard` tokens, or `soft` and more than `after` calls were made; see `TwoTier`."""
 
     def __init__(self, keep: int, soft: int, hard: int, after: int, fewest: int) -> None:
-        self.keep, self.soft, self.hard, self.after, self.fewest = keep, soft, hard, after, fewest
+        self.keep = keep
+        self.soft = soft
+        self.hard = hard
+        self.after = after
+        self.fewest = fewest
 
     def due(self, state: State, call: int, saves: int = 0) -> int:
         # A placeholder is cheaper than a summary: what masking can do is not a reason to summarize.
@@ -72,7 +83,9 @@ class OverTokens:
         if not (tokens > self.hard or (tokens > self.soft and call - 1 > self.after)):
             return 0
         covers = self._boundary(state)
-        return covers if covers - state.covered >= self.fewest else 0
+        if covers - state.covered >= self.fewest:
+            return covers
+        return 0
 
     def until(self, state: State, call: int) -> int | None:
         return None

@@ -39,7 +39,9 @@ def command_of(action: Action) -> str:
     if _first(decoded, PATH_KEYS):
         return ""
     words = next((decoded[key] for key in _COMMAND_KEYS if isinstance(decoded.get(key), list)), None)
-    return " ".join(map(str, words)) if words is not None else _first(decoded, _COMMAND_KEYS)
+    if words is not None:
+        return " ".join(map(str, words))
+    return _first(decoded, _COMMAND_KEYS)
 
 
 def command_line(action: Action) -> str:
@@ -61,11 +63,16 @@ def same_call(action: Action) -> str:
     do not pass for one.
     """
     command = command_of(action)
-    whole = _PAGER.sub("", _PRELUDE.sub("", command)) if command else f"{action.name}({_arguments(action)})"
+    if command:
+        whole = _PAGER.sub("", _PRELUDE.sub("", command))
+    else:
+        whole = f"{action.name}({_arguments(action)})"
     shown = clip(_HEREDOC.sub(r"\1", whole), WIDTH).replace(" -> ", "->")
     if shown != one_line(whole).replace(" -> ", "->"):
         shown += f"~{zlib.crc32(one_line(whole).encode('utf-8', 'replace')) & 0xFFFF:04x}"
-    return f"`{shown}`" if command else shown
+    if command:
+        return f"`{shown}`"
+    return shown
 
 
 def is_code(action: Action) -> bool:
@@ -80,10 +87,17 @@ def _first(decoded: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 def _arguments(action: Action) -> str:
     decoded = action.decoded
     if not decoded:
-        return "" if action.arguments.strip() in ("", "{}") else one_line(action.arguments)
+        if action.arguments.strip() in ("", "{}"):
+            return ""
+        return one_line(action.arguments)
     return ", ".join(f"{key}={_value(value)}" for key, value in decoded.items())
 
 
 def _value(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return clip(text, 2 * WIDTH) if len(text) <= 2 * WIDTH else f"{clip(text, WIDTH)}{ELLIPSIS}{len(text)} chars"
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= 2 * WIDTH:
+        return clip(text, 2 * WIDTH)
+    return f"{clip(text, WIDTH)}{ELLIPSIS}{len(text)} chars"

@@ -66,9 +66,15 @@ def messages(question: Question) -> dict[str, Any]:
     if live is None:
         return {"messages": [asked_last]}
     system = {"system": live.system} if live.system else {}
-    tools = {"tools": list(live.tools)} if live.tools else {}
+    if live.tools:
+        tools = {"tools": list(live.tools)}
+    else:
+        tools = {}
     # Without a marker of its own the agent has the provider place them: only a request that asks likewise reads them.
-    automatic = {} if _marked((live.messages, live.system, live.tools)) else {"cache_control": {"type": "ephemeral"}}
+    if _marked((live.messages, live.system, live.tools)):
+        automatic = {}
+    else:
+        automatic = {"cache_control": {"type": "ephemeral"}}
     return {"messages": [*live.messages, asked_last], **system, **tools, **automatic}
 
 

@@ -39,7 +39,10 @@ class Attempt:
         return self.action, _DIGITS.sub("#", self.error)
 
     def __str__(self) -> str:
-        turns = f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
+        if self.last > self.first:
+            turns = f"{self.first}-{self.last}"
+        else:
+            turns = str(self.first)
         return f"{self.count}x {self.action} -> {self.error} [{turns}]" + (
             f"; worked [{self.worked}]" * bool(self.worked)
         )
@@ -69,7 +72,8 @@ def tried(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attemp
             action = turn.action_of(observation)
             if action is None:
                 continue
-            name, error = same_call(action), failure(observation)
+            name = same_call(action)
+            error = failure(observation)
             if error is None:
                 _worked(ledger, name, turn.index)
             else:
@@ -97,4 +101,7 @@ def _worked(ledger: dict[tuple[str, str], Attempt], action: str, turn: int) -> N
 
 def _failed(ledger: dict[tuple[str, str], Attempt], new: Attempt) -> None:
     old = ledger.get(new.key)
-    ledger[new.key] = new if old is None else replace(new, count=old.count + 1, first=old.first)
+    if old is None:
+        ledger[new.key] = new
+    else:
+        ledger[new.key] = replace(new, count=old.count + 1, first=old.first)

@@ -39,7 +39,10 @@ class Breaker:
         """A summary asked for at call `call` was not taken; the next call that may ask."""
         self.failures += 1
         steps = self.retry.back_off
-        wait = self.retry.open_for if self.open else steps[min(self.failures, len(steps)) - 1]
+        if self.open:
+            wait = self.retry.open_for
+        else:
+            wait = steps[min(self.failures, len(steps)) - 1]
         self.retry_at = call + wait
         return self.retry_at
 

@@ -53,26 +53,41 @@ def billed(state: State, situation: Situation, covers: int, output: int) -> Summ
 
 def used(state: State, situation: Situation, covers: int, answer: Written | SummaryError) -> SummaryCall:
     """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
-    told = _usable_bill(answer.billed) if isinstance(answer, SummaryError) else answer
+    if isinstance(answer, SummaryError):
+        told = _usable_bill(answer.billed)
+    else:
+        told = answer
     if isinstance(answer, SummaryError) and told and not told.input and answer.cause != "timeout":
         # Its writer counts, and was never answered: nothing is billed for that. What timed out may be.
         return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
     if told is None or not told.input:
         call = billed(state, situation, covers, _size(state, answer.text) if isinstance(answer, Written) else 0)
         # A summary that says it was written without a model cost nothing.
-        return MODEL_FREE if isinstance(answer, Written) and answer.route == MODEL_FREE.route else call
-    usd = told.usd if told.usd is not None else situation.prices.bill(told.input, told.cached, told.output).usd
-    route = answer.route if isinstance(answer, Written) else "fresh"
+        if isinstance(answer, Written) and answer.route == MODEL_FREE.route:
+            return MODEL_FREE
+        return call
+    if told.usd is not None:
+        usd = told.usd
+    else:
+        usd = situation.prices.bill(told.input, told.cached, told.output).usd
+    if isinstance(answer, Written):
+        route = answer.route
+    else:
+        route = "fresh"
     return SummaryCall(route=route, input=told.input, cached=told.cached, output=told.output, usd=usd)
 
 
 def _usable_bill(billed: Billed | None) -> Billed | None:
     """What a failed summary says it used; None where it says nothing, or figures that are none."""
-    return billed if billed is not None and has_sound_usage(billed) else None
+    if billed is not None and has_sound_usage(billed):
+        return billed
+    return None
 
 
 def _size(state: State, text: str) -> int:
-    return state.sizer.count(text) if len(text) <= LARGEST else len(text) // 4
+    if len(text) <= LARGEST:
+        return state.sizer.count(text)
+    return len(text) // 4
 
 
 def accepted(
@@ -102,7 +117,9 @@ def accepted(
         raise SummaryError("what it covers is covered already")
     if call.route != MODEL_FREE.route:
         check(answer, request(state, covers, limit), state.sizer.count)
-    options, sizer, covered = policy.strategy, state.sizer, state.turns[:covers]
+    options = policy.strategy
+    sizer = state.sizer
+    covered = state.turns[:covers]
     sizes = [sum(sizer.message(message) for message in turn.interjections) for turn in covered]
     kept = kept_interjections(covered, sizes, options.keep_user_tokens)
     beyond = [message for turn in covered if turn.index not in set(kept) for message in turn.interjections]
@@ -145,4 +162,6 @@ def _quotes(state: State, policy: Policy, covers: int) -> list[tuple[str, str]]:
 def _unseen(result: Observation) -> str:
     """A note for the parts of a quoted result that are no text and stay in the store."""
     kinds = [part.kind for part in result.content if isinstance(part, Opaque)]
-    return f"\n[{', '.join(kinds)}: not shown here]" if kinds else ""
+    if kinds:
+        return f"\n[{', '.join(kinds)}: not shown here]"
+    return ""

@@ -149,9 +149,13 @@ def _noise(text: str) -> str:
     if len(data) >= 400 and len(zlib.compress(data)) < 0.08 * len(data):
         return "it repeats itself"
     longest = [len(word) for word in text.split() if len(word) > 200 and word.isascii()]
-    return "it is hardly made of words" if sum(longest) > len(text) // 2 else ""
+    if sum(longest) > len(text) // 2:
+        return "it is hardly made of words"
+    return ""
 
 
 def _quoted(text: str, width: int = 80) -> str:
     flat = " ".join(text[: 4 * width].split())
-    return f'"{flat[:width]}…"' if len(flat) > width else f'"{flat}"'
+    if len(flat) > width:
+        return f'"{flat[:width]}…"'
+    return f'"{flat}"'

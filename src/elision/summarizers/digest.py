@@ -122,8 +122,10 @@ def _sections(request: SummaryRequest, old: Record) -> dict[str, tuple[str, ...]
 
 def _new(request: SummaryRequest, old: Record) -> dict[str, Sequence[str]]:
     turns = request.turns
-    finished, pending = story.done(turns), story.ahead(turns)
-    told, stands = {*finished, *pending}, story.state(turns)
+    finished = story.done(turns)
+    pending = story.ahead(turns)
+    told = {*finished, *pending}
+    stands = story.state(turns)
     found: dict[str, Sequence[str]] = {
         "USER_CONTEXT": story.context("" if old.sections.get("USER_CONTEXT") else request.task, turns),
         "COMPLETED": finished,
@@ -169,7 +171,10 @@ def _told(whole: Record, page: Page, count: Callable[[str], int]) -> list[Line]:
     """The facts that the lines taken so far leave room for."""
     told = dict.fromkeys(items("\n".join(line.text for line in page.lines)))
     budget = page.left - count(f"{FACTS}:\n")
-    chosen = pick(whole.facts, budget, count, told) if budget > 0 else []
+    if budget > 0:
+        chosen = pick(whole.facts, budget, count, told)
+    else:
+        chosen = []
     return [
         Line(section=FACTS, text=text, rank=place, place=place, firm=True) for place, text in enumerate(render(chosen))
     ]
@@ -182,4 +187,6 @@ def _held(title: str, lines: Iterable[Line], limit: int, count: Callable[[str], 
     while kept and count(text) > limit:
         kept = kept[: len(kept) * 9 // 10]
         text = written(title, kept, (*SECTIONS, ATTEMPTS, FACTS))
-    return text if count(text) <= limit else ""
+    if count(text) <= limit:
+        return text
+    return ""

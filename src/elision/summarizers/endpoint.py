@@ -102,7 +102,10 @@ _WIDTH: Final = 200
 def refused(status: int, body: str, headers: Mapping[str, str]) -> Fault:
     """An HTTP answer that is no success, as a fault; secrets in the server's words are redacted."""
     said = DEFAULT.text(" ".join(body[:2_000].split()))[:_WIDTH]
-    reason = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    if said:
+        reason = f"HTTP {status}: {said}"
+    else:
+        reason = f"HTTP {status}"
     if status < 500 and (longest := _LONGEST.search(body[:2_000])):
         exclusive = longest[3] is not None
         tokens = _number(next(filter(None, longest.groups()))) - exclusive

@@ -112,7 +112,9 @@ def render(chosen: Iterable[Fact]) -> list[str]:
 def shown(text: str) -> str:
     """`text` as it stands in the digest."""
     bare = _kind(text)[0] != "words" and not re.search(r"[^\w./~@:#$%+\\-]", text)
-    return text if bare else f'"{text}"'
+    if bare:
+        return text
+    return f'"{text}"'
 
 
 def tails(text: str) -> Iterator[str]:
@@ -134,14 +136,16 @@ def _see(turn: Turn, age: int, seen: dict[str, _Sighting]) -> None:
     fresh: set[str] = set()
     age = min(age, _OLDEST)
     for observation in turn.observations:
-        found, source = items(observation.text), source_of(turn, observation)
+        found = items(observation.text)
+        source = source_of(turn, observation)
         for text in found:
             old = seen.get(text)
             if old is None:
                 seen[text] = _Sighting(1, age, len(found), source)
                 continue
             if len(found) <= old.size:
-                old.size, old.source = len(found), source
+                old.size = len(found)
+                old.source = source
             old.turns += text not in fresh
             old.age = age
         fresh.update(found)
@@ -162,12 +166,14 @@ def source_of(turn: Turn, observation: Observation) -> str:
     """What an observation shows, in one word: the file its call names, else the program, else the tool."""
     action = turn.action_of(observation)
     command = command_line(action) if action else ""
-    named = (
-        [path_of(action)]
-        if action and path_of(action)
-        else [name for name in _FILE_WORD.findall(command) if not name.startswith("/dev/")]
-    )
-    word = named[-1].rstrip("/").rpartition("/")[2] if named else ""
+    if action and path_of(action):
+        named = [path_of(action)]
+    else:
+        named = [name for name in _FILE_WORD.findall(command) if not name.startswith("/dev/")]
+    if named:
+        word = named[-1].rstrip("/").rpartition("/")[2]
+    else:
+        word = ""
     return one_line(word or observation.tool or OTHER).replace(" ", "_").replace(":", "_")[:40]
 
 
@@ -199,7 +205,9 @@ def pick(
 ) -> list[Fact]:
     """The facts, in order of weight, that fit `budget` tokens; what `shown_already` holds is not told again."""
     chosen: list[Fact] = []
-    told, labels, misses = set(shown_already), set[str](), 0
+    told = set(shown_already)
+    labels = set[str]()
+    misses = 0
     for fact in ranked:
         if fact.text.strip("/") in told:
             continue

@@ -60,8 +60,14 @@ class Touch:
     def __str__(self) -> str:
         # Four changes to one deep file would name its folders four times; CODE_STATE has the whole path.
         folders = self.path.split("/")
-        short = "/".join(("…", *folders[-2:])) if len(folders) > 4 else self.path
-        place = f"{short}:{self.lines}" if self.lines else short
+        if len(folders) > 4:
+            short = "/".join(("…", *folders[-2:]))
+        else:
+            short = self.path
+        if self.lines:
+            place = f"{short}:{self.lines}"
+        else:
+            place = short
         return f"[{self.turn}] {self.verb} {place}" + (f": {self.gist}" * bool(self.gist))
 
 
@@ -105,7 +111,9 @@ def parse(line: str) -> FileState | None:
 def interest(line: str) -> float:
     """How much was done to the file of a line that `str()` wrote: doublings of reads, edits counting twice."""
     state = parse(line)
-    return math.log2(1 + state.reads + 2 * state.edits) if state else 0.0
+    if state:
+        return math.log2(1 + state.reads + 2 * state.edits)
+    return 0.0
 
 
 def touches(turns: Iterable[Turn]) -> list[Touch]:
@@ -158,7 +166,10 @@ def _structured(action: Action, path: str, turn: int) -> Iterator[Touch]:
     own = str(decoded.get("command", "")).lower() or words
     verb = next((verb for verb, names in _VERBS if any(name in own for name in names)), "")
     if verb:
-        written = next((str(decoded[key]) for key in _NEW_KEYS if decoded.get(key)), "") if verb != "read" else ""
+        if verb != "read":
+            written = next((str(decoded[key]) for key in _NEW_KEYS if decoded.get(key)), "")
+        else:
+            written = ""
         yield Touch(
             path=one_line(path).replace(" ", "_"),
             verb=verb,
@@ -172,14 +183,18 @@ def _range(decoded: Any) -> str:
     view = decoded.get("view_range")
     if isinstance(view, list) and len(view) == 2:
         return f"{view[0]}-{view[1]}".replace("--1", "-end")
-    start, count = decoded.get("offset"), decoded.get("limit")
+    start = decoded.get("offset")
+    count = decoded.get("limit")
     if isinstance(start, int) and isinstance(count, int):
         return f"{start}-{start + count}"
-    return str(decoded["insert_line"]) if isinstance(decoded.get("insert_line"), int) else ""
+    if isinstance(decoded.get("insert_line"), int):
+        return str(decoded["insert_line"])
+    return ""
 
 
 def _in_shell(action: Action, turn: int) -> Iterator[Touch]:
-    command, whole = command_line(action), command_of(action)
+    command = command_line(action)
+    whole = command_of(action)
     seen: set[str] = set()
     for verb, pattern in _SHELL:
         for match in pattern.finditer(command):
@@ -195,8 +210,12 @@ def _in_shell(action: Action, turn: int) -> Iterator[Touch]:
 def _written(verb: str, whole: str, matched: str) -> str:
     if verb == "written":
         body = whole[whole.find("<<") :].split("\n", 1)
-        return _first_line(body[1]) if len(body) == 2 else ""
-    return clip(matched, WIDTH) if verb == "edited" and matched.startswith("sed") else ""
+        if len(body) == 2:
+            return _first_line(body[1])
+        return ""
+    if verb == "edited" and matched.startswith("sed"):
+        return clip(matched, WIDTH)
+    return ""
 
 
 def _is_file(name: str) -> bool:
@@ -206,7 +225,9 @@ def _is_file(name: str) -> bool:
 def _first_line(text: str) -> str:
     lines = (line.strip() for line in text.splitlines())
     telling = [line for line in lines if len(line) > 3 and not line.startswith(_OPENINGS)]
-    return f'"{clip(telling[0], WIDTH)}"' if telling else ""
+    if telling:
+        return f'"{clip(telling[0], WIDTH)}"'
+    return ""
 
 
 def _patched(text: str) -> str:

@@ -58,7 +58,9 @@ class LiteLLM:
         except Exception as error:  # noqa: BLE001 - whatever a hundred providers' clients raise is no answer
             return _fault(error)
         found = answer(reply.model_dump())
-        return found if isinstance(found, Fault) else _priced(found, reply)
+        if isinstance(found, Fault):
+            return found
+        return _priced(found, reply)
 
 
 def _fault(error: Exception) -> Fault:

@@ -31,7 +31,10 @@ class Manners:
         if self.temperature and "temperature" in fault.reason:
             self.temperature = False
             return True
-        other = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
+        if self.limit == "max_tokens":
+            other = "max_completion_tokens"
+        else:
+            other = "max_tokens"
         if "max_completion_tokens" in fault.reason and self.limit != other and self.limit != "max_output_tokens":
             self.limit = other
             return True

@@ -56,12 +56,18 @@ class OpenAICompatible(Served):
     ) -> None:
         self._official = base_url.rstrip("/") == OPENAI
         url = f"{base_url.rstrip('/')}/chat/completions"
-        limit = "max_completion_tokens" if self._official else "max_tokens"
+        if self._official:
+            limit = "max_completion_tokens"
+        else:
+            limit = "max_tokens"
         manners = Manners(temperature=not reasons(model), limit=limit)
         super().__init__(model, Transport(url, {**bearer(key), **(headers or {})}, proxy=proxy), manners, extra)
 
     def _body(self, question: Question) -> dict[str, Any]:
-        silent = {"tool_choice": "none"} if self._official and question.live and question.live.tools else {}
+        if self._official and question.live and question.live.tools:
+            silent = {"tool_choice": "none"}
+        else:
+            silent = {}
         limits = self._manners.fields(question.max_tokens)
         return {"model": self.model, **messages(question), **silent, **limits, **self._extra}
 
@@ -75,8 +81,14 @@ def messages(question: Question) -> dict[str, Any]:
     live = question.live
     if live is None:
         return {"messages": [asked_last]}
-    system = [{"role": "system", "content": live.system}] if live.system else []
-    tools = {"tools": list(live.tools)} if live.tools else {}
+    if live.system:
+        system = [{"role": "system", "content": live.system}]
+    else:
+        system = []
+    if live.tools:
+        tools = {"tools": list(live.tools)}
+    else:
+        tools = {}
     return {"messages": [*system, *live.messages, asked_last], **tools}
 
 

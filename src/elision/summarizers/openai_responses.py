@@ -50,8 +50,14 @@ def _input(question: Question) -> dict[str, Any]:
     live = question.live
     if live is None:
         return {"input": [asked_last]}
-    instructions = {"instructions": live.system} if live.system else {}
-    tools = {"tools": list(live.tools), "tool_choice": "none"} if live.tools else {}
+    if live.system:
+        instructions = {"instructions": live.system}
+    else:
+        instructions = {}
+    if live.tools:
+        tools = {"tools": list(live.tools), "tool_choice": "none"}
+    else:
+        tools = {}
     return {"input": [*live.messages, asked_last], **instructions, **tools}
 
 
@@ -72,4 +78,6 @@ def _stop(reply: Mapping[str, Any], items: list[Mapping[str, Any]], spoken: list
         return "refusal"
     if any(text_in(item.get("type")).endswith("_call") for item in items):
         return "tool"
-    return "length" if why == "max_output_tokens" else "end"
+    if why == "max_output_tokens":
+        return "length"
+    return "end"

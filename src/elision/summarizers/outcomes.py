@@ -59,7 +59,9 @@ def result_line(turn: Turn, observation: Observation, width: int = WIDTH) -> str
 def test_totals(action: Action, observation: Observation) -> str:
     """The totals that a test runner printed last, on one line; "" if there are none."""
     found = tested(action, observation, "")
-    return found.result.partition(", first: ")[0] if found else ""
+    if found:
+        return found.result.partition(", first: ")[0]
+    return ""
 
 
 def failing_tests(text: str) -> tuple[str, ...]:

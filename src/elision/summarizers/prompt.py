@@ -54,11 +54,10 @@ def prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") -> str
     window: characters for the turns; where they are longer, each long text in them is cut to its head and tail, all to
     the same length, which is never less than LEAST. note: what was wrong with an earlier answer, "" for none.
     """
-    source = (
-        f"<previous_summary>\n{request.previous.strip()}\n</previous_summary>"
-        if request.previous.strip()
-        else f"<task>\n{cut(request.task.strip(), max(LEAST, window // 4))}\n</task>"
-    )
+    if request.previous.strip():
+        source = f"<previous_summary>\n{request.previous.strip()}\n</previous_summary>"
+    else:
+        source = f"<task>\n{cut(request.task.strip(), max(LEAST, window // 4))}\n</task>"
     turns = f"<turns>\n{turns_text(request.turns, window)}\n</turns>"
     return "\n\n".join(filter(None, (_asked(request), source, turns, note)))
 
@@ -88,7 +87,10 @@ def extension(request: SummaryRequest, live: LivePrefix, note: str = "") -> str:
     seen = Leaves(live)
     parts = [part for turn in request.turns for part in _unseen(turn, seen)]
     told = "\n".join(f"{label}\n{text}" for label, text in parts)
-    hidden = f"Not shown in full above, or not yet:\n<turns>\n{told}\n</turns>" if parts else ""
+    if parts:
+        hidden = f"Not shown in full above, or not yet:\n<turns>\n{told}\n</turns>"
+    else:
+        hidden = ""
     return "\n\n".join(filter(None, (_STOP, _asked(request), _where(request, live), hidden, note)))
 
 
@@ -104,10 +106,19 @@ def _asked(request: SummaryRequest) -> str:
 def _where(request: SummaryRequest, live: LivePrefix) -> str:
     """Which part of the conversation leaves: its beginning, up to the last covered turn."""
     last = request.turns[-1] if request.turns else None
-    called = [call(action) for action in last.actions] if last else []
-    words = f"called {called[-1]}" if called else f'said "{clip(last.text if last else "", 90)}"'
+    if last:
+        called = [call(action) for action in last.actions]
+    else:
+        called = []
+    if called:
+        words = f"called {called[-1]}"
+    else:
+        words = f'said "{clip(last.text if last else "", 90)}"'
     behind = sum(message.get("role") == "assistant" for message in live.messages) - len(request.turns)
-    stays = f" The {behind} assistant messages behind it stay as they are and need no record." if behind > 0 else ""
+    if behind > 0:
+        stays = f" The {behind} assistant messages behind it stay as they are and need no record."
+    else:
+        stays = ""
     return (
         "To be recorded: the conversation above from its beginning, an earlier record included, up to and with the "
         f"assistant message that {words} and its results.{stays}"

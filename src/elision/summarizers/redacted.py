@@ -15,7 +15,9 @@ from elision.trajectory.turn import Action, Message, Observation, Turn
 
 def redact_request(request: SummaryRequest) -> SummaryRequest:
     """`request` without the secrets that its own rules name: what every summarizer is given."""
-    return request if request.redaction is None else Redactor(request.redaction).request(request)
+    if request.redaction is None:
+        return request
+    return Redactor(request.redaction).request(request)
 
 
 @dataclass(slots=True)
@@ -44,7 +46,8 @@ class Redactor:
 
     def _turn(self, turn: Turn) -> Turn:
         before = self.hits
-        content, reasoning = self._content(turn.content), self.text(turn.reasoning)
+        content = self._content(turn.content)
+        reasoning = self.text(turn.reasoning)
         actions = tuple(map(self._action, turn.actions))
         observations = tuple(map(self._observation, turn.observations))
         interjections = tuple(map(self._message, turn.interjections))
@@ -61,16 +64,25 @@ class Redactor:
         )
 
     def _action(self, action: Action) -> Action:
-        before, clean = self.hits, self.text(action.arguments)
-        return replace(action, arguments=clean) if self.hits > before else action
+        before = self.hits
+        clean = self.text(action.arguments)
+        if self.hits > before:
+            return replace(action, arguments=clean)
+        return action
 
     def _observation(self, seen: Observation) -> Observation:
-        before, clean = self.hits, self._content(seen.content)
-        return replace(seen, content=clean) if self.hits > before else seen
+        before = self.hits
+        clean = self._content(seen.content)
+        if self.hits > before:
+            return replace(seen, content=clean)
+        return seen
 
     def _message(self, said: Message) -> Message:
-        before, clean = self.hits, self._content(said.content)
-        return replace(said, content=clean) if self.hits > before else said
+        before = self.hits
+        clean = self._content(said.content)
+        if self.hits > before:
+            return replace(said, content=clean)
+        return said
 
     def _content(self, parts: Content) -> Content:
         return tuple(Text(self.text(part.text)) if isinstance(part, Text) else part for part in parts)

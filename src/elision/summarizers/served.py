@@ -34,7 +34,9 @@ class Served(ABC):
 
     def ask(self, question: Question) -> Answer | Fault:
         reply = asked(self._transport, self._manners, lambda: self._body(question), question.seconds)
-        return reply if isinstance(reply, Fault) else self._answer(reply)
+        if isinstance(reply, Fault):
+            return reply
+        return self._answer(reply)
 
     @abstractmethod
     def _body(self, question: Question) -> dict[str, Any]:
@@ -47,4 +49,6 @@ class Served(ABC):
 
 def bearer(key: str) -> dict[str, str]:
     """The header of a key; none for "" (local servers)."""
-    return {"authorization": f"Bearer {key}"} if key else {}
+    if key:
+        return {"authorization": f"Bearer {key}"}
+    return {}

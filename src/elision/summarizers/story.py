@@ -124,7 +124,10 @@ def _asked(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:
 def _said(turn: Turn) -> list[str]:
     text = turn.text
     for action in turn.actions:
-        text = text.replace(action.arguments, " ") if action.implicit and action.arguments else text
+        if action.implicit and action.arguments:
+            text = text.replace(action.arguments, " ")
+        else:
+            text = text
     return sentences(text)
 
 

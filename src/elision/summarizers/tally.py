@@ -30,7 +30,10 @@ class Tally:
         self._cached += usage.cache_read
         self._output += usage.output
         usd = usage.usd or cost(self.prices, usage)
-        self._usd = None if usd is None or self._usd is None else self._usd + usd
+        if usd is None or self._usd is None:
+            self._usd = None
+        else:
+            self._usd = self._usd + usd
 
     def written(self) -> Written:
         """What was used so far, without a text."""
@@ -46,10 +49,15 @@ class Tally:
 
 def cost(prices: Prices | None, usage: Usage) -> float | None:
     """USD of a call by what its provider reported; None where no price is known."""
-    return None if prices is None else prices.usage_usd(usage)
+    if prices is None:
+        return None
+    return prices.usage_usd(usage)
 
 
 def _sent(question: Question, count: Callable[[str], int]) -> int:
     live = question.live
-    before = (live.system, list(live.tools), list(live.messages)) if live else None
+    if live:
+        before = (live.system, list(live.tools), list(live.messages))
+    else:
+        before = None
     return count(question.text) + (count(json.dumps(before, ensure_ascii=False, default=str)) if before else 0)

@@ -25,7 +25,8 @@ from elision.trajectory.turn import Turn
 #: Turns that are looked at, counted from the newest covered one.
 NEWEST = 5
 #: Facts that are asked for; with fewer than FEWEST nothing can be told.
-MOST, FEWEST = 12, 4
+MOST = 12
+FEWEST = 4
 #: The share of them that must be kept.
 SHARE = 0.15
 #: Longer ones are whole command lines and URLs, which a summary rightly shortens.

@@ -103,7 +103,9 @@ def _pool(proxy: str) -> PoolManager:
         import urllib3
     except ImportError as error:
         raise MissingExtra("a summary written by a model", "llm") from error
-    return urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+    if proxy:
+        return urllib3.ProxyManager(proxy)
+    return urllib3.PoolManager()
 
 
 def _parsed(text: str) -> Mapping[str, Any] | Fault:

@@ -34,7 +34,10 @@ def tests(turns: Sequence[Turn]) -> list[str]:
         totals = test_totals(action, observation)
         if totals:
             failing = failing_tests(observation.text)
-            named = f"; failing: {', '.join(failing[:_NAMES])}" if failing else ""
+            if failing:
+                named = f"; failing: {', '.join(failing[:_NAMES])}"
+            else:
+                named = ""
             lines.append(f"[{turn.index}] {call(action, 70)} -> {clip(totals, 100)}{named}")
     return lines
 
@@ -54,7 +57,8 @@ def dependencies(turns: Sequence[Turn]) -> list[str]:
 def version_control(turns: Sequence[Turn]) -> list[str]:
     """What git was told, one line a command; the branch and the changed files as git showed them last."""
     lines: list[str] = []
-    branch, changed = "", ""
+    branch = ""
+    changed = ""
     for turn, action, observation in _commands(turns):
         command = command_line(action)
         if "git" not in command:
@@ -64,11 +68,10 @@ def version_control(turns: Sequence[Turn]) -> list[str]:
             lines.append(f"[{turn.index}] {clip('; '.join(found), 90)} -> {result_line(turn, observation, 70)}")
         branch = next(iter(_group(_BRANCH, observation.text)), branch)
         if _SHOWS_STATUS.search(command):
-            changed = (
-                f"[{turn.index}] changed: {', '.join(files)}"
-                if (files := _group(_CHANGED, observation.text))
-                else changed
-            )
+            if files := _group(_CHANGED, observation.text):
+                changed = f"[{turn.index}] changed: {', '.join(files)}"
+            else:
+                changed = changed
     return [*lines, *([f"branch: {branch}"] if branch else []), *([clip(changed, 200)] if changed else [])]
 
 

@@ -90,7 +90,8 @@ class Writer:
         self.reasoning = ReasoningRoom(thinking)
         self._longest: int | None = None
         self._lock = threading.Lock()
-        self.clock, self.sleep = clock, sleep
+        self.clock = clock
+        self.sleep = sleep
 
     def __repr__(self) -> str:
         return f"Writer({self.endpoint!r})"
@@ -110,7 +111,9 @@ class Writer:
 
     def cap_answer(self, max_tokens: int) -> int:
         """`max_tokens`, or what the model writes at most, where it said so."""
-        return max_tokens if self._longest is None else min(max_tokens, self._longest)
+        if self._longest is None:
+            return max_tokens
+        return min(max_tokens, self._longest)
 
     def learn_window(self, tokens: int) -> None:
         """The model said how large its window is."""
@@ -120,7 +123,10 @@ class Writer:
     def learn_longest(self, tokens: int) -> None:
         """The model said how long its answers may be."""
         with self._lock:
-            self._longest = tokens if self._longest is None else min(self._longest, tokens)
+            if self._longest is None:
+                self._longest = tokens
+            else:
+                self._longest = min(self._longest, tokens)
 
 
 def _window(prices: Prices | None) -> int:
@@ -177,7 +183,9 @@ class _Job:
         if live is None or self.raw.route != "extend" or not self.writer.endpoint.extends(live):
             return None
         found = self.writer.redaction.found
-        return None if any(map(found, strings((live.messages, live.system)))) else live
+        if any(map(found, strings((live.messages, live.system)))):
+            return None
+        return live
 
     def _room(self) -> int:
         """Tokens that an answer may take."""
@@ -188,7 +196,10 @@ class _Job:
         return int(_SHARE * self.writer.window) - self._room()
 
     def _question(self, found: Problem | None) -> Question:
-        note = f"[An earlier answer could not be used: {found.reason}. {found.mend}]" if found and found.mend else ""
+        if found and found.mend:
+            note = f"[An earlier answer could not be used: {found.reason}. {found.mend}]"
+        else:
+            note = ""
         if self.live is None:
             text = fitted(self.clean, max(self.limit, 1), self.count, note)
         else:
@@ -212,7 +223,10 @@ class _Job:
                 self.writer.learn_longest(fault.longest)
                 question = replace(question, max_tokens=fault.longest)
                 continue
-            wait = patience.pause * 2**repeat if fault.wait is None else fault.wait
+            if fault.wait is None:
+                wait = patience.pause * 2**repeat
+            else:
+                wait = fault.wait
             if fault.cause not in _TRANSIENT or repeat == patience.repeats or wait >= self._left():
                 return fault
             self.writer.sleep(wait)
@@ -231,7 +245,10 @@ class _Job:
         if fault.room:
             self.writer.learn_window(fault.room)
         size = self.count(question.text)
-        share = fault.room / fault.sent if fault.room and fault.sent and fault.room < fault.sent else 0.5
+        if fault.room and fault.sent and fault.room < fault.sent:
+            share = fault.room / fault.sent
+        else:
+            share = 0.5
         if self.live is None:
             self.limit = int(0.9 * share * size)
         else:
@@ -285,6 +302,11 @@ class _Job:
 
 def _said(answer: Answer) -> str:
     """What was said: without reasoning that stands in the text, and without a last line that was cut off."""
-    text = _THOUGHT.sub("", answer.text, count=1) if answer.text.lstrip().startswith("<think") else answer.text
+    if answer.text.lstrip().startswith("<think"):
+        text = _THOUGHT.sub("", answer.text, count=1)
+    else:
+        text = answer.text
     whole, newline, _ = text.strip().rpartition("\n")
-    return whole if answer.stop == "length" and newline else text.strip()
+    if answer.stop == "length" and newline:
+        return whole
+    return text.strip()

@@ -84,13 +84,17 @@ class Costs:
     @property
     def ratio(self) -> float:
         """Ours ÷ raw; 1 where nothing was billed."""
-        return self.ours / self.raw if self.raw else 1.0
+        if self.raw:
+            return self.ours / self.raw
+        return 1.0
 
     @property
     def hiding_ratio(self) -> float:
         """Ours ÷ everything with the same cache breakpoints; 1 where nothing was billed."""
         everything = self.raw - self.caching
-        return self.ours / everything if everything else 1.0
+        if everything:
+            return self.ours / everything
+        return 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

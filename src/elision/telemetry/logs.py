@@ -50,7 +50,9 @@ class PassLog(Collector):
         self._spoken |= new
         if told.faults or new:
             return logging.WARNING
-        return logging.INFO if told.acted else logging.DEBUG
+        if told.acted:
+            return logging.INFO
+        return logging.DEBUG
 
 
 def _guards(told: Diagnostics) -> set[tuple[str, str]]:
@@ -95,11 +97,16 @@ def facts(told: Diagnostics) -> dict[str, Any]:
 
 def _summary(told: Diagnostics) -> str:
     done = told.summarized
-    return f"t{done.first}-t{done.last} {done.tokens}->{done.left} {done.route}" if done else ""
+    if done:
+        return f"t{done.first}-t{done.last} {done.tokens}->{done.left} {done.route}"
+    return ""
 
 
 def _named(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    if len(names) > NAMED:
+        more = f" and {len(names) - NAMED} more"
+    else:
+        more = ""
     return "; ".join(names[:NAMED]) + more
 
 
@@ -112,6 +119,11 @@ def line(found: Mapping[str, Any], form: Form) -> str:
 
 def _value(value: object) -> str:
     """A value that stands on one line whatever is in it: quoted as JSON, unless it is one plain word."""
-    text = f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        text = f"{value:.6f}".rstrip("0").rstrip(".")
+    else:
+        text = str(value)
     # ASCII: U+2028 and the like end a line for many readers.
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+    if _PLAIN.fullmatch(text):
+        return text
+    return json.dumps(text)

@@ -168,4 +168,6 @@ def _call(summarized: Summarized) -> dict[str, str | int]:
         OUTPUT: summarized.output,
         "agent_context.route": summarized.route,
     }
-    return {**facts, MODEL: summarized.model} if summarized.model else facts
+    if summarized.model:
+        return {**facts, MODEL: summarized.model}
+    return facts

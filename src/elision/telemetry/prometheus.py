@@ -40,7 +40,10 @@ class Prometheus(Collector):
             import prometheus_client
         except ImportError:
             raise MissingExtra("metrics for Prometheus", "prometheus") from None
-        chosen = prometheus_client.REGISTRY if registry is None else registry
+        if registry is None:
+            chosen = prometheus_client.REGISTRY
+        else:
+            chosen = registry
         with _LOCK:
             if chosen not in _BY_REGISTRY:
                 _BY_REGISTRY[chosen] = _Instruments(chosen)
@@ -55,7 +58,8 @@ class Instrument:
     """What a metric is reported to; a series is looked up by its labels once. made: prometheus_client's own."""
 
     def __init__(self, metric: Metric, made: Any) -> None:
-        self._metric, self._made = metric, made
+        self._metric = metric
+        self._made = made
         self._series: dict[tuple[str, ...], Any] = {}
 
     def put(self, value: float, labels: Mapping[str, str]) -> None:
@@ -84,11 +88,19 @@ def instrument(metric: Metric, registry: CollectorRegistry, *, standing: bool = 
 def _made(metric: Metric, registry: CollectorRegistry, *, standing: bool) -> Any:
     from prometheus_client import Counter, Gauge, Histogram
 
-    text = f"{metric.meaning} ({metric.unit})" if metric.unit != "1" else metric.meaning
+    if metric.unit != "1":
+        text = f"{metric.meaning} ({metric.unit})"
+    else:
+        text = metric.meaning
     if metric.kind == "histogram":
         return Histogram(metric.name, text, metric.labels, registry=registry, buckets=metric.buckets)
     if metric.kind == "counter":
         return Counter(metric.name, text, metric.labels, registry=registry)
     together: Literal["livesum", "mostrecent", "sum"]
-    together = "livesum" if standing else "mostrecent" if metric.kind == "gauge" else "sum"
+    if standing:
+        together = "livesum"
+    elif metric.kind == "gauge":
+        together = "mostrecent"
+    else:
+        together = "sum"
     return Gauge(metric.name, text, metric.labels, registry=registry, multiprocess_mode=together)

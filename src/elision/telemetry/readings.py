@@ -137,7 +137,9 @@ class Readings:
 def model_name(name: str) -> str:
     """A model's name as it may stand in a label or a line: not for longer than `NAME`, and printable."""
     cut = name[:NAME]
-    return cut if cut.isprintable() else "".join(each if each.isprintable() else "?" for each in cut)
+    if cut.isprintable():
+        return cut
+    return "".join(each if each.isprintable() else "?" for each in cut)
 
 
 def _did(told: Diagnostics) -> Iterator[Sample]:

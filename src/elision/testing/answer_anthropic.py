@@ -18,7 +18,10 @@ Json = dict[str, Any]
 
 def whole(told: Told) -> Json:
     """The body of a plain answer."""
-    dropped = {"input_transformations": [*told.dropped]} if told.dropped else {}
+    if told.dropped:
+        dropped = {"input_transformations": [*told.dropped]}
+    else:
+        dropped = {}
     return {
         "id": f"msg_{told.id}",
         "type": "message",
@@ -51,15 +54,24 @@ def events(told: Told) -> Iterator[Json]:
 
 
 def _blocks(reply: Reply, signature: str) -> list[Json]:
-    thought = [{"type": "thinking", "thinking": reply.reasoning, "signature": signature}] if reply.reasoning else []
+    if reply.reasoning:
+        thought = [{"type": "thinking", "thinking": reply.reasoning, "signature": signature}]
+    else:
+        thought = []
     # A text block without a letter in it is taken back by no provider.
-    text = [{"type": "text", "text": reply.text}] if reply.text.strip() else []
+    if reply.text.strip():
+        text = [{"type": "text", "text": reply.text}]
+    else:
+        text = []
     return [*thought, *text, *map(_call, reply.calls)]
 
 
 def _call(call: Action) -> Json:
     # What is no JSON object (a free-form tool) stands under one name, as an object must be sent.
-    given = dict(call.decoded) if call.decoded or call.arguments.strip() in ("", "{}") else {"input": call.arguments}
+    if call.decoded or call.arguments.strip() in ("", "{}"):
+        given = dict(call.decoded)
+    else:
+        given = {"input": call.arguments}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
 
 
@@ -82,7 +94,9 @@ def _thought(block: Json) -> Iterator[Json]:
 
 
 def _stop(reply: Reply) -> str:
-    return "tool_use" if reply.calls else "end_turn"
+    if reply.calls:
+        return "tool_use"
+    return "end_turn"
 
 
 def usage_json(usage: Usage) -> Json:

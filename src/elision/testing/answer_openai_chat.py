@@ -62,7 +62,9 @@ def _call(id: str, name: str, arguments: str) -> Json:
 
 
 def _finish(reply: Reply) -> str:
-    return "tool_calls" if reply.calls else "stop"
+    if reply.calls:
+        return "tool_calls"
+    return "stop"
 
 
 def usage_json(usage: Usage) -> Json:

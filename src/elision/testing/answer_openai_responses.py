@@ -15,7 +15,8 @@ Json = dict[str, Any]
 
 def whole(told: Told) -> Json:
     """The body of a plain answer."""
-    output, usage = items(told.reply, told.id), usage_json(told.usage)
+    output = items(told.reply, told.id)
+    usage = usage_json(told.usage)
     return {**_begun(told), "status": "completed", "output": output, "usage": usage}
 
 
@@ -90,7 +91,8 @@ def _begun(told: Told) -> Json:
 
 
 def _reasoning(item: Json) -> tuple[Json, Iterator[Json]]:
-    text, prefix = item["summary"][0]["text"], "response.reasoning_summary"
+    text = item["summary"][0]["text"]
+    prefix = "response.reasoning_summary"
 
     def inner() -> Iterator[Json]:
         at = {"summary_index": 0}

@@ -92,7 +92,8 @@ def openai_messages(run: Trajectory) -> list[Json]:
 
 def anthropic_messages(run: Trajectory) -> tuple[list[Json], list[Json]]:
     """The whole run as Anthropic messages, nothing hidden: the system prompt's blocks, and the messages."""
-    renderer, view = render_anthropic.Renderer(), _state(run).raw_view()
+    renderer = render_anthropic.Renderer()
+    view = _state(run).raw_view()
     return renderer.system(view), renderer.messages(view)
 
 

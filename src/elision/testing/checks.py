@@ -68,7 +68,9 @@ def _lenient(name: str, value: Any) -> Any:
 
 
 def _with_strict(tool: Json) -> Json:
-    return tool if "function" in tool else {"strict": None, **tool}
+    if "function" in tool:
+        return tool
+    return {"strict": None, **tool}
 
 
 @cache
@@ -80,7 +82,8 @@ def _validator(api: Api) -> Callable[[Any], list[str]] | None:
         kind = getattr(importlib.import_module(module), name)
     except ImportError:
         return None
-    adapter, failure = pydantic.TypeAdapter(kind), pydantic.ValidationError
+    adapter = pydantic.TypeAdapter(kind)
+    failure = pydantic.ValidationError
 
     def validate(value: Any) -> list[str]:
         try:

@@ -45,9 +45,15 @@ class Follower:
         """The conversation so far: `messages` and `system`, or `input` and `instructions`. Lists are the caller's."""
         history = list(self._history)
         if self.api == "openai":
-            system = [{"role": "system", "content": self._system}] if self._system else []
+            if self._system:
+                system = [{"role": "system", "content": self._system}]
+            else:
+                system = []
             return {"messages": system + history}
-        names = ("instructions", "input") if self.api == "openai-responses" else ("system", "messages")
+        if self.api == "openai-responses":
+            names = ("instructions", "input")
+        else:
+            names = ("system", "messages")
         return {**({names[0]: self._system} if self._system else {}), names[1]: history}
 
     def take(self, answer: Mapping[str, Any]) -> None:
@@ -93,7 +99,10 @@ class Follower:
             found = next((each for each in waiting if each.action_id == action.id), None)
             if found is not None:
                 waiting.remove(found)
-            text = found.text if found is not None and found.text.strip() else UNANSWERED
+            if found is not None and found.text.strip():
+                text = found.text
+            else:
+                text = UNANSWERED
             if self.api == "openai":
                 yield {"role": "tool", "tool_call_id": call.id, "content": text}
             elif self.api == "openai-responses":

@@ -28,7 +28,8 @@ class Place:
 
 def places(owner: str, blocks: Sequence[Block]) -> list[Place]:
     """Every prefix of a prompt. owner: whose cache it is: key and model; no two owners share anything."""
-    found, tokens = [], 0
+    found = []
+    tokens = 0
     digest = hashlib.blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16)
     for block in blocks:
         digest.update(len(block.text).to_bytes(8, "big"))
@@ -52,7 +53,10 @@ class Meter:
         kept = prompt[anchors[-1]].tokens if anchors else 0
         for at in anchors if prices.cache.kind == "breakpoints" else range(len(prompt)):
             self._used[prompt[at].key] = now
-        written = max(0, kept - cached) if kept >= prices.cache.minimum else 0
+        if kept >= prices.cache.minimum:
+            written = max(0, kept - cached)
+        else:
+            written = 0
         if prices.rates(total).cache_write is None:
             written = 0
         return Usage(input=total - cached - written, cache_read=cached, cache_write=written, output=output)
@@ -67,7 +71,10 @@ class Meter:
 
     def _found(self, prompt: Sequence[Place], anchor: int, prices: Prices, now: float) -> int:
         """Tokens of the longest prefix up to `anchor` that is still cached; a breakpoint looks back 20 blocks."""
-        least = max(0, anchor - LOOK_BACK) if prices.cache.kind == "breakpoints" else 0
+        if prices.cache.kind == "breakpoints":
+            least = max(0, anchor - LOOK_BACK)
+        else:
+            least = 0
         for at in range(anchor, least - 1, -1):
             used = self._used.get(prompt[at].key)
             if used is not None and now - used <= prices.cache.ttl:

@@ -97,7 +97,8 @@ class Playback:
 
     def stop(self) -> None:
         """Stop; answers under way are cut."""
-        running, self._running = self._running, None
+        running = self._running
+        self._running = None
         if running is not None:
             running.stop()
 
@@ -187,7 +188,10 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        mend = "; choose another port, or 0 for a free one" if error.errno == errno.EADDRINUSE else ""
+        if error.errno == errno.EADDRINUSE:
+            mend = "; choose another port, or 0 for a free one"
+        else:
+            mend = ""
         raise ElisionError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror}{mend}") from error
     return bound
 
@@ -221,13 +225,17 @@ class _Delivery:
     """An answer on its way, with whatever its fault does to it."""
 
     def __init__(self, received: Received, answer: Answer) -> None:
-        self.received, self.answer = received, answer
+        self.received = received
+        self.answer = answer
         self.fault = received.fault
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
-            send_it = self._whole if self.answer.events is None else self._stream
+            if self.answer.events is None:
+                send_it = self._whole
+            else:
+                send_it = self._stream
             await send_it(send, gone)
         finally:
             gone.cancel()

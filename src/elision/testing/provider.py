@@ -91,7 +91,10 @@ class Provider:
         """The answer to one request for a completion, which is recorded in `requests`."""
         received = self._received(api, headers, raw)
         self.requests.append(received)
-        received.fault = self.faults.popleft() if self.faults else None
+        if self.faults:
+            received.fault = self.faults.popleft()
+        else:
+            received.fault = None
         outcome = self._outcome(received, headers)
         if isinstance(outcome, Refusal):
             outcome = Answer(status=outcome.status, body=outcome.body(api, self._id()), headers=outcome.headers)
@@ -150,13 +153,16 @@ class Provider:
         found = self.shelf.find(question)
         if found is None:
             return self._unknown(question)
-        received.run, received.turn = found.recorded.run.id, found.reply.number
+        received.run = found.recorded.run.id
+        received.turn = found.reply.number
         received.stream = question.stream
         return self._said(received, body, question, found)
 
     def _unwelcome(self, headers: Mapping[str, str]) -> Refusal | None:
         wrong = self.terms.key is not None and _key(headers) != self.terms.key
-        return Refusal(status=401) if wrong else None
+        if wrong:
+            return Refusal(status=401)
+        return None
 
     def _unsound(self, received: Received) -> Refusal | None:
         if not received.problems and self.terms.check:
@@ -174,19 +180,26 @@ class Provider:
 
     def _said(self, received: Received, body: Json, question: Asked, found: Found) -> Answer | Refusal:
         """The recorded answer, metered."""
-        api, reply = received.api, found.reply
+        api = received.api
+        reply = found.reply
         prices = self._priced(api, question.model, found)
         prompt = [*blocks(api, body, self._counter)]
         if api == "anthropic" and "cache_control" in body and prompt:
             # Automatic caching: the marker stands on the last block.
             prompt[-1] = replace(prompt[-1], mark=True)
-        unfit = thinking.unfit(prompt) if self.terms.bound_thinking and api == "anthropic" else []
+        if self.terms.bound_thinking and api == "anthropic":
+            unfit = thinking.unfit(prompt)
+        else:
+            unfit = []
         if unfit and not thinking.drops(body):
             received.problems = tuple(map(thinking.refused, unfit))
             return Refusal(status=400, message=received.problems[0])
         prompt = [block for block in prompt if block.place not in unfit]
         tokens = sum(block.tokens for block in prompt)
-        window = prices.window if self.terms.window is None else self.terms.window
+        if self.terms.window is None:
+            window = prices.window
+        else:
+            window = self.terms.window
         if window and tokens > window:
             return too_long(api, tokens, window)
         received.usage = self._metered(received, question, reply, prompt, prices)
@@ -195,8 +208,14 @@ class Provider:
     def _metered(
         self, received: Received, question: Asked, reply: Reply, prompt: Sequence[Block], prices: Prices
     ) -> Usage:
-        recorded = reply.turn.usage if reply.turn is not None else None
-        output = recorded.output if recorded is not None and recorded.output else self._output(reply)
+        if reply.turn is not None:
+            recorded = reply.turn.usage
+        else:
+            recorded = None
+        if recorded is not None and recorded.output:
+            output = recorded.output
+        else:
+            output = self._output(reply)
         owner = f"{received.key} {question.model}"
         usage = self._meter.read(places(owner, prompt), prices, self.terms.clock(), output=output)
         if self.terms.usage == "recorded" and recorded is not None and recorded.prompt:
@@ -211,7 +230,10 @@ class Provider:
         """The model's own price list; a typical one of the API where the model is not known."""
         if self.terms.prices is not None:
             return self.terms.prices
-        name = found.recorded.run.model if model.startswith(RUN) else model
+        if model.startswith(RUN):
+            name = found.recorded.run.model
+        else:
+            name = model
         if (api, name) not in self._prices:
             try:
                 self._prices[api, name] = for_model(name)
@@ -264,7 +286,9 @@ def _key(headers: Mapping[str, str]) -> str:
 
 
 def _hashed(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8] if key else ""
+    if key:
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return ""
 
 
 def _thinks(body: Json) -> bool:

@@ -80,7 +80,9 @@ class Recorded:
         place: int | None = None
         for spoken in said:
             place = self._place(spoken, place or 0) or place
-        return None if place is None else place + 1
+        if place is None:
+            return None
+        return place + 1
 
     def _place(self, spoken: Said, behind: int) -> int | None:
         """The turn in which `spoken` was said: the first behind turn `behind` if it was said several times."""

@@ -57,7 +57,9 @@ class Refusal:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {} if self.retry_after is None else {"retry-after": f"{self.retry_after:g}"}
+        if self.retry_after is None:
+            return {}
+        return {"retry-after": f"{self.retry_after:g}"}
 
     def body(self, api: Api, id: str = "0") -> dict[str, Any]:
         """The JSON that the provider of `api` answers with."""

@@ -88,7 +88,10 @@ def _responses_talk(body: Json) -> tuple[list[Said], list[str]]:
         spoken = item.get("role") == "assistant" or text_in(item.get("type")) in _SPOKEN_ITEMS
         if spoken:
             new = openai_responses.said(item)
-            said[-1:] = [joined(said[-1], new)] if goes_on else [*said[-1:], new]
+            if goes_on:
+                said[-1:] = [joined(said[-1], new)]
+            else:
+                said[-1:] = [*said[-1:], new]
         elif item.get("role") == "user":
             users.append(_text(item))
         goes_on = spoken
@@ -107,7 +110,9 @@ def joined(first: Said, second: Said) -> Said:
 def items_of(body: Json) -> list[Json]:
     """The input of a Responses request as items; a string is one user message."""
     given = body.get("input")
-    return [{"role": "user", "content": given}] if isinstance(given, str) else mappings_in(given)
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return mappings_in(given)
 
 
 def _text(message: Json) -> str:

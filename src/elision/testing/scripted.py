@@ -50,7 +50,10 @@ class ScriptedModel:
 
     def _said(self, line: str | Turn, prompt: Prompt) -> Answer:
         number = len(self.prompts)
-        turn = Turn(index=1, content=content(line)) if isinstance(line, str) else replace(line, index=1)
+        if isinstance(line, str):
+            turn = Turn(index=1, content=content(line))
+        else:
+            turn = replace(line, index=1)
         run = Trajectory(id="script", head=Head(), turns=(_apart(turn, number),))
         reply = Recorded(run).reply(1)
         sent = sum(block.tokens for block in blocks(self.shape, _body(prompt), self._counter))

@@ -39,7 +39,10 @@ class Shelf:
 
         None where no run fits. A run that is named but never said what the history says fits none.
         """
-        candidates = self._named(asked.model) if asked.model.startswith(RUN) else self.recorded
+        if asked.model.startswith(RUN):
+            candidates = self._named(asked.model)
+        else:
+            candidates = self.recorded
         placed = [(each, each.following(asked.said)) for each in candidates]
         fitting = [(each, number) for each, number in placed if number is not None]
         if not fitting:

@@ -35,7 +35,8 @@ def _seal(thought: str, before: bytes) -> str:
 def unfit(blocks: Sequence[Block]) -> list[str]:
     """Places of the thinking blocks whose signature does not fit what stands in front of them."""
     keys = [place.key for place in places("", [block for block in blocks if not block.signature])]
-    found, seen = [], 0
+    found = []
+    seen = 0
     for block in blocks:
         if not block.signature:
             seen += 1

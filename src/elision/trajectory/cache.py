@@ -117,7 +117,10 @@ class PromptCache:
             # Another model was asked since: what it was sent may share less with this one's last view.
             common = min(common, view.common(memory.view))
         if self.rules.kind == "prefix":
-            reach = min(common, memory.view.length) if self._alive(memory, memory.view.length, now) else 0
+            if self._alive(memory, memory.view.length, now):
+                reach = min(common, memory.view.length)
+            else:
+                reach = 0
         else:
             anchors = {common, *(mark for mark in view.marks if mark < common)}
             reach = max((self._found(memory, view, anchor, now) for anchor in anchors), default=0)
@@ -144,7 +147,10 @@ class PromptCache:
             return 0
         memory = self._memories.get(model)
         common = view.common(memory.view) if memory else 0
-        cached = 0 if anew else self.readable(common, view, now, model)
+        if anew:
+            cached = 0
+        else:
+            cached = self.readable(common, view, now, model)
         if memory is None or self.rules.kind == "prefix":
             memory = self._memories[model] = _Memory(view)
         elif common < memory.view.length:
@@ -152,7 +158,8 @@ class PromptCache:
         for mark in view.marks if self.rules.kind == "breakpoints" else (view.length,):
             kept = mark in memory.hours and self._alive(memory, mark, now)
             memory.mark(mark, now, hour=kept or mark <= view.hour)
-        memory.view, memory.used = view, now
+        memory.view = view
+        memory.used = now
         self._newest = view
         return cached
 

@@ -38,7 +38,9 @@ Content: TypeAlias = tuple[Part, ...]
 
 def content(text: str) -> Content:
     """Content that is just `text`; empty text is no part at all."""
-    return (Text(text),) if text else ()
+    if text:
+        return (Text(text),)
+    return ()
 
 
 def text_of(parts: Content) -> str:

@@ -33,7 +33,9 @@ class Draft:
 
         Interjections are the very messages of `users`, so that whoever gave them can tell them apart.
         """
-        actions, results, users = self.actions, tuple(self.results), tuple(self.users)
+        actions = self.actions
+        results = tuple(self.results)
+        users = tuple(self.users)
         if mode == "user" and users and not results:
             # The user message that answers an action is its observation; a text without one is answered by a person.
             found = actions or tuple(filter(None, (action_in(text_of(self.content)),)))

@@ -22,4 +22,6 @@ def make_encodable(text: str) -> str:
 
 def remove_controls(text: str) -> str:
     """Return `text` without terminal sequences and control characters (NUL, ESC ...); tabs and line ends stay."""
-    return text if text.isprintable() else _CONTROLS.sub("", text)
+    if text.isprintable():
+        return text
+    return _CONTROLS.sub("", text)

@@ -86,7 +86,9 @@ def _edit_out(edit: Mask | Clip) -> dict[str, Any]:
 
 
 def _renderer_out(renderer: int) -> dict[str, Any]:
-    return {} if renderer == RENDERER else {"renderer": renderer}
+    if renderer == RENDERER:
+        return {}
+    return {"renderer": renderer}
 
 
 def _summary_out(summary: Summary) -> dict[str, Any]:
@@ -118,7 +120,10 @@ def _attempted_out(event: Attempted) -> dict[str, Any]:
 
 def _called_out(event: Called) -> dict[str, Any]:
     called = {"call": event.call, **stated(at=event.at), **given(model=event.model), "tokens": event.tokens}
-    ours = {} if event.ours == "gaps" else {"ours": event.ours}
+    if event.ours == "gaps":
+        ours = {}
+    else:
+        ours = {"ours": event.ours}
     return {**called, **given(unmarked=event.unmarked), **ours, **stated(hour_turn=event.hour_turn)}
 
 

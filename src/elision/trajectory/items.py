@@ -20,7 +20,9 @@ LONGEST = 80
 #: Words whose items are kept, some 10 MB of them.
 _WORDS: Final = 1 << 16
 #: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
-_SHORT, _LONG, LONG = 512, 8, 50_000
+_SHORT = 512
+_LONG = 8
+LONG = 50_000
 
 _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
 #: Byte by byte: what may stand in a word stays, a line's end too, all else parts words.
@@ -68,7 +70,9 @@ def items(text: str) -> tuple[str, ...]:
 
 def scan(text: str) -> Scan:
     """`text`, looked through once; a cache serves who looks when it is read, masked and digested."""
-    return _of_long(text) if len(text) >= LONG else _of_short(text)
+    if len(text) >= LONG:
+        return _of_long(text)
+    return _of_short(text)
 
 
 def _looked_through(text: str) -> Scan:
@@ -132,7 +136,9 @@ def _parted(text: str) -> str:
 
 def _found(word: str) -> tuple[str, ...]:
     word = _trimmed(word)
-    return tuple(filter(_is_item, _parts(word))) if len(word) >= 3 else ()
+    if len(word) >= 3:
+        return tuple(filter(_is_item, _parts(word)))
+    return ()
 
 
 class _Known(dict[str, tuple[str, ...]]):
@@ -156,7 +162,9 @@ def _trimmed(word: str) -> str:
     word = word.rstrip(_TRIM).lstrip(":-\\#@%+$")
     while word.startswith("./"):
         word = word[2:]
-    return word if "/" in word else word.lstrip(_TRIM)
+    if "/" in word:
+        return word
+    return word.lstrip(_TRIM)
 
 
 def _parts(word: str) -> list[str]:

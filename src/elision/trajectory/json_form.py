@@ -192,7 +192,9 @@ def _other_in(value: Mapping[str, Any]) -> tuple[str, Usage]:
 
 
 def optional(value: Mapping[str, Any], name: str, take: Callable[[Mapping[str, Any], str], _T]) -> _T | None:
-    return None if value.get(name) is None else take(value, name)
+    if value.get(name) is None:
+        return None
+    return take(value, name)
 
 
 def text(value: Mapping[str, Any], name: str) -> str:

@@ -90,7 +90,9 @@ def _parted(name: str) -> _Name:
 def _host(segment: str) -> str:
     if segment in _NEUTRAL or _AWS_REGION.fullmatch(segment):
         return ""
-    return "bedrock" if segment.startswith("arn:aws") else segment
+    if segment.startswith("arn:aws"):
+        return "bedrock"
+    return segment
 
 
 def for_model(name: str, on: date | None = None) -> Prices:
@@ -130,7 +132,10 @@ def _listed(name: str, day: date) -> Prices | None:
 
 def _row(parted: _Name, day: date) -> tuple[str, Row | None]:
     """Our table's row for a name, and the name that it has there."""
-    bare = parted.model if row_of(parted.model, day) else parted.undated
+    if row_of(parted.model, day):
+        bare = parted.model
+    else:
+        bare = parted.undated
     return bare, row_of(bare, day)
 
 
@@ -275,7 +280,9 @@ def _rates(price: ModelPrice, start: int) -> Rates:
 def _at(value: Decimal | TieredPrices | None, start: int) -> float | None:
     """A price of the tier that begins above `start` prompt tokens; USD per million tokens."""
     if value is None or isinstance(value, Decimal):
-        return None if value is None else float(value)
+        if value is None:
+            return None
+        return float(value)
     return float(next((tier.price for tier in reversed(value.tiers) if 0 < tier.start <= start), value.base))
 
 
@@ -283,8 +290,13 @@ def _cache(provider: str, model: str, tiers: tuple[tuple[int, Rates], ...]) -> C
     """The rules of whoever made the model; genai-prices knows none."""
     if all(rates.cache_read is None for _, rates in tiers):
         return CacheRules(kind="none")
-    hosted = None if any(mark in model.lower() for mark in _OPEN_WEIGHTS) else _maker(model)
+    if any(mark in model.lower() for mark in _OPEN_WEIGHTS):
+        hosted = None
+    else:
+        hosted = _maker(model)
     maker = _GENAI_PROVIDERS.get(provider, hosted)
     if maker == "openai" and tiers[0][1].cache_write is not None:
         return OPENAI_WITH_WRITES
-    return PROVIDERS[maker].cache if maker else CacheRules()
+    if maker:
+        return PROVIDERS[maker].cache
+    return CacheRules()

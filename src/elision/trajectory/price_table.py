@@ -158,7 +158,10 @@ class Row:
     def priced(self, factor: float = 1.0) -> Prices:
         """The price list, every price times `factor`: 1, or `regional`."""
         tiers = ((0, self.input, self.output), *self.above)
-        refs = self.refs if factor == 1.0 else (*self.refs, "aws-global")
+        if factor == 1.0:
+            refs = self.refs
+        else:
+            refs = (*self.refs, "aws-global")
         return Prices(
             name=self.names[0],
             tiers=tuple((start, self._rates(factor * input, factor * output)) for start, input, output in tiers),

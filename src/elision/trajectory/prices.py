@@ -33,19 +33,27 @@ class Rates:
 
     @property
     def read(self) -> float:
-        return self.input if self.cache_read is None else self.cache_read
+        if self.cache_read is None:
+            return self.input
+        return self.cache_read
 
     @property
     def write(self) -> float:
-        return self.input if self.cache_write is None else self.cache_write
+        if self.cache_write is None:
+            return self.input
+        return self.cache_write
 
     @property
     def write_1h(self) -> float:
-        return self.write if self.cache_write_1h is None else self.cache_write_1h
+        if self.cache_write_1h is None:
+            return self.write
+        return self.cache_write_1h
 
     def for_an_hour(self) -> Rates:
         """Return the same where whatever is written to the cache lives an hour."""
-        return self if self.cache_write_1h is None else replace(self, cache_write=self.cache_write_1h)
+        if self.cache_write_1h is None:
+            return self
+        return replace(self, cache_write=self.cache_write_1h)
 
     def scaled(self, factor: float) -> Rates:
         return Rates(
@@ -150,7 +158,10 @@ class Prices:
 
         hour: leading tokens whose entries live an hour.
         """
-        rates = self.tiers[0][1] if len(self.tiers) == 1 else self.rates(prompt)
+        if len(self.tiers) == 1:
+            rates = self.tiers[0][1]
+        else:
+            rates = self.rates(prompt)
         if rates.cache_read is None or self.cache.kind == "none":
             return prompt * rates.input / 1e6
         if not self.writes(prompt):

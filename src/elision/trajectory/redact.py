@@ -107,7 +107,10 @@ _BRACKETS: Final = ("(", "[", "{")
 
 
 def _rule(kind: str, hints: str, pattern: str, test: Test = always, behind: str = "", code: bool = False) -> Rule:
-    front = re.compile(f"(?:{behind})$", re.IGNORECASE) if behind else None
+    if behind:
+        front = re.compile(f"(?:{behind})$", re.IGNORECASE)
+    else:
+        front = None
     return Rule(kind=kind, hints=tuple(hints.split()), pattern=re.compile(pattern), test=test, behind=front, code=code)
 
 
@@ -256,7 +259,10 @@ class Redaction:
         """Secrets by the built-in rules with their kinds, in order, without overlaps."""
         done = 0
         for start, hint in self._hints(text):
-            found = self._secret(text, start, hint) if start >= done else None
+            if start >= done:
+                found = self._secret(text, start, hint)
+            else:
+                found = None
             if found:
                 done = found[0].end()
                 yield found
@@ -299,7 +305,9 @@ class Redaction:
         clean = self.text(value)
         front = f'{key}="'
         named = self.text(f'{front}{clean}"')
-        return named[len(front) : -1] if named.startswith(front) else clean
+        if named.startswith(front):
+            return named[len(front) : -1]
+        return clean
 
 
 #: Leaves everything as it is.

@@ -25,7 +25,9 @@ def _leaves(value: Any, depth: int = 0) -> Iterator[str]:
 def argument_text(action: Action) -> str:
     """The decoded arguments of `action`, a value a line; as they stand where they are no JSON object."""
     decoded = action.decoded
-    return "\n".join(_leaves(dict(decoded))) if decoded else action.arguments
+    if decoded:
+        return "\n".join(_leaves(dict(decoded)))
+    return action.arguments
 
 
 def spoken(turn: Turn) -> str:

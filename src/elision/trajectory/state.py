@@ -53,7 +53,9 @@ class State:
     @property
     def covered(self) -> int:
         """The newest turn that the live summary covers; 0 if there is none."""
-        return self.summary.covers if self.summary else 0
+        if self.summary:
+            return self.summary.covers
+        return 0
 
     def observation(self, key: Key) -> Observation:
         return self.turns[key[0] - 1].observations[key[1] - 1]
@@ -66,7 +68,8 @@ class State:
         match event:
             case Opened() if not self.offer:
                 # Once for all: a later one is about something else.
-                self.offer, self.recall = event.offer, event.tools
+                self.offer = event.offer
+                self.recall = event.tools
             case HeadSet():
                 self._set_head(event.head)
             case TurnAdded():
@@ -112,7 +115,9 @@ class State:
             return self._standing()
         if last is None or last.track is not self.track:
             return self._rewritten(last)
-        return last.length if last.length < len(self.track.segments) else self._shared
+        if last.length < len(self.track.segments):
+            return last.length
+        return self._shared
 
     @property
     def sent(self) -> int:
@@ -120,7 +125,9 @@ class State:
         if self.last is None:
             return 0
         # They differ where the head or the newest turn changed between two passes.
-        return self.last.length if self.last.track is self.track else self._rewritten(self.last)
+        if self.last.track is self.track:
+            return self.last.length
+        return self._rewritten(self.last)
 
     def raw_view(self) -> View:
         """What would be sent if nothing were ever hidden."""
@@ -133,7 +140,9 @@ class State:
 
     def raw_start(self, turn: int) -> int:
         """Raw tokens in front of turn `turn`; of everything if it is not there yet."""
-        return self.raw.start(self.raw_places[turn - 1]) if turn <= len(self.turns) else self.raw.tokens
+        if turn <= len(self.turns):
+            return self.raw.start(self.raw_places[turn - 1])
+        return self.raw.tokens
 
     def _standing(self) -> int:
         """Segments in front of the words behind the newest turn: what stays where a client takes such words back."""
@@ -146,8 +155,10 @@ class State:
 
     def _set_head(self, head: Head) -> None:
         segments = list(self._head_segments(head))
-        behind, length = self.head_length - self.offered, len(segments)
-        self.head, self.head_length = head, length + self.offered
+        behind = self.head_length - self.offered
+        length = len(segments)
+        self.head = head
+        self.head_length = length + self.offered
         self.task_tokens = sum(each.tokens for each in segments if _is_task(each))
         if not self.track.segments:
             for segment in segments:
@@ -157,9 +168,13 @@ class State:
         raw = Track()
         for segment in [*segments, *self.raw.segments[behind:]]:
             raw.append(segment)
-        self.raw, self.raw_last = raw, 0
+        self.raw = raw
+        self.raw_last = 0
         self.raw_places = [place + length - behind for place in self.raw_places]
-        ours = self._with_recall(segments) if self.offered else segments
+        if self.offered:
+            ours = self._with_recall(segments)
+        else:
+            ours = segments
         self._rebuild(0, [*ours, *self.track.segments[behind + self.offered :]])
 
     def _offer(self) -> None:
@@ -210,7 +225,8 @@ class State:
         if self.turns[-1].reworded(turn):
             self._reword(turn)
             return
-        place, raw = self.turn_places[turn.index], self.raw_places.pop()
+        place = self.turn_places[turn.index]
+        raw = self.raw_places.pop()
         self.turns.pop()
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
         self.raw = self.raw.fork(raw)

@@ -44,7 +44,9 @@ FRAME = 10
 
 
 def _cut(text: str, reach: int = 400) -> str:
-    return text if len(text) <= 2 * reach else f"{text[:reach]} [...] {text[-reach:]}"
+    if len(text) <= 2 * reach:
+        return text
+    return f"{text[:reach]} [...] {text[-reach:]}"
 
 
 def kept_interjections(turns: Sequence[Turn], sizes: Sequence[int], limit: int) -> tuple[int, ...]:

@@ -26,7 +26,10 @@ def action_in(text: str) -> Action | None:
     """The action that an assistant's `text` holds, or None: last runnable fence, tag or ReAct line."""
     for language, body in reversed(_FENCE.findall(text)):
         if language.lower() not in _NOT_ACTIONS and body.strip():
-            name = "bash" if language.lower() in _SHELLS or not language else language.lower()
+            if language.lower() in _SHELLS or not language:
+                name = "bash"
+            else:
+                name = language.lower()
             return Action(id="", name=name, arguments=body.strip(), implicit=True)
     if tagged := _tagged(text):
         return tagged
@@ -51,4 +54,6 @@ def decide(first_text: str, *, has_tools: bool) -> Literal["tools", "user"]:
 
     has_tools: tool definitions, tool calls or tool results were seen.
     """
-    return "user" if not has_tools and action_in(first_text) else "tools"
+    if not has_tools and action_in(first_text):
+        return "user"
+    return "tools"

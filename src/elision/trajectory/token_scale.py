@@ -13,7 +13,8 @@ from typing import Final
 #: Tokens by our count that prompts must have grown by before their growth says how the provider counts.
 GROWN: Final = 500
 #: Billed tokens per counted token, at least and at most: beyond that a report is odd.
-LEAST, MOST = 0.5, 4.0
+LEAST = 0.5
+MOST = 4.0
 
 
 @dataclass(slots=True)
@@ -33,7 +34,8 @@ class TokenScale:
         if extends and self.counted and counted > self.counted:
             self._grown_counted += counted - self.counted
             self._grown_billed += billed - self.billed
-        self.counted, self.billed = counted, billed
+        self.counted = counted
+        self.billed = billed
 
     @property
     def correction(self) -> int:
@@ -59,7 +61,9 @@ class TokenScale:
         if shorter <= 0:
             return along_growth
         in_proportion = round(tokens * self.billed / self.counted)
-        return max(along_growth, in_proportion) if self._is_grown else in_proportion
+        if self._is_grown:
+            return max(along_growth, in_proportion)
+        return in_proportion
 
     def to_counted(self, tokens: int) -> int:
         """Return the largest prompt by our count for which the provider counts at most about `tokens`."""
@@ -67,4 +71,6 @@ class TokenScale:
             return self.counted + int((tokens - self.billed) / self.rate)
         along_growth = self.counted - int((self.billed - tokens) / self.rate)
         in_proportion = tokens * self.counted // self.billed
-        return min(along_growth, in_proportion) if self._is_grown else in_proportion
+        if self._is_grown:
+            return min(along_growth, in_proportion)
+        return in_proportion

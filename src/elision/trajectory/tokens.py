@@ -140,7 +140,10 @@ def _named(text: str) -> bytes:
 
 def _pieces(text: str, limit: int = 100_000) -> list[str]:
     """`text` in pieces that tiktoken can digest: its pattern is quadratic on megabytes without a space."""
-    clean = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        clean = text
+    else:
+        clean = text.encode("utf-8", "replace").decode("utf-8")
     return [clean[start : start + limit] for start in range(0, len(clean), limit)]
 
 
@@ -204,9 +207,14 @@ class Sizer:
     def assistant(self, turn: Turn) -> int:
         """The assistant message of `turn`, reasoning and calls included."""
         calls = (action for action in turn.actions if not action.implicit)
-        thought = self.count(turn.reasoning) if turn.reasoning and self.reasoning else 0
+        if turn.reasoning and self.reasoning:
+            thought = self.count(turn.reasoning)
+        else:
+            thought = 0
         spoken = PER_MESSAGE + self.content(turn.content) + thought
         return spoken + sum(PER_CALL + self.count(call.name) + self.count(call.arguments) for call in calls)
 
     def tools(self, head: Head) -> int:
-        return self.count(json.dumps(list(head.tools), ensure_ascii=False)) if head.tools else 0
+        if head.tools:
+            return self.count(json.dumps(list(head.tools), ensure_ascii=False))
+        return 0

@@ -31,7 +31,10 @@ class Problem:
     kind: Literal["input", "bug"] = "input"
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.line is None:
+            place = self.file
+        else:
+            place = f"{self.file}:{self.line}"
         return f"{place}: {self.reason}"
 
 

@@ -69,7 +69,9 @@ def _decoded(arguments: str) -> Mapping[str, Any]:
         value = json.loads(arguments)
     except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,11 +54,15 @@ class Track:
 
     @property
     def tokens(self) -> int:
-        return self.ends[-1] if self.ends else 0
+        if self.ends:
+            return self.ends[-1]
+        return 0
 
     def start(self, place: int) -> int:
         """Tokens in front of segment `place`."""
-        return self.ends[place - 1] if place else 0
+        if place:
+            return self.ends[place - 1]
+        return 0
 
     def fork(self, place: int) -> Track:
         """A new track that shares the segments before `place`."""

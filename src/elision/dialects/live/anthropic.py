@@ -34,11 +34,15 @@ class Anthropic:
 
     def system(self, value: object) -> list[Message]:
         words = content_of(value)
-        return [Message(role="system", content=words)] if words else []
+        if words:
+            return [Message(role="system", content=words)]
+        return []
 
     def blocks(self, message: Json) -> list[Any] | None:
         content = message.get("content")
-        return content if isinstance(content, list) else None
+        if isinstance(content, list):
+            return content
+        return None
 
     def hidden(self, part: Json, text: str) -> dict[str, Any]:
         if part.get("type") == "tool_result":

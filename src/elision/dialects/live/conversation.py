@@ -86,7 +86,9 @@ class Conversation:
     def tell(self, index: int, *, usage: Usage | None, at: float | None, model: str) -> None:
         """What is known of the call that turn `index` answers."""
         draft = self._live[index - 1].draft
-        draft.usage, draft.at, draft.model = usage, at, model
+        draft.usage = usage
+        draft.at = at
+        draft.model = model
 
     def turn(self, index: int) -> tuple[Turn, Sources]:
         """Turn `index` as it stands, and where its parts come from."""
@@ -107,7 +109,10 @@ class Conversation:
             return self.observations
         drafts = [live.draft for live in self._live]
         seen = self.tools or any(draft.results or draft.actions for draft in drafts)
-        found = decide(opening(drafts), has_tools=seen) if drafts else "tools"
+        if drafts:
+            found = decide(opening(drafts), has_tools=seen)
+        else:
+            found = "tools"
         # A greeting settles nothing: it reads the same either way.
         if found == "user" or seen or len(drafts) > OPENING:
             self.observations = found
@@ -117,11 +122,15 @@ class Conversation:
 
     def _assistant(self, piece: Piece) -> None:
         assert piece.said is not None
-        live = self._live[-1] if self._live and self.runs and self._open(self._live[-1]) else None
+        if self._live and self.runs and self._open(self._live[-1]):
+            live = self._live[-1]
+        else:
+            live = None
         if live is None:
             live = _Live(piece.spot.place)
             self._live.append(live)
-        said, draft = piece.said, live.draft
+        said = piece.said
+        draft = live.draft
         known = {action.id for action in draft.actions}
         draft.content += said.content
         draft.reasoning = "\n".join(filter(None, (draft.reasoning, said.reasoning)))
@@ -143,7 +152,8 @@ class Conversation:
 
     def _result(self, piece: Piece) -> None:
         """A result of the newest turn's calls. Any other (its call is gone, or long past) passes as it came."""
-        result, live = piece.result, self._live[-1] if self._live else None
+        result = piece.result
+        live = self._live[-1] if self._live else None
         assert result is not None
         if live is None or live.users:
             self._aside(piece)

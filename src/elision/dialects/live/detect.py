@@ -38,7 +38,10 @@ def detected(messages: Sequence[Any], system: object, tools: object, model: str)
 def shown(messages: Sequence[Any], system: object, tools: object, model: str = "") -> LiveDialect | None:
     """The same, or None where there is no sign. A system prompt that stands apart is a sign of the model's own API."""
     looked = [mapping_in(plain(message)) for message in messages]
-    definitions = mappings_in(plain(tools)) if tools else []
+    if tools:
+        definitions = mappings_in(plain(tools))
+    else:
+        definitions = []
     if openai_responses.shows(looked):
         return LIVE["openai-responses"]
     if anthropic.shows(looked, {"tools": definitions}):
@@ -48,7 +51,9 @@ def shown(messages: Sequence[Any], system: object, tools: object, model: str = "
     if isinstance(plain(system), str | list):
         return LIVE["openai-responses" if _OPENAIS.match(bare(model)) else "anthropic"]
     said = any("tool_calls" in message or message.get("role") == "tool" for message in looked)
-    return LIVE["openai"] if said or definitions else None
+    if said or definitions:
+        return LIVE["openai"]
+    return None
 
 
 def _owner(tool: Json) -> str:
@@ -58,4 +63,6 @@ def _owner(tool: Json) -> str:
     kind = text_in(tool.get("type"))
     if _ANTHROPICS.fullmatch(kind):
         return "anthropic"
-    return "openai-responses" if kind else ""
+    if kind:
+        return "openai-responses"
+    return ""

@@ -16,7 +16,9 @@ class Flat:
 
     def system(self, value: object) -> list[Message]:
         words = content_of(value)
-        return [Message(role="system", content=words)] if words else []
+        if words:
+            return [Message(role="system", content=words)]
+        return []
 
     def blocks(self, message: Json) -> list[Any] | None:
         return None
@@ -27,7 +29,8 @@ class Flat:
 
 def words_of(message: Json, spot: Spot) -> list[Piece]:
     """A message that is neither the assistant's nor a result."""
-    role, words = text_in(message.get("role")), content_of(message.get("content"))
+    role = text_in(message.get("role"))
+    words = content_of(message.get("content"))
     if role == "system":
         return [Piece(kind="system", spot=spot, words=words, role="system")]
     if role == "developer":

@@ -52,4 +52,6 @@ def is_known(message: Json, *, has_items: bool) -> bool:
 
 def _type(message: Json) -> str:
     kind = message.get("type")
-    return kind if isinstance(kind, str) else ""
+    if isinstance(kind, str):
+        return kind
+    return ""

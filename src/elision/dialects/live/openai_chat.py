@@ -16,7 +16,8 @@ class OpenAIChat(Flat):
     runs = False
 
     def pieces(self, message: Json, place: int) -> list[Piece]:
-        role, spot = text_in(message.get("role")), Spot(place)
+        role = text_in(message.get("role"))
+        spot = Spot(place)
         if role == "assistant":
             return [Piece(kind="assistant", spot=spot, said=openai_chat.said(message))]
         if role in ("tool", "function"):

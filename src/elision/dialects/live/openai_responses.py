@@ -26,7 +26,8 @@ class OpenAIResponses(Flat):
 
     def pieces(self, message: Json, place: int) -> list[Piece]:
         kind = text_in(message.get("type")) or "message"
-        role, spot = text_in(message.get("role")), Spot(place)
+        role = text_in(message.get("role"))
+        spot = Spot(place)
         if kind in OUTPUTS:
             return [Piece(kind="result", spot=spot, result=openai_responses.result(message))]
         is_setting = kind in _SETTINGS or (kind != "message" and role in ("system", "developer"))

@@ -115,7 +115,9 @@ def _content(parts: Content) -> Iterable[str]:
 
 def _arguments(action: Action) -> str:
     decoded = action.decoded
-    return json.dumps(decoded, sort_keys=True) if decoded else action.arguments
+    if decoded:
+        return json.dumps(decoded, sort_keys=True)
+    return action.arguments
 
 
 def _lasting(value: object) -> object:
@@ -129,4 +131,6 @@ def _lasting(value: object) -> object:
 
 def chained(node: bytes, said: bytes) -> bytes:
     """The name of a history: that of the history before its last message, and what this one says."""
-    return hashlib.blake2b(node + said, digest_size=16).digest() if said else node
+    if said:
+        return hashlib.blake2b(node + said, digest_size=16).digest()
+    return node

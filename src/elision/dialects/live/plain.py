@@ -20,7 +20,9 @@ def seen(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(seen(inner) for inner in value)
     copied = getattr(value, "model_copy", None)
-    return copied(deep=True) if callable(copied) else value
+    if callable(copied):
+        return copied(deep=True)
+    return value
 
 
 def plain(value: Any) -> Any:
@@ -35,9 +37,14 @@ def plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         # Providers send values that are newer than the package's types; pydantic would warn of each.
-        silent = {"warnings": False} if hasattr(value, "__pydantic_serializer__") else {}
+        if hasattr(value, "__pydantic_serializer__"):
+            silent = {"warnings": False}
+        else:
+            silent = {}
         return plain(dump(mode="json", exclude_none=True, **silent))
-    return value if isinstance(value, str | int | float) else str(value)
+    if isinstance(value, str | int | float):
+        return value
+    return str(value)
 
 
 def message(value: Any, place: int) -> Json:

@@ -104,7 +104,10 @@ class Splice:
 
     def last_block(self, mark: int) -> tuple[int, int] | None:
         """(message, block) of the last block in front of segment `mark` of the newest view; None if none is."""
-        groups, blocks = self._ends[mark - 1] if 0 < mark <= len(self._ends) else (0, 0)
+        if 0 < mark <= len(self._ends):
+            groups, blocks = self._ends[mark - 1]
+        else:
+            groups, blocks = (0, 0)
         if not groups:
             return None
         entry = bisect_right(self._starts, groups - 1) - 1
@@ -120,7 +123,10 @@ class Splice:
 
     def _go_back(self, place: int) -> None:
         del self._ends[place:]
-        groups, blocks = self._ends[-1] if self._ends else (0, 0)
+        if self._ends:
+            groups, blocks = self._ends[-1]
+        else:
+            groups, blocks = (0, 0)
         del self._groups[groups:]
         if self._groups:
             del self._groups[-1].blocks[blocks:]
@@ -147,7 +153,10 @@ class Splice:
         """Send what stands at `spot`, saying `text` instead if that is given."""
         message = self._read[spot.place]
         if spot.parts is None:
-            whole = None if text is None else self._told(message, text)
+            if text is None:
+                whole = None
+            else:
+                whole = self._told(message, text)
             self._groups.append(_Group(spot.place, whole))
             return
         if not self._groups or self._groups[-1].place != spot.place:
@@ -155,7 +164,10 @@ class Splice:
         blocks = self.dialect.blocks(message) or []
         # Of several blocks that were one observation (a text protocol) the first says what stands for them all.
         for part in spot.parts if text is None else spot.parts[:1]:
-            told = None if text is None else self.dialect.hidden(blocks[part], text)
+            if text is None:
+                told = None
+            else:
+                told = self.dialect.hidden(blocks[part], text)
             self._groups[-1].blocks.append((part, told))
 
     def _told(self, message: Json, text: str) -> dict[str, Any]:
@@ -213,15 +225,20 @@ class Splice:
         return self._json(last).get("role") == self._json(entry).get("role") == "user"
 
     def _joined(self, last: Entry, entry: Entry) -> dict[str, Any]:
-        one, other = self._json(last), self._json(entry)
+        one = self._json(last)
+        other = self._json(entry)
         return {**one, "content": [*_blocks(one.get("content")), *_blocks(other.get("content"))]}
 
     def _json(self, entry: Entry) -> Json:
-        return self._read[entry] if isinstance(entry, int) else entry
+        if isinstance(entry, int):
+            return self._read[entry]
+        return entry
 
 
 def _blocks(content: object) -> list[Any]:
-    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}]
 
 
 def own(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:
@@ -232,4 +249,6 @@ def own(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:
 
 def as_json(entry: Entry, read: Sequence[Json]) -> Mapping[str, Any]:
     """The same as JSON."""
-    return read[entry] if isinstance(entry, int) else entry
+    if isinstance(entry, int):
+        return read[entry]
+    return entry

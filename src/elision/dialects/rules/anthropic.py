@@ -119,7 +119,10 @@ def the_answer_does_not_begin_with_space_at_its_end(request: Request) -> Iterato
     messages = request.messages
     for place, message in messages[-1:]:
         blocks = _blocks(("messages", place), message)
-        text = text_in(blocks[-1][1].get("text")) if blocks else ""
+        if blocks:
+            text = text_in(blocks[-1][1].get("text"))
+        else:
+            text = ""
         if message.get("role") == "assistant" and text != text.rstrip():
             yield Violation(
                 rule="the-answer-does-not-begin-with-space-at-its-end",
@@ -134,7 +137,10 @@ def the_user_ends(request: Request) -> Iterator[Violation]:
     if of(text_in(request.body.get("model"))).prefill:
         return
     for saying in request.sayings[-1:]:
-        place, block = saying.blocks[-1] if saying.blocks else ((), {})
+        if saying.blocks:
+            place, block = saying.blocks[-1]
+        else:
+            place, block = ((), {})
         if saying.role == "assistant" and _kind(block) == "text":
             reason = "the conversation must end with a user message"
             yield Violation(rule="the-user-ends", place=_path(place[:2]), reason=reason)
@@ -148,7 +154,10 @@ def calls_are_answered(request: Request) -> Iterator[Violation]:
     block must have a corresponding `tool_result` block in the next message"."""
     said = request.sayings
     for number, saying in enumerate(said):
-        following = said[number + 1].blocks if number + 1 < len(said) else []
+        if number + 1 < len(said):
+            following = said[number + 1].blocks
+        else:
+            following = []
         answered = {id for _, id in _results(following)}
         for place, id in _calls(saying):
             if id not in answered:
@@ -252,7 +261,10 @@ def errors_are_told_in_text(request: Request) -> Iterator[Violation]:
             if _kind(block) != "tool_result" or block.get("is_error") is not True:
                 continue
             content = block.get("content")
-            reason = "" if content else "content cannot be empty if `is_error` is true"
+            if content:
+                reason = ""
+            else:
+                reason = "content cannot be empty if `is_error` is true"
             if any(_kind(part) != "text" for _, part in listed(content)):
                 reason = "all content must be type `text` if `is_error` is true"
             if reason:
@@ -386,7 +398,9 @@ class Mark:
     def place(self) -> tuple[int, int]:
         """(message, block); in front of all of them for one on a tool or the system prompt."""
         numbers = (*(each for each in self.where[1:] if isinstance(each, int)), 0, 0)
-        return (numbers[0], numbers[1]) if self.where[0] == "messages" else (-1, -1)
+        if self.where[0] == "messages":
+            return (numbers[0], numbers[1])
+        return (-1, -1)
 
     @property
     def own(self) -> bool:
@@ -399,7 +413,10 @@ def breakpoints(body: Json) -> list[Mark]:
     found = [*_marks(("tools",), body.get("tools")), *_marks(("system",), body.get("system"))]
     messages = body.get("messages")
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
-        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(message, dict):
+            content = message.get("content")
+        else:
+            content = None
         # This is read at every call, and most messages have no mark.
         if isinstance(content, list) and any(map(_may_be_marked, content)):
             found += _marks(("messages", number), content, inside=True)
@@ -443,7 +460,9 @@ def _blocks(where: Where, message: Json, *, strings: bool = True) -> list[tuple[
     """The content of a message or result as blocks. strings: whether a plain text is one, too."""
     content = message.get("content")
     if isinstance(content, str):
-        return [(where, {"type": "text", "text": content})] if content and strings else []
+        if content and strings:
+            return [(where, {"type": "text", "text": content})]
+        return []
     return [((*where, number), block) for number, block in listed(content)]
 
 

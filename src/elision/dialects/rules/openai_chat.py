@@ -67,7 +67,10 @@ def call_ids_are_unique(request: Json) -> Iterator[Violation]:
         for position, id in _calls(message):
             if not id or id in seen:
                 where = f"messages.{place}.tool_calls.{position}.id"
-                reason = f"call id {id!r} stands twice in one message" if id else "a call without an id"
+                if id:
+                    reason = f"call id {id!r} stands twice in one message"
+                else:
+                    reason = "a call without an id"
                 yield Violation(rule="call-ids-are-unique", place=where, reason=reason, subject=id)
             seen.add(id)
 
@@ -93,7 +96,10 @@ def content_is_there(request: Json) -> Iterator[Violation]:
     for place, message in listed(request.get("messages")):
         content = message.get("content")
         if content == [] or (content is None and message.get("role") not in ("assistant", "function")):
-            reason = "no content" if content is None else "an empty list of parts"
+            if content is None:
+                reason = "no content"
+            else:
+                reason = "an empty list of parts"
             yield Violation(rule="content-is-there", place=f"messages.{place}.content", reason=reason)
 
 

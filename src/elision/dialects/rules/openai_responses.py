@@ -35,7 +35,8 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
     will do here, while other servers of this API want it right behind."""
     waiting: dict[tuple[str, str], str] = {}
     for place, item in _items(request):
-        kind, id = text_in(item.get("type")), call_id(item)
+        kind = text_in(item.get("type"))
+        id = call_id(item)
         if kind in OURS:
             waiting[f"{kind}_output", id] = f"input.{place}"
         elif kind in OUTPUTS:
@@ -53,7 +54,8 @@ def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
         return
     waiting: Counter[str] = Counter()
     for place, item in _items(request):
-        kind, id = text_in(item.get("type")), call_id(item)
+        kind = text_in(item.get("type"))
+        id = call_id(item)
         if kind in CALLS:
             waiting[id] += 1
         elif kind in OUTPUTS:
@@ -72,7 +74,10 @@ def call_ids_are_unique(request: Json) -> Iterator[Violation]:
             continue
         id = call_id(item)
         if not id or id in seen:
-            reason = f"call_id {id!r} stands twice" if id else "a call without call_id"
+            if id:
+                reason = f"call_id {id!r} stands twice"
+            else:
+                reason = "a call without call_id"
             yield Violation(rule="call-ids-are-unique", place=f"input.{place}.call_id", reason=reason, subject=id)
         seen.add(id)
 
@@ -93,7 +98,8 @@ def item_ids_are_unique(request: Json) -> Iterator[Violation]:
 def item_ids_have_their_prefix(request: Json) -> Iterator[Violation]:
     """The service knows items by their ids: "Invalid 'input[1].id': 'item_1'. Expected an ID that begins with 'fc'"."""
     for place, item in _items(request):
-        id, prefix = text_in(item.get("id")), _PREFIXES.get(text_in(item.get("type")))
+        id = text_in(item.get("id"))
+        prefix = _PREFIXES.get(text_in(item.get("type")))
         if id and prefix and not id.startswith(prefix):
             reason = f"{id!r} does not begin with {prefix!r}"
             yield Violation(rule="item-ids-have-their-prefix", place=f"input.{place}.id", reason=reason, subject=id)
@@ -125,7 +131,10 @@ def files_are_no_recordings(request: Json) -> Iterator[Violation]:
     for place, item in _items(request):
         for name in ("content", "output"):
             for position, part in listed(item.get(name)):
-                data = text_in(part.get("file_data")) if part.get("type") == "input_file" else ""
+                if part.get("type") == "input_file":
+                    data = text_in(part.get("file_data"))
+                else:
+                    data = ""
                 if _RECORDING.match(data):
                     yield Violation(
                         rule="files-are-no-recordings",

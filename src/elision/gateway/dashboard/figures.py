@@ -30,7 +30,8 @@ class Parts:
 
     def less(self, usd: float) -> Parts:
         """Without `usd` of prompts: what recalls added is read from cache first of all, then written to it."""
-        left, taken = usd, {}
+        left = usd
+        taken = {}
         for name in ("cache_read", "cache_write", "input"):
             taken[name] = max(0.0, getattr(self, name) - left)
             left -= getattr(self, name) - taken[name]
@@ -82,7 +83,8 @@ class Figures:
 
 def figures(account: Account, after: int = 0) -> Figures:
     """Of the calls behind the first `after` ones, with everything that was booked since."""
-    passes, end = account.passes[after:], account.end
+    passes = account.passes[after:]
+    end = account.end
     if end is None or not passes:
         return Figures()
     before = _before(account, after)
@@ -91,7 +93,8 @@ def figures(account: Account, after: int = 0) -> Figures:
     raw = _prompts([each.bills.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
     reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
-    spent, spared = end.costs.ours - before.ours, end.costs.raw - before.raw
+    spent = end.costs.ours - before.ours
+    spared = end.costs.raw - before.raw
     return Figures(
         calls=len(passes),
         sent=sum(each.sent for each in passes),
@@ -138,9 +141,11 @@ def _before(account: Account, place: int) -> _Booked:
     """The books in front of pass `place`, the answer to the one before it included."""
     if not place:
         return _Booked()
-    told, earlier = account.passes[place].told, account.passes[place - 1].told
+    told = account.passes[place].told
+    earlier = account.passes[place - 1].told
     expected = account.passes[place].expected
-    summarizer, recalls = earlier.costs.summarizer, earlier.costs.recalls
+    summarizer = earlier.costs.summarizer
+    recalls = earlier.costs.recalls
     return _Booked(
         ours=told.costs.ours - expected.ours.usd - (told.costs.summarizer - summarizer),
         raw=told.costs.raw - expected.raw.usd + (told.costs.recalls - recalls),
@@ -154,7 +159,8 @@ def _before(account: Account, place: int) -> _Booked:
 def _prompts(bills: Sequence[Bill], prices: Prices) -> Parts:
     parts = Parts()
     for bill in bills:
-        rates, hour = prices.rates(bill.sent), bill.cache_write_1h
+        rates = prices.rates(bill.sent)
+        hour = bill.cache_write_1h
         parts += Parts(
             input=bill.input * rates.input / 1e6,
             cache_write=((bill.cache_write - hour) * rates.write + hour * rates.write_1h) / 1e6,
@@ -164,7 +170,11 @@ def _prompts(bills: Sequence[Bill], prices: Prices) -> Parts:
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else one + other
+    if one is None:
+        return other
+    if other is None:
+        return one
+    return one + other
 
 
 def _adds(name: str) -> bool:

@@ -96,11 +96,15 @@ class _Questions:
     def __init__(
         self, readings: Readings, shadow: bool, busy: Callable[[], Collection[str]], clock: Callable[[], float]
     ) -> None:
-        self._readings, self._shadow, self._busy, self._clock = readings, shadow, busy, clock
+        self._readings = readings
+        self._shadow = shadow
+        self._busy = busy
+        self._clock = clock
 
     def totals(self, request: Request) -> dict[str, Any]:
         """All sessions of the store in sum, as far as they were read; those of shadow mode in a sum of their own."""
-        infos, now = self._readings.listed(), self._clock()
+        infos = self._readings.listed()
+        now = self._clock()
         rows = list(self._readings.rows(infos, READING))
         read = [row for row in rows if row is not None]
         return {
@@ -119,8 +123,11 @@ class _Questions:
         `limit`."""
         wanted = request.query_params.get("search", "").casefold()
         found = [info for info in self._readings.listed() if wanted in info.key.casefold()]
-        after, limit = _number(request, "after", 0), min(_number(request, "limit", PAGE), MOST)
-        infos, now, busy = found[after : after + limit], self._clock(), self._busy()
+        after = _number(request, "after", 0)
+        limit = min(_number(request, "limit", PAGE), MOST)
+        infos = found[after : after + limit]
+        now = self._clock()
+        busy = self._busy()
         rows = self._readings.rows(infos, READING)
         told = [row_json(info, row, now, busy) for info, row in zip(infos, rows, strict=True)]
         return {"found": len(found), "after": after, "sessions": told}
@@ -135,7 +142,8 @@ class _Questions:
 
     def observation(self, request: Request) -> dict[str, Any]:
         """What was hidden under a handle, from letter `start` on."""
-        key, handle = key_of(request.path_params["name"]), _key(request.path_params["handle"])
+        key = key_of(request.path_params["name"])
+        handle = _key(request.path_params["handle"])
         observation = self._readings.store.observation(key, handle)
         return observation_json(observation, _number(request, "start", 0))
 

@@ -72,7 +72,9 @@ class Readings:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
-        self._guards, self._prices, self._clock = watchful(guards or Guards()), prices, clock
+        self._guards = watchful(guards or Guards())
+        self._prices = prices
+        self._clock = clock
         self._sizer = Sizer(counter())
         self._lock = threading.RLock()
         self._kept_bytes = kept_bytes
@@ -123,8 +125,12 @@ class Readings:
             account = self._read(info).account(info)
         except ElisionError as error:
             return Row(info=info, own=Figures(), fault=str(error))
-        begun, end = shared(account), account.end
-        said = (end.stop or end.hint) if end is not None else None
+        begun = shared(account)
+        end = account.end
+        if end is not None:
+            said = end.stop or end.hint
+        else:
+            said = None
         return Row(
             info=info,
             own=figures(account, begun),

@@ -94,7 +94,8 @@ def session_json(account: Account, branches: Iterable[SessionInfo], amendments: 
 
     edition: where it is another one than before, calls that were told before may have changed.
     """
-    prices, info = account.prices, account.info
+    prices = account.prices
+    info = account.info
     calls = [call_json(each) for each in account.passes[after : after + CALLS]]
     return {
         **_info(info),
@@ -113,7 +114,8 @@ def session_json(account: Account, branches: Iterable[SessionInfo], amendments: 
 
 def call_json(made: Pass) -> dict[str, Any]:
     """A call as `elision show --json` tells it, and what the page needs beside it."""
-    usage, summary = made.usage, made.summary
+    usage = made.usage
+    summary = made.summary
     return {
         **pass_json(made),
         "raw_bill": asdict(made.bills.raw),

@@ -46,7 +46,9 @@ class AnthropicShape:
         )
 
     def results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        return ({"role": "user", "content": list(_results(pairs))},) if pairs else ()
+        if pairs:
+            return ({"role": "user", "content": list(_results(pairs))},)
+        return ()
 
     def shown(self, rounds: Sequence[Round]) -> tuple[Json, ...]:
         return ({"role": "assistant", "content": [block for each in rounds for block in each.kept]},)
@@ -79,7 +81,8 @@ class AnthropicStream(Streamed):
         self._stop: object = None
 
     def note(self, event: Json) -> None:
-        kind, index = word(event.get("type")), number(event.get("index"))
+        kind = word(event.get("type"))
+        index = number(event.get("index"))
         if kind == "content_block_delta" and index in self._blocks:
             self._blocks[index].add(object_of(event.get("delta")))
         elif kind == "content_block_start" and index is not None:
@@ -102,12 +105,19 @@ class AnthropicStream(Streamed):
             self.holding = True
 
     def sent(self, event: Json) -> Json | None:
-        kind, index = word(event.get("type")), number(event.get("index"))
+        kind = word(event.get("type"))
+        index = number(event.get("index"))
         if index is not None:
             place = self._place(index)
-            return event if place == index else None if place is None else {**event, "index": place}
+            if place == index:
+                return event
+            if place is None:
+                return None
+            return {**event, "index": place}
         if kind == "message_start":
-            return None if self.later else event
+            if self.later:
+                return None
+            return event
         if kind == "message_delta" and self.meter.before is not None:
             return {**event, "usage": {**object_of(event.get("usage")), **counters(self.meter.total() or {})}}
         return event
@@ -120,7 +130,9 @@ class AnthropicStream(Streamed):
 
     def parted(self, event: Json) -> tuple[Json | None, Json | None]:
         ends = event.get("type") in ("message_delta", "message_stop")
-        return (None, event) if ends else (event, None)
+        if ends:
+            return (None, event)
+        return (event, None)
 
     def stopped(self, event: Json) -> Json:
         if event.get("type") != "message_delta":
@@ -168,7 +180,10 @@ class _Block:
         written = "".join(self._texts.get("partial_json", ()))
         if written.strip():
             given = object_in(written)
-            block["input"] = {_UNREADABLE: written} if given is None else given
+            if given is None:
+                block["input"] = {_UNREADABLE: written}
+            else:
+                block["input"] = given
         return block
 
 
@@ -202,4 +217,6 @@ def _without(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
     """A message without calls that nobody answered; () if nothing is left."""
     ids = {call.id for call in calls}
     content = _sendable([block for block in objects(message["content"]) if str(block.get("id")) not in ids])
-    return ({**message, "content": content},) if content else ()
+    if content:
+        return ({**message, "content": content},)
+    return ()

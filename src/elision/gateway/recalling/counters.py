@@ -10,18 +10,24 @@ from elision.gateway.recalling.outcome import Json
 def summed(first: Any, second: Any) -> Any:
     """Two usages as one: numbers added, at any depth, lists put together; anything else as the second has it."""
     if first is None or second is None:
-        return second if first is None else first
+        if first is None:
+            return second
+        return first
     if isinstance(first, dict) and isinstance(second, dict):
         return {key: summed(first.get(key), second.get(key)) for key in {**first, **second}}
     if isinstance(first, list) and isinstance(second, list):
         return [*first, *second]
-    return first + second if _counts(first) and _counts(second) else second
+    if _counts(first) and _counts(second):
+        return first + second
+    return second
 
 
 def overlaid(begun: Json | None, later: Json | None) -> Json | None:
     """The usage of one answer whose counts are reported again, in total, as it goes on; null says nothing new."""
     if begun is None or later is None:
-        return begun if later is None else later
+        if later is None:
+            return begun
+        return later
     return {**begun, **{key: value for key, value in later.items() if value is not None}}
 
 

@@ -37,7 +37,9 @@ def plain(value: Any) -> Any:
         return [plain(value[index]) for index in sorted(value)]
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
-    return [plain(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    return value
 
 
 def _joined(key: str, old: Any, new: Any) -> Any:
@@ -61,15 +63,22 @@ def _text(key: str, old: Any, new: str) -> Any:
             old.append(new)
         return old
     # Content that began as parts goes on in parts.
-    return [*old, {"type": "text", "text": new}] if isinstance(old, list) else _Text((new,))
+    if isinstance(old, list):
+        return [*old, {"type": "text", "text": new}]
+    return _Text((new,))
 
 
 def _list(old: Any, new: list[Any]) -> Any:
     if not new and old is not None:
         return old
     if not indexed(new):
-        begun = [{"type": "text", "text": "".join(old)}] if isinstance(old, _Text) and any(old) else old
-        return [*begun, *new] if isinstance(begun, list) and not isinstance(begun, _Text) else list(new)
+        if isinstance(old, _Text) and any(old):
+            begun = [{"type": "text", "text": "".join(old)}]
+        else:
+            begun = old
+        if isinstance(begun, list) and not isinstance(begun, _Text):
+            return [*begun, *new]
+        return list(new)
     slots = old if isinstance(old, _Slots) else _Slots()
     for entry in new:
         add(slots.setdefault(number(entry["index"]) or 0, {}), entry)

@@ -18,7 +18,9 @@ def decoded(data: bytes) -> Json | None:
         value = json.loads(data) if data else None
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value
+    return None
 
 
 def object_in(text: str) -> Json | None:
@@ -36,7 +38,9 @@ def encoded(value: Any) -> bytes:
 
 def listed(value: object) -> list[Any]:
     """`value` if it is a list, else []."""
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def objects(value: object) -> list[Json]:
@@ -46,14 +50,20 @@ def objects(value: object) -> list[Json]:
 
 def object_of(value: object) -> Json:
     """`value` if it is a JSON object, else {}."""
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def word(value: object) -> str:
     """`value` if it is a text, else ""."""
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def number(value: object) -> int | None:
     """`value` if it is a whole number, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return None

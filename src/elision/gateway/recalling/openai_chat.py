@@ -67,7 +67,9 @@ class ChatShape:
             choice["finish_reason"] = "stop"
         others = [other for other in objects(first.get("choices")) if number(other.get("index"))]
         body = {**last, "choices": [choice, *others]} | {key: first[key] for key in _IDENTITY if key in first}
-        return body if usage is None else body | {"usage": usage}
+        if usage is None:
+            return body
+        return body | {"usage": usage}
 
 
 class ChatStream(Streamed):
@@ -122,8 +124,12 @@ class ChatStream(Streamed):
             # A tool of another kind has its name elsewhere, and is none of ours.
             self._names[which] = f"({call['type']})"
             return
-        known, piece = self._names.get(which, ""), str(_function(call).get("name") or "")
-        self._names[which] = known if known == piece else known + piece
+        known = self._names.get(which, "")
+        piece = str(_function(call).get("name") or "")
+        if known == piece:
+            self._names[which] = known
+        else:
+            self._names[which] = known + piece
 
     def _doubtful(self, name: str) -> bool:
         """Whether a tool whose name began like this is, or may still become, one of ours."""
@@ -159,8 +165,14 @@ class ChatStream(Streamed):
             return None
         if len(sent) == len(choices) and all(map(_same, sent, choices)) and not self.later and not renewed:
             return event
-        identity = {key: value for key, value in self._identity.items() if key in event and value} if self.later else {}
-        usage = {"usage": self.meter.total()} if renewed else {}
+        if self.later:
+            identity = {key: value for key, value in self._identity.items() if key in event and value}
+        else:
+            identity = {}
+        if renewed:
+            usage = {"usage": self.meter.total()}
+        else:
+            usage = {}
         return {**event, **identity, "choices": sent, **usage}
 
     def _choice(self, choice: Any) -> Any:
@@ -168,14 +180,18 @@ class ChatStream(Streamed):
         if not isinstance(choice, dict):
             return choice
         if number(choice.get("index")):
-            return None if self.later else choice
+            if self.later:
+                return None
+            return choice
         delta = object_of(choice.get("delta"))
         changed = self._delta(delta)
         self._roled = self._roled or "role" in changed
         if changed == delta:
             return choice
         empty = not any(changed.values()) and choice.get("finish_reason") is None
-        return None if empty else {**choice, "delta": changed}
+        if empty:
+            return None
+        return {**choice, "delta": changed}
 
     def _delta(self, delta: Json) -> Json:
         changed = {key: value for key, value in delta.items() if key != "role" or not (self.later and self._roled)}
@@ -195,7 +211,11 @@ class ChatStream(Streamed):
         if which not in self._places:
             self._places[which] = self._place(which, number(call.get("index")) or 0)
         place = self._places[which]
-        return None if place is None else {**call, "index": place} if "index" in call else call
+        if place is None:
+            return None
+        if "index" in call:
+            return {**call, "index": place}
+        return call
 
     def _place(self, which: int, index: int) -> int | None:
         if self._names.get(which) in self.names:
@@ -208,7 +228,9 @@ class ChatStream(Streamed):
     def parted(self, event: Json) -> tuple[Json | None, Json | None]:
         choice = _first(event)
         if choice is None:
-            return (None, event) if event.get("usage") is not None else (event, None)
+            if event.get("usage") is not None:
+                return (None, event)
+            return (event, None)
         if choice.get("finish_reason") is None:
             return event, None
         others = [other for other in objects(event.get("choices")) if other is not choice]
@@ -247,12 +269,16 @@ class _Calls:
         self._newest: dict[int, int] = {}
 
     def of(self, call: Json) -> int:
-        index, id = number(call.get("index")) or 0, str(call.get("id") or "")
+        index = number(call.get("index")) or 0
+        id = str(call.get("id") or "")
         found = self._known.get((index, id))
         if found is None:
             found = self._newest.get(index)
             if found is None or (id and self._ids[found] and _function(call).get("name")):
-                found = index if index not in self._ids else max(self._ids) + 1
+                if index not in self._ids:
+                    found = index
+                else:
+                    found = max(self._ids) + 1
                 self._ids[found] = ""
         self._newest[index] = found
         if id and not self._ids[found]:
@@ -297,7 +323,9 @@ def _without(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
     kept = {key: value for key, value in message.items() if key != "tool_calls"} | (
         {"tool_calls": left} if left else {}
     )
-    return () if _silent(kept) else (kept,)
+    if _silent(kept):
+        return ()
+    return (kept,)
 
 
 def _together(messages: Iterable[Json]) -> Json:
@@ -305,16 +333,24 @@ def _together(messages: Iterable[Json]) -> Json:
     merged: Json = {"role": "assistant", "content": None}
     for message in messages:
         for key, value in message.items():
-            merged[key] = "assistant" if key == "role" else _behind(merged.get(key), value)
+            if key == "role":
+                merged[key] = "assistant"
+            else:
+                merged[key] = _behind(merged.get(key), value)
     return merged
 
 
 def _behind(old: Any, new: Any) -> Any:
     if old is None or new is None:
-        return new if old is None else old
+        if old is None:
+            return new
+        return old
     if isinstance(old, str) and isinstance(new, str):
         return old + new
     if isinstance(old, list) and isinstance(new, list):
-        count = 1 + max((number(entry["index"]) or 0 for entry in old), default=-1) if indexed(old) else 0
+        if indexed(old):
+            count = 1 + max((number(entry["index"]) or 0 for entry in old), default=-1)
+        else:
+            count = 0
         return [*old, *([{**e, "index": (number(e["index"]) or 0) + count} for e in new] if indexed(new) else new)]
     return new

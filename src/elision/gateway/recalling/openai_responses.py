@@ -83,7 +83,8 @@ class ResponsesShape:
         ahead: list[Json] = []
         hidden: list[Json] = []
         shown = self.shown(rounds)
-        place, last = -1, -1
+        place = -1
+        last = -1
         said: Json = {}
         for item, is_shown in self._trail(rounds):
             place += is_shown
@@ -91,12 +92,17 @@ class ResponsesShape:
                 ahead.append(item)
                 hidden += () if is_shown else (item,)
                 continue
-            last, said = place, item
+            last = place
+            said = item
             if hidden:
                 found.append(Replacement(place=place, shown=shown[place], messages=(*ahead, item)))
-            ahead, hidden = [], []
+            ahead = []
+            hidden = []
         if hidden and last >= 0:
-            before = found.pop().messages if found and found[-1].place == last else (said,)
+            if found and found[-1].place == last:
+                before = found.pop().messages
+            else:
+                before = (said,)
             found.append(Replacement(place=last, shown=shown[last], messages=before, results=tuple(hidden)))
         return tuple(found)
 
@@ -149,7 +155,8 @@ class ResponsesStream(Streamed):
     # -- as it comes --------------------------------------------------------------------------------------------------
 
     def note(self, event: Json) -> None:
-        kind, index = word(event.get("type")), number(event.get("output_index"))
+        kind = word(event.get("type"))
+        index = number(event.get("output_index"))
         if kind == "response.output_item.added" and index is not None:
             self._item(index, object_of(event.get("item")), done=False)
         elif kind == "response.output_item.done" and index is not None:
@@ -181,7 +188,8 @@ class ResponsesStream(Streamed):
     # -- as it goes out -----------------------------------------------------------------------------------------------
 
     def sent(self, event: Json) -> Json | None:
-        kind, index = word(event.get("type")), number(event.get("output_index"))
+        kind = word(event.get("type"))
+        index = number(event.get("output_index"))
         if kind in _BEGINNINGS and self.later:
             return None
         changed = event
@@ -189,7 +197,10 @@ class ResponsesStream(Streamed):
             place = self._place(index)
             if place is None:
                 return None
-            changed = event if place == index else {**event, "output_index": place}
+            if place == index:
+                changed = event
+            else:
+                changed = {**event, "output_index": place}
         elif kind in _ENDINGS and not self.as_it_came:
             changed = {**event, "response": self._response(object_of(event.get("response")))}
         return self._counted(changed)
@@ -212,7 +223,9 @@ class ResponsesStream(Streamed):
             return event
         sequence = given if self.as_it_came else self._sequence
         self._sequence = sequence + 1
-        return event if sequence == given else {**event, "sequence_number": sequence}
+        if sequence == given:
+            return event
+        return {**event, "sequence_number": sequence}
 
     def _response(self, response: Json) -> Json:
         changed = {**response, **{key: value for key, value in self._identity.items() if key in response}}
@@ -226,7 +239,9 @@ class ResponsesStream(Streamed):
         return changed
 
     def parted(self, event: Json) -> tuple[Json | None, Json | None]:
-        return (None, event) if word(event.get("type")) in _ENDINGS else (event, None)
+        if word(event.get("type")) in _ENDINGS:
+            return (None, event)
+        return (event, None)
 
     def stopped(self, event: Json) -> Json:
         return event

@@ -44,7 +44,10 @@ class Relay:
 
     def __init__(self, api: Api, *, stream: bool, names: frozenset[str] = NAMES, stored: bool = True) -> None:
         shape, streamed = _APIS[api]
-        self._shape = shape if stored else _UNSTORED.get(api, shape)
+        if stored:
+            self._shape = shape
+        else:
+            self._shape = _UNSTORED.get(api, shape)
         self._voice: Voice = streamed(names) if stream else Whole(self._shape)
         self._names = names
         self._rounds: list[Round] = []
@@ -105,7 +108,9 @@ class Relay:
         Calls that nobody answered stand nowhere. () where the client saw all there was, or nothing at all, or an
         answer that failed or was cut.
         """
-        return () if self._failed else self._shape.replacements(self._rounds)
+        if self._failed:
+            return ()
+        return self._shape.replacements(self._rounds)
 
     def keep_alive(self) -> bytes:
         """Bytes that say nothing, for a client that waits while nothing may go out; b"" where there are none."""

@@ -49,7 +49,9 @@ class Streamed(ABC):
         self.as_it_came = not rounds
         self.holding = self.ended = self._failed = False
         self._splitter = Splitter()
-        self._held, self._ending, self._whole = [], [], True
+        self._held = []
+        self._ending = []
+        self._whole = True
         self.id = ""
         self.meter.begin()
         self.reset(rounds)
@@ -70,14 +72,18 @@ class Streamed(ABC):
         )
 
     def close(self, rounds: Sequence[Round], going_on: bool) -> bytes:
-        held, self._held = self._held, []
+        held = self._held
+        self._held = []
         self.holding = False
         return b"".join([self._parted(*event) if going_on else self._sent(*event) for event in held])
 
     def finish(self, rounds: Sequence[Round]) -> bytes:
         out = b""
         for frame, event in self._ending:
-            out += frame.raw if event is None else self._sent(*bearing(frame, self.stopped(event)))
+            if event is None:
+                out += frame.raw
+            else:
+                out += self._sent(*bearing(frame, self.stopped(event)))
         return out
 
     def keep_alive(self) -> bytes:
@@ -89,7 +95,8 @@ class Streamed(ABC):
         event = decoded(frame.data)
         if event is not None and self.fails(event):
             self._held.clear()
-            self.holding, self._failed = False, True
+            self.holding = False
+            self._failed = True
         if self._failed:
             return frame.raw
         if event is not None:
@@ -97,7 +104,9 @@ class Streamed(ABC):
         elif self.ends(frame):
             self.ended = True
         if not self.holding:
-            return self.close((), going_on=False) + self._sent(frame, event) if self._held else self._sent(frame, event)
+            if self._held:
+                return self.close((), going_on=False) + self._sent(frame, event)
+            return self._sent(frame, event)
         if (frame.readable and not frame.data) or (event is not None and self.passes(event)):
             return frame.raw
         self._held.append((frame, event))
@@ -110,18 +119,24 @@ class Streamed(ABC):
         if sent is None:
             self.as_it_came = False
             return b""
-        return frame.raw if sent is event or sent == event else with_data(frame, encoded(sent))
+        if sent is event or sent == event:
+            return frame.raw
+        return with_data(frame, encoded(sent))
 
     def _parted(self, frame: Frame, event: Json | None) -> bytes:
         """What of a held frame goes out when another round follows; the rest is the ending, kept for `finish`."""
         if event is None:
-            return self._kept(frame) if self.ends(frame) else frame.raw
+            if self.ends(frame):
+                return self._kept(frame)
+            return frame.raw
         said, ending = self.parted(event)
         if ending is not None:
             self._ending.append((frame, event) if ending is event else bearing(frame, ending))
         if said is None:
             return b""
-        return self._sent(frame, event) if said is event else self._sent(*bearing(frame, said))
+        if said is event:
+            return self._sent(frame, event)
+        return self._sent(*bearing(frame, said))
 
     def _kept(self, frame: Frame) -> bytes:
         self._ending.append((frame, None))
@@ -130,12 +145,15 @@ class Streamed(ABC):
     def _rest(self) -> bytes:
         """A frame that nothing ended: some servers stop without the last blank line."""
         rest = self._splitter.rest()
-        frame, as_it_is = Frame.read(rest), not (self.holding or self.later)
+        frame = Frame.read(rest)
+        as_it_is = not (self.holding or self.later)
         if decoded(frame.data) is None and not self.ends(frame):
             # Half a frame is nothing to a client; it goes out so that a broken stream is the same broken stream.
             as_it_is = as_it_is and not any(name.encode() in rest for name in self.names)
             self._whole = as_it_is or not rest
-            return rest if as_it_is else b""
+            if as_it_is:
+                return rest
+            return b""
         whole = Frame(rest.rstrip(b"\r\n") + b"\n\n", frame.event, frame.data)
         out = self._taken(frame if as_it_is else whole)
         if as_it_is and self._held:
@@ -191,7 +209,12 @@ class Streamed(ABC):
 
 def with_data(frame: Frame, data: bytes) -> bytes:
     """The frame's bytes with other data; its other lines and its kind of line end stay."""
-    end = b"\r\n" if b"\r\n" in frame.raw else b"\n" if b"\n" in frame.raw else b"\r"
+    if b"\r\n" in frame.raw:
+        end = b"\r\n"
+    elif b"\n" in frame.raw:
+        end = b"\n"
+    else:
+        end = b"\r"
     lines = [line for line in frame.raw.splitlines() if line and line.partition(b":")[0] != b"data"]
     return end.join([*lines, b"data: " + data, b"", b""])
 

@@ -28,7 +28,9 @@ def one_message(
         messages += [*each.said, *as_messages(each.results)]
     last = spoken[-1]
     found = Replacement(place=0, shown=shown, messages=(*messages, *last.said), results=as_parts(last.results))
-    return () if found.messages == (shown,) and not found.results else (found,)
+    if found.messages == (shown,) and not found.results:
+        return ()
+    return (found,)
 
 
 def _answered(each: Round, without: _Without) -> Round:

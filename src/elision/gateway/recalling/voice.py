@@ -102,7 +102,8 @@ class Meter:
 
     def begin(self) -> None:
         """Another round."""
-        self.before, self.now = summed(self.before, self.now), None
+        self.before = summed(self.before, self.now)
+        self.now = None
 
     def add(self, usage: object) -> None:
         """What this round has used so far, in total."""
@@ -141,7 +142,10 @@ class Whole:
     def end(self) -> Heard:
         raw = b"".join(self._chunks)
         body = decoded(raw)
-        heard = Heard(failed=True) if body is None else self._shape.heard(body)
+        if body is None:
+            heard = Heard(failed=True)
+        else:
+            heard = self._shape.heard(body)
         if body is None or heard.content is None:
             return Heard(out=raw, failed=True)
         self._first = self._first or body
@@ -153,7 +157,9 @@ class Whole:
         if going_on:
             return b""
         as_it_came = len(rounds) == 1 and not rounds[0].hides
-        return b"".join(self._chunks) if as_it_came else self._body(rounds, ended=False)
+        if as_it_came:
+            return b"".join(self._chunks)
+        return self._body(rounds, ended=False)
 
     def finish(self, rounds: Sequence[Round]) -> bytes:
         return self._body(rounds, ended=True)

@@ -27,7 +27,8 @@ _BAR = 14
 _TEXT_UP = -10
 _BAR_DOWN = 8
 #: The raw line's stretch beside each bar: from under the texts above to where the next bar's begin.
-_STRETCH, _STRETCH_DOWN = 24, 10
+_STRETCH = 24
+_STRETCH_DOWN = 10
 
 #: Who is paid, in the order of the stack, and the slot of its colour.
 PAYEES = {
@@ -46,7 +47,10 @@ def cost(study: Study, ink: Ink) -> Spec:
     """
     values = [_bar(row, name, ink.slots[look.slot]) for row, name, look in _named(study)]
     same_raw = len({round(row.raw_usd, 9) for row in study.totals}) == 1
-    layers = [_raw_line(study.totals[0].raw_usd, ink)] if same_raw and study.totals[0].raw_usd else []
+    if same_raw and study.totals[0].raw_usd:
+        layers = [_raw_line(study.totals[0].raw_usd, ink)]
+    else:
+        layers = []
     return _chart(
         values,
         [
@@ -103,7 +107,8 @@ def parts(row: Row, prices: Prices) -> dict[str, float]:
 
     With price tiers the split is by the lowest tier's rates, scaled to what was billed.
     """
-    rates, bill = prices.tiers[0][1], row.bill
+    rates = prices.tiers[0][1]
+    bill = row.bill
     weights = {
         "cache write": bill.cache_write * rates.write,
         "input": bill.input * rates.input,
@@ -234,12 +239,16 @@ def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence
 
 
 def _named(study: Study) -> list[tuple[Row, str, Look]]:
-    names, style = short_strategies(study.strategies), looks(study.strategies)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
     return [(row, names[row.strategy], style[row.strategy]) for row in study.totals]
 
 
 def _bar(row: Row, name: str, colour: str) -> Spec:
-    change = "" if is_raw(row.strategy) or row.to_raw is None else f"  {figures.change(row.to_raw)}"
+    if is_raw(row.strategy) or row.to_raw is None:
+        change = ""
+    else:
+        change = f"  {figures.change(row.to_raw)}"
     return {
         "strategy": name,
         "colour": colour,
@@ -345,4 +354,6 @@ def _config(ink: Ink) -> Spec:
 
 def finite(value: float | None) -> float | None:
     """For JSON, which knows no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+    if value is not None and math.isfinite(value):
+        return value
+    return None

@@ -18,12 +18,16 @@ def usd(value: float | None) -> str:
         return f"${value:.2f}"
     if value < 0.0001:
         return "<$0.0001"
-    return f"${value:.3f}" if value >= 0.1 else f"${value:.4f}"
+    if value >= 0.1:
+        return f"${value:.3f}"
+    return f"${value:.4f}"
 
 
 def times(value: float | None) -> str:
     """A multiple: `0.53`."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.2f}"
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:,.2f}"
 
 
 def percent(share: float | None) -> str:
@@ -35,7 +39,9 @@ def percent(share: float | None) -> str:
         return "<0.1 %"
     if 99.5 <= value < 100:
         return f"{math.floor(value * 10) / 10:.1f} %"
-    return f"{value:.1f} %" if 0 < value < 0.95 else f"{value:,.0f} %"
+    if 0 < value < 0.95:
+        return f"{value:.1f} %"
+    return f"{value:,.0f} %"
 
 
 def change(to_raw: float | None) -> str:
@@ -51,7 +57,9 @@ def change(to_raw: float | None) -> str:
 def saving(to_raw: float | None) -> str:
     """The same as a saving: `47 %`, `−7 %`, `0.5 %`, `±0 %`."""
     said = change(to_raw)
-    return said.removeprefix(MINUS) if said.startswith(MINUS) else said.replace("+", MINUS)
+    if said.startswith(MINUS):
+        return said.removeprefix(MINUS)
+    return said.replace("+", MINUS)
 
 
 def tokens(value: int) -> str:
@@ -59,7 +67,9 @@ def tokens(value: int) -> str:
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if value >= 0.9995 * size:
             scaled = value / size
-            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:,.0f}{unit}"
+            if scaled < 99.95:
+                return f"{scaled:.1f}{unit}"
+            return f"{scaled:,.0f}{unit}"
     return str(value)
 
 
@@ -69,7 +79,9 @@ def count(value: int) -> str:
 
 def turns(value: float) -> str:
     """A number of turns: `0.4`, `14`, `1,240`."""
-    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
+    if value >= 9.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}"
 
 
 def plural(number: int, one: str, many: str = "") -> str:

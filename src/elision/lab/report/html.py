@@ -51,7 +51,10 @@ RUN_COLUMNS = (
 
 def page(study: Study) -> str:
     """The page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
-    scripts = [_vega(), _asset("page.js")] if study.rows else []
+    if study.rows:
+        scripts = [_vega(), _asset("page.js")]
+    else:
+        scripts = []
     style = _style(study)
     missing = wording.interruption(study)
     return Template(_asset("page.html")).substitute(
@@ -206,9 +209,10 @@ def _context(study: Study) -> str:
         " summaries."
     )
     shown = _kept_series(study)
-    more = (
-        f" The {figures.count(len(shown))} longest runs." if len(shown) < len({key[:2] for key in study.series}) else ""
-    )
+    if len(shown) < len({key[:2] for key in study.series}):
+        more = f" The {figures.count(len(shown))} longest runs."
+    else:
+        more = ""
     return _section(
         "",
         "Context of each call",
@@ -225,13 +229,17 @@ def _swatch(slot: str) -> str:
 
 def _line(look: Look) -> str:
     """A short stretch of the strategy's line."""
-    dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"' if look.dash[1] else ""
+    if look.dash[1]:
+        dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"'
+    else:
+        dash = ""
     line = f'<line class="c-{look.slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dash}/>'
     return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
 
 def _totals(study: Study) -> str:
-    names, style = short_strategies(study.strategies), looks(study.strategies)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
     columns = select_columns(COLUMNS, study)
     body = [
         [f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>", *(_cell(c, row) for c in columns)]
@@ -239,13 +247,18 @@ def _totals(study: Study) -> str:
     ]
     legend = "".join(f'<p class="legend">{_text(name)}: {_text(label)}</p>' for name, label in spelled_out(study))
     missing = wording.no_hindsight(study)
-    foot = f'<p class="legend">{_text(missing)}</p>' if missing else ""
+    if missing:
+        foot = f'<p class="legend">{_text(missing)}</p>'
+    else:
+        foot = ""
     table = _table(["strategy", *map(_heading, columns)], body)
     return _section("", "All strategies", table, foot, legend)
 
 
 def _worst(study: Study) -> str:
-    names, style, runs = short_strategies(study.strategies), looks(study.strategies), run_names(study.rows)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
+    runs = run_names(study.rows)
     columns = select_columns(WORST, study)
     body = [
         [
@@ -283,11 +296,10 @@ def _table(titles: Iterable[str], body: Iterable[Iterable[str]]) -> str:
 
 def _runs(study: Study) -> str:
     kept = len(_kept_rows(study))
-    more = (
-        f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
-        if kept < len(study.rows)
-        else ""
-    )
+    if kept < len(study.rows):
+        more = f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
+    else:
+        more = ""
     return _section(
         "long",
         "Runs",
@@ -311,7 +323,10 @@ def _controls(study: Study) -> str:
 def _reading(study: Study) -> str:
     words = "".join(f"<dt>{_text(word)}</dt><dd>{_text(meaning)}</dd>" for word, meaning in wording.glossary(study))
     notes = "".join(f"<p>{_text(note)}</p>" for note in wording.notes(study))
-    kind = "half" if study.rows and (study.controls or study.problems) else ""
+    if study.rows and (study.controls or study.problems):
+        kind = "half"
+    else:
+        kind = ""
     return _section(f"read {kind}", "How to read this", f"<dl>{words}</dl>{notes}")
 
 
@@ -320,7 +335,10 @@ def _problems(study: Study) -> str:
     if not lines:
         return ""
     items = "".join(f"<li><bdi>{_text(line)}</bdi></li>" for line in lines)
-    rest = f"<li>and {figures.count(more)} more</li>" if more else ""
+    if more:
+        rest = f"<li>and {figures.count(more)} more</li>"
+    else:
+        rest = ""
     title = f"{figures.plural(len(study.problems), 'problem')} while reading"
     return _section("", title, f'<ul class="problems">{items}{rest}</ul>')
 
@@ -329,11 +347,13 @@ def _data(study: Study) -> dict[str, Any]:
     """What page.js works from."""
     names = short_strategies(study.strategies)
     places = {label: place for place, label in enumerate(study.strategies)}
-    rows, series = _kept_rows(study), _kept_series(study)
+    rows = _kept_rows(study)
+    series = _kept_series(study)
     runs = {
         key: place for place, key in enumerate(dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series]))
     }
-    called, first = run_names(study.rows), {(row.file, row.trajectory): row for row in study.rows}
+    called = run_names(study.rows)
+    first = {(row.file, row.trajectory): row for row in study.rows}
     best = wording.featured(study)
     columns = _run_columns(study)
     return {
@@ -381,7 +401,9 @@ def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | 
 
 def _short(value: float | None) -> float | None:
     found = charts.finite(value)
-    return found if found is None or isinstance(found, int) else float(f"{found:.6g}")
+    if found is None or isinstance(found, int):
+        return found
+    return float(f"{found:.6g}")
 
 
 def _kept_rows(study: Study) -> list[Row]:

@@ -26,7 +26,9 @@ def plain(text: str) -> str:
 
 def clipped(text: str, length: int) -> str:
     """At most `length` characters, the end kept: that is where paths differ."""
-    return text if len(text) <= length else "…" + text[-(length - 1) :]
+    if len(text) <= length:
+        return text
+    return "…" + text[-(length - 1) :]
 
 
 def short_strategies(labels: Sequence[str]) -> dict[str, str]:
@@ -101,4 +103,6 @@ def _shared(files: Sequence[str]) -> int:
     if len({os.path.isabs(folder) for folder in folders}) != 1 or "" in folders:
         return 0
     common = os.path.commonpath(folders)
-    return len(common) + (not common.endswith(os.sep)) if common else 0
+    if common:
+        return len(common) + (not common.endswith(os.sep))
+    return 0

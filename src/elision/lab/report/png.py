@@ -20,7 +20,8 @@ def draw_picture(study: Study) -> bytes:
     key = "dashed line: sending everything"
     if study.hindsight:
         key += "; black mark: the same strategy's cheapest schedule in hindsight"
-    cost, subtitles = charts.cost(study, PAPER), (wording.scope(study), key)
+    cost = charts.cost(study, PAPER)
+    subtitles = (wording.scope(study), key)
     spec = charts.standalone(cost, PAPER, WIDTH, wording.headline(study), subtitles)
     picture: bytes = vega.vegalite_to_png(json.dumps(spec), scale=SCALE)
     return picture

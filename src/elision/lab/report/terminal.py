@@ -21,7 +21,8 @@ from elision.lab.results import Control, Row, Study
 #: Columns of a terminal for which a table is made if nobody says otherwise.
 WIDTH = 140
 #: Cells of a run's name that are shown where there is room, and where there is not.
-_NAME, _LITTLE = 28, 14
+_NAME = 28
+_LITTLE = 14
 #: Columns of a terminal that leave room.
 _ROOMY = 80
 
@@ -92,7 +93,8 @@ def _no_hindsight(study: Study, console: Console) -> None:
 
 
 def _worst(study: Study, rows: Sequence[Row], width: int) -> Table:
-    names, runs = short_strategies(study.strategies), run_names(study.rows)
+    names = short_strategies(study.strategies)
+    runs = run_names(study.rows)
     room = width - _widest(["strategy", *(names[row.strategy] for row in rows)]) - GAP
     columns = _fitting(select_columns(WORST, study), rows, room - (_NAME if width >= _ROOMY else _LITTLE))
     room -= sum(width_of([column.title, *(column.cell(row) for row in rows)]) for column in columns)

@@ -33,7 +33,9 @@ def _saves(row: Row) -> bool:
 
 
 def _cost(row: Row) -> float:
-    return row.usd if row.to_raw is None else row.to_raw
+    if row.to_raw is None:
+        return row.usd
+    return row.to_raw
 
 
 def headline(study: Study) -> str:
@@ -44,8 +46,13 @@ def headline(study: Study) -> str:
     if best is None:
         return f"Sending everything costs {figures.usd(study.totals[0].raw_usd)}."
     name = short_strategies(study.strategies)[best.strategy]
-    kept = f", evidence kept {figures.percent(best.evidence_recall)}" if best.evidence_recall is not None else ""
-    paid, raw, change = figures.usd(best.usd), figures.usd(best.raw_usd), figures.change(best.to_raw)
+    if best.evidence_recall is not None:
+        kept = f", evidence kept {figures.percent(best.evidence_recall)}"
+    else:
+        kept = ""
+    paid = figures.usd(best.usd)
+    raw = figures.usd(best.raw_usd)
+    change = figures.change(best.to_raw)
     if best.to_raw is None:
         return f"{name}: {paid}{kept}."
     if _saves(best):
@@ -77,16 +84,19 @@ def interruption(study: Study) -> str | None:
         return "Interrupted before the first run was finished."
     done = f"Interrupted: {figures.plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
-    return (
-        f"{done}; not every strategy saw the same runs, so compare the columns × raw." if len(sizes) > 1 else f"{done}."
-    )
+    if len(sizes) > 1:
+        return f"{done}; not every strategy saw the same runs, so compare the columns × raw."
+    return f"{done}."
 
 
 def allowance(row: Row) -> str | None:
     """The elongation allowance: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
-    share = f" (+{figures.percent(row.allowance / row.turns)})" if row.turns else ""
+    if row.turns:
+        share = f" (+{figures.percent(row.allowance / row.turns)})"
+    else:
+        share = ""
     return f"{figures.turns(row.allowance)} extra turns{share}"
 
 
@@ -191,5 +201,10 @@ def problems(study: Study) -> tuple[list[str], int]:
 
 def _problem(group: list[Problem]) -> str:
     first = plain(str(group[0]))
-    first = first if len(first) <= 300 else first[:299] + "…"
-    return first if len(group) == 1 else f"{first} ({figures.count(len(group))} times)"
+    if len(first) <= 300:
+        first = first
+    else:
+        first = first[:299] + "…"
+    if len(group) == 1:
+        return first
+    return f"{first} ({figures.count(len(group))} times)"

@@ -52,7 +52,8 @@ class Account:
 
     def take(self, record: Record) -> None:
         """Note one record. Raises CorruptError or ValueError if it cannot be read."""
-        kind, identifier = record.key[:1], record.key[1:17]
+        kind = record.key[:1]
+        identifier = record.key[1:17]
         if record.key == TOTALS_KEY:
             self.totals = totals(record.head)
         elif kind == SESSION:
@@ -79,7 +80,8 @@ class Account:
         self.raw_bytes += read.size
 
     def _turn(self, identifier: bytes, record: Record) -> None:
-        found, index = turning(record.head, record.value), number_in(record.key)
+        found = turning(record.head, record.value)
+        index = number_in(record.key)
         self.turns[identifier][index] = found.number
         if any(found.node):
             self.named.add((found.node, identifier, index))
@@ -112,7 +114,8 @@ def audit(state: Snapshot, packer: Packer) -> Iterator[Finding]:
 
 def _texts(account: Account) -> Iterator[Finding]:
     for address, count in account.references.items():
-        stated, place = account.texts.get(address), f"text {address.hex()}"
+        stated = account.texts.get(address)
+        place = f"text {address.hex()}"
         if stated is None:
             yield Finding(place=place, what=f"{count} records refer to it, and it is missing", lost=True)
         elif stated != count:

@@ -57,7 +57,8 @@ def free_in(page: bytearray) -> int:
 
 def find(page: bytearray, hashed: int, key: bytes) -> int:
     """The slot of `key`, -1 if it is not there."""
-    wanted, end = U64.pack(hashed), BODY + count_of(page) * SLOT
+    wanted = U64.pack(hashed)
+    end = BODY + count_of(page) * SLOT
     at = page.find(wanted, BODY, end)
     while at >= 0:
         slot, odd = divmod(at - BODY, SLOT)
@@ -111,7 +112,8 @@ def remove(page: bytearray, slot: int) -> None:
     """Take a record away and close its gap."""
     count, free = _COUNT_FREE.unpack_from(page, AT_COUNT)
     _, start, size = _SLOT.unpack_from(page, BODY + slot * SLOT)
-    low, end = BODY + count * SLOT + free, BODY + count * SLOT
+    low = BODY + count * SLOT + free
+    end = BODY + count * SLOT
     # Records lie in the reverse order of their slots: those of later slots are the ones below the gap.
     later = list(_SLOT.iter_unpack(page[BODY + (slot + 1) * SLOT : end]))
     page[BODY + slot * SLOT : end] = b"".join(_SLOT.pack(h, at + size, n) for h, at, n in later) + bytes(SLOT)
@@ -122,7 +124,9 @@ def remove(page: bytearray, slot: int) -> None:
 
 def refill(page: bytearray, records: Iterable[Entry]) -> None:
     """Make `records` the page's content; its bucket and its link stay."""
-    slots, heap, end = bytearray(), [], PAGE
+    slots = bytearray()
+    heap = []
+    end = PAGE
     for each in records:
         data = _bytes(each)
         end -= len(data)

@@ -62,7 +62,8 @@ class Cells:
 
     def free(self, number: int, index: int) -> None:
         page = self._pager.write(number, CELLS)
-        kind, used = page[AT_CLASS], bitmap(page)
+        kind = page[AT_CLASS]
+        used = bitmap(page)
         was_full = used == full(kind)
         if not used >> index & 1:
             raise CorruptError(f"page {number}: cell {index} is given back and was free already")
@@ -99,7 +100,8 @@ class Cells:
         self._pager.meta.cells[kind] = number
 
     def _unlist(self, page: bytearray, kind: int) -> None:
-        after, before = next_of(page), U32.unpack_from(page, AT_PREVIOUS)[0]
+        after = next_of(page)
+        before = U32.unpack_from(page, AT_PREVIOUS)[0]
         if after:
             U32.pack_into(self._pager.write(after, CELLS), AT_PREVIOUS, before)
         if before:

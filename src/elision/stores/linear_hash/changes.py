@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 from elision.errors import StoreError
 
-PUT, HEAD, DELETE = 1, 2, 3
+PUT = 1
+HEAD = 2
+DELETE = 3
 #: Bytes. A record's key and head stand in its bucket page, whatever its value.
 MAX_KEY: Final = 255
 MAX_HEAD: Final = 1024
@@ -57,7 +59,8 @@ def encode(changes: list[Change]) -> bytes:
 
 def decode(payload: bytes) -> Iterator[Change]:
     """What `encode` was given."""
-    at, end = 0, len(payload)
+    at = 0
+    end = len(payload)
     while at < end:
         op, key_size, head_size, value_size = _PREFIX.unpack_from(payload, at)
         key_at = at + _PREFIX.size

@@ -41,7 +41,9 @@ class Draft:
         change = self._changes.get(key)
         if change is None:
             return self._state.head(key)
-        return None if change.op == DELETE else change.head
+        if change.op == DELETE:
+            return None
+        return change.head
 
     def put(self, key: bytes, head: bytes, value: bytes = b"") -> None:
         self._changes[key] = Change(PUT, key, head, value)

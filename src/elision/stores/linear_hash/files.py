@@ -42,7 +42,10 @@ class OsFile:
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path
         fresh = writable and not path.exists()
-        flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
+        if writable:
+            flags = os.O_RDWR | os.O_CREAT
+        else:
+            flags = os.O_RDONLY
         self.descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
         if fresh:
             sync_folder(path.parent)
@@ -60,7 +63,8 @@ class OsFile:
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self.descriptor, rest, offset)
-            rest, offset = rest[written:], offset + written
+            rest = rest[written:]
+            offset = offset + written
 
     def fsync(self) -> None:
         _SYNC(self.descriptor)

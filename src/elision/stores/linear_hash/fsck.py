@@ -76,7 +76,11 @@ class _Check:
     """One run over all pages. Pages are read once each; what they claim of each other is compared."""
 
     def __init__(self, pages: File, log: File, tail: Tail, meta: Meta, report: PageReport) -> None:
-        self._pages, self._log, self._images, self._meta, self._report = pages, log, tail.images, meta, report
+        self._pages = pages
+        self._log = log
+        self._images = tail.images
+        self._meta = meta
+        self._report = report
         self._hash = hasher(meta.file_id)
         self._owners: dict[int, str] = {0: "meta"}
         self._cells: Counter[tuple[int, int]] = Counter()
@@ -99,7 +103,10 @@ class _Check:
         found: list[int] = []
         for number in self._meta.directory:
             page = self._claim(number, DIRECTORY, "directory")
-            numbers = _numbers(page) if page else [0] * BUCKETS_PER_PAGE
+            if page:
+                numbers = _numbers(page)
+            else:
+                numbers = [0] * BUCKETS_PER_PAGE
             found += numbers
         if len(found) < self._meta.buckets:
             self._say("page 0", f"{self._meta.buckets} buckets, and a directory of {len(found)}", lost=True)
@@ -118,10 +125,12 @@ class _Check:
                 return
             self._bucket_page(bucket, number, page)
             self._overflow += not first
-            first, number = False, next_of(page)
+            first = False
+            number = next_of(page)
 
     def _bucket_page(self, bucket: int, number: int, page: bytearray) -> None:
-        place, used = f"page {number}", 0
+        place = f"page {number}"
+        used = 0
         if U32.unpack_from(page, AT_OWNER)[0] != bucket:
             self._say(place, f"it stands in the chain of bucket {bucket} and names another one as its own")
         try:
@@ -146,7 +155,8 @@ class _Check:
             self._value(place, key, pointer(entry.tail))
 
     def _value(self, place: str, key: str, at: Pointer) -> None:
-        number, missing = at.chain, at.size - at.rest
+        number = at.chain
+        missing = at.size - at.rest
         while missing > 0 and number:
             page = self._claim(number, VALUE, f"the value of key {key}")
             if page is None:
@@ -155,7 +165,8 @@ class _Check:
             if not 0 < used <= min(ROOM, missing):
                 self._say(f"page {number}", f"it holds {used} bytes of a value that lacks {missing}", lost=True)
                 return
-            missing, number = missing - used, next_of(page)
+            missing = missing - used
+            number = next_of(page)
         if missing or number:
             self._say(place, f"the chain of the value of key {key} has a wrong length", lost=bool(missing))
         if at.page:
@@ -163,12 +174,14 @@ class _Check:
             self._owners.setdefault(at.page, "cells")
 
     def _free_list(self) -> None:
-        number, count = self._meta.free, 0
+        number = self._meta.free
+        count = 0
         while number:
             page = self._claim(number, FREE, "the free list")
             if page is None:
                 return
-            number, count = next_of(page), count + 1
+            number = next_of(page)
+            count = count + 1
         if count != self._meta.free_pages:
             self._say("page 0", f"{self._meta.free_pages} free pages, and {count} in the free list")
 
@@ -185,7 +198,8 @@ class _Check:
                 self._cell_page(number, page, users.get(number, 0), number in listed)
 
     def _cell_page(self, number: int, page: bytearray, used: int, listed: bool) -> None:
-        place, kind = f"page {number}", page[AT_CLASS]
+        place = f"page {number}"
+        kind = page[AT_CLASS]
         if bitmap(page) & ~used:
             self._say(place, f"{(bitmap(page) & ~used).bit_count()} of its cells are used by no record")
         if used & ~bitmap(page):
@@ -197,7 +211,8 @@ class _Check:
         """Pages in the lists of those with free cells, and their class."""
         listed: dict[int, int] = {}
         for kind, head in enumerate(self._meta.cells[: len(SIZES)]):
-            before, number = 0, head
+            before = 0
+            number = head
             while number and number not in listed:
                 page = self._page(number, CELLS)
                 if page is None:
@@ -206,7 +221,8 @@ class _Check:
                     self._say(f"page {number}", f"its place in the list of pages of {PER_PAGE[kind]} cells is wrong")
                 listed[number] = kind
                 self._owners.setdefault(number, "cells")
-                before, number = number, next_of(page)
+                before = number
+                number = next_of(page)
         return listed
 
     def _unclaimed(self) -> None:
@@ -218,7 +234,8 @@ class _Check:
                 self._say(f"page {number}", f"a {kind} page that nothing refers to: lost room")
 
     def _totals(self, bound: int) -> None:
-        meta, kinds = self._meta, self._report.kinds
+        meta = self._meta
+        kinds = self._report.kinds
         for what, stated, found in (
             ("records", meta.records, self._report.records),
             ("bytes of records", meta.record_bytes, self._bytes),
@@ -275,6 +292,9 @@ def scan(pages: File, log: File, images: Mapping[int, int]) -> Iterator[tuple[in
     end = max(pages.size() // PAGE, max(images, default=0) + 1)
     for number in range(1, end):
         image = images.get(number)
-        page = pages.read_at(number * PAGE, PAGE) if image is None else log.read_at(image, PAGE)
+        if image is None:
+            page = pages.read_at(number * PAGE, PAGE)
+        else:
+            page = log.read_at(image, PAGE)
         if not fault(page, number):
             yield number, bytearray(page)

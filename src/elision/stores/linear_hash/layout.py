@@ -27,7 +27,14 @@ U16: Final = struct.Struct("<H")
 U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")
 #: Offsets of header fields that are read or written alone.
-AT_KIND, AT_CLASS, AT_LSN, AT_NEXT, AT_PREVIOUS, AT_COUNT, AT_FREE, AT_OWNER = 6, 7, 8, 16, 20, 24, 26, 28
+AT_KIND = 6
+AT_CLASS = 7
+AT_LSN = 8
+AT_NEXT = 16
+AT_PREVIOUS = 20
+AT_COUNT = 24
+AT_FREE = 26
+AT_OWNER = 28
 
 
 def blank(kind: int, *, owner: int = 0, free: int = 0, cell_class: int = 0) -> bytearray:

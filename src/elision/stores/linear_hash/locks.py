@@ -54,7 +54,8 @@ class FileLocks:
     """The locks on the page file and the log of one open store."""
 
     def __init__(self, pages: OsFile, log: OsFile) -> None:
-        self._pages, self._gate = pages, log
+        self._pages = pages
+        self._gate = log
 
     def alone(self, patience: float) -> bool:
         fcntl.flock(self._gate.descriptor, fcntl.LOCK_EX)

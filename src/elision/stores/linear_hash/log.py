@@ -26,7 +26,9 @@ FRAME: Final = _FRAME.size
 VERSION: Final = 1
 
 #: A transaction; a batch of page images; the end of a set of images, which makes all of them count.
-TRANSACTION, IMAGES, CHECKPOINT = 1, 2, 3
+TRANSACTION = 1
+IMAGES = 2
+CHECKPOINT = 3
 _CHUNK: Final = 1 << 20
 
 
@@ -80,8 +82,10 @@ def first_place(salt: int, lsn: int = 0) -> Place:
 
 def frames(file: File, place: Place) -> Iterator[Frame]:
     """The frames from `place` on, up to the first that does not count."""
-    window, end = _Window(file, place.offset), file.size()
-    offset, seed = place.offset, place.seed
+    window = _Window(file, place.offset)
+    end = file.size()
+    offset = place.offset
+    seed = place.seed
     while len(prefix := window.read(offset, FRAME)) == FRAME:
         checksum, size, lsn, kind = _FRAME.unpack(prefix)
         if offset + FRAME + size > end:
@@ -90,7 +94,8 @@ def frames(file: File, place: Place) -> Iterator[Frame]:
         if not kind or len(payload) != size or checksum != _checksum(prefix, payload, seed):
             return
         yield Frame(kind, lsn, payload, offset + FRAME, checksum)
-        offset, seed = offset + FRAME + size, checksum
+        offset = offset + FRAME + size
+        seed = checksum
 
 
 def behind(frame: Frame) -> Place:
@@ -125,7 +130,9 @@ class _Window:
     """Reads a file forward in pieces that become larger: most often there is little or nothing new."""
 
     def __init__(self, file: File, offset: int) -> None:
-        self._file, self._from, self._data = file, offset, b""
+        self._file = file
+        self._from = offset
+        self._data = b""
         self._piece = PAGE
 
     def read(self, offset: int, size: int) -> bytes:
@@ -133,5 +140,6 @@ class _Window:
         if start + size > len(self._data):
             self._data = self._file.read_at(offset, max(size, self._piece))
             self._piece = min(self._piece * 4, _CHUNK)
-            self._from, start = offset, 0
+            self._from = offset
+            start = 0
         return self._data[start : start + size]

@@ -16,7 +16,8 @@ _MAGIC: Final = b"LACUNALH"
 #: bucket pages, overflow pages, value pages, cell pages, directory pages.
 _FIELDS: Final = struct.Struct("<8sIIQQIIIIIQQIIIII")
 #: Where the heads of the lists of cell pages stand, and from where on the numbers of the directory pages.
-_AT_CELLS, _AT_DIRECTORY = BODY + _FIELDS.size, 256
+_AT_CELLS = BODY + _FIELDS.size
+_AT_DIRECTORY = 256
 CELL_LISTS: Final = 16
 #: Directory pages that the meta page has room for. Beyond them the table stops splitting and its chains grow.
 MAX_DIRECTORY: Final = (PAGE - _AT_DIRECTORY) // 4

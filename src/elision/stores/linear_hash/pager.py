@@ -29,7 +29,8 @@ class Pager:
     ) -> None:
         self.meta = meta
         self.dirty: dict[int, bytearray] = {}
-        self._pages, self._log = pages, log
+        self._pages = pages
+        self._log = log
         self._images = images or {}
         self._clean: OrderedDict[int, bytearray] = OrderedDict()
         self._cache = cache

@@ -52,14 +52,16 @@ class Place:
     def reading(self) -> Opened:
         """The files, to be read beside a writer. Raises StoreError."""
         try:
-            pages, log = OsFile(self.pages, writable=False), OsFile(self.log, writable=False)
+            pages = OsFile(self.pages, writable=False)
+            log = OsFile(self.log, writable=False)
         except OSError as error:
             raise StoreError(f"{self.folder}: the store cannot be read: {error}") from error
         return Opened(pages, log, FileLocks(pages, log), lambda: self._is(self.pages, pages))
 
     def writing(self, limits: Limits) -> Writer:
         """The files, recovered and ready; the caller holds the writer's lock."""
-        pages, log = OsFile(self.pages, writable=True), OsFile(self.log, writable=True)
+        pages = OsFile(self.pages, writable=True)
+        log = OsFile(self.log, writable=True)
         try:
             return Writer(pages, log, FileLocks(pages, log), limits)
         except BaseException:
@@ -72,7 +74,8 @@ class Place:
 
         file_id: of the log that it goes with.
         """
-        pages, log = self.folder / "pages.new", self.folder / "log.new"
+        pages = self.folder / "pages.new"
+        log = self.folder / "log.new"
         for path in (pages, log):
             path.unlink(missing_ok=True)
         files = OsFile(pages, writable=True), OsFile(log, writable=True)
@@ -93,7 +96,8 @@ class Place:
 
     def _is(self, path: Path, opened: OsFile) -> bool:
         """Whether `opened` is what `path` names."""
-        there, ours = os.stat(path), os.fstat(opened.descriptor)
+        there = os.stat(path)
+        ours = os.fstat(opened.descriptor)
         return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
 
 
@@ -105,6 +109,7 @@ def _batches(records: Iterable[Record]) -> Iterable[list[Change]]:
         size += len(value)
         if len(batch) >= _RECORDS or size >= _BYTES:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch

@@ -49,15 +49,21 @@ class Snapshot:
         """The record under `key`."""
         change = self._changes.get(key)
         if change is None:
-            return self.table.get(key) if self.table else None
+            if self.table:
+                return self.table.get(key)
+            return None
         return self._changed(change)
 
     def head(self, key: bytes) -> bytes | None:
         """Its head alone."""
         change = self._changes.get(key)
         if change is None:
-            return self.table.head(key) if self.table else None
-        return None if change.op == DELETE else change.head
+            if self.table:
+                return self.table.head(key)
+            return None
+        if change.op == DELETE:
+            return None
+        return change.head
 
     def records(self) -> Iterator[Record]:
         """All records, in no order."""
@@ -72,8 +78,13 @@ class Snapshot:
         if change.op == DELETE:
             return None
         if change.op == HEAD:
-            old = self.table.get(change.key) if self.table else None
-            return Record(change.key, change.head, old.value) if old else None
+            if self.table:
+                old = self.table.get(change.key)
+            else:
+                old = None
+            if old:
+                return Record(change.key, change.head, old.value)
+            return None
         return Record(change.key, change.head, change.value)
 
 
@@ -84,7 +95,8 @@ class Reader:
     """
 
     def __init__(self, opened: Callable[[], Opened], cache: int = CACHE) -> None:
-        self._open, self._cache = opened, cache
+        self._open = opened
+        self._cache = cache
         self._files = opened()
         self._tail: Tail | None = None
         self._table: Table | None = None
@@ -130,7 +142,8 @@ class Reader:
         self._files.locks.together()
 
     def _follow(self) -> None:
-        log, tail = self._files.log, self._tail
+        log = self._files.log
+        tail = self._tail
         if tail is None or not _same(tail, log):
             tail = read_log(log)
             self._load(tail)

@@ -27,7 +27,12 @@ from elision.stores.linear_hash.changes import MAX_HEAD
 from elision.stores.store import NewSession, Relation, SessionInfo
 
 TOTALS_KEY: Final = b"g"
-SLOT, SESSION, LOG, TURN, TEXT, NODE = b"c", b"s", b"l", b"t", b"b", b"n"
+SLOT = b"c"
+SESSION = b"s"
+LOG = b"l"
+TURN = b"t"
+TEXT = b"b"
+NODE = b"n"
 _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct(">Q")
 _TOTALS: Final = struct.Struct("<5Q")
@@ -206,8 +211,11 @@ class Turning:
 
     def packed(self) -> tuple[bytes, bytes]:
         """Head and value: observations stand in the head, or in the value where they are too many for it."""
-        fixed, seen = _TURN.pack(self.number, self.node), b"".join(_seen_out(each) for each in self.seen)
-        return (fixed + seen, b"") if len(fixed) + len(seen) <= MAX_HEAD else (fixed, seen)
+        fixed = _TURN.pack(self.number, self.node)
+        seen = b"".join(_seen_out(each) for each in self.seen)
+        if len(fixed) + len(seen) <= MAX_HEAD:
+            return (fixed + seen, b"")
+        return (fixed, seen)
 
 
 def turning(head: bytes, value: bytes) -> Turning:

@@ -259,7 +259,9 @@ def _noted(value: Any, missing: set[str]) -> Any:
         return value
     if value.get("blob") in missing:
         note = {"text": f"[lost: this text was damaged in the store; its SHA-256 was {value['blob']}]"}
-        return note if "opaque" not in value else {name: each for name, each in value.items() if name not in _TAKEN}
+        if "opaque" not in value:
+            return note
+        return {name: each for name, each in value.items() if name not in _TAKEN}
     return {name: _noted(each, missing) for name, each in value.items()}
 
 

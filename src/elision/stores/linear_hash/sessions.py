@@ -78,7 +78,10 @@ def create(draft: Draft, new: NewSession, packer: Packer) -> None:
     """Begin a session, with a copy of its parent's log in it if it shares one."""
     if draft.head(session_key(identity(new.key))) is not None:
         raise taken(new)
-    lines = _shared(draft, new, packer) if new.shared else []
+    if new.shared:
+        lines = _shared(draft, new, packer)
+    else:
+        lines = []
     fresh = begin(draft, Session(new=new, records=0, newest=0, raw_bytes=0, changed=new.at, slot=0))
     for each in lines:
         for address in each.texts:
@@ -153,7 +156,9 @@ def turn_of(state: State, identifier: bytes, index: int) -> Turning | None:
     if not 0 < index < 1 << 64:
         return None
     record = state.get(turn_key(identifier, index))
-    return turning(record.head, record.value) if record else None
+    if record:
+        return turning(record.head, record.value)
+    return None
 
 
 def extend(draft: Draft, found: Session, lines: Sequence[Line]) -> Session:
@@ -192,7 +197,10 @@ def _leave(draft: Draft, identifier: bytes, index: int, old: Turning | None) -> 
         return
     key = NODE + old.node
     record = draft.get(key)
-    left = [each for each in holders(record.value) if each != (identifier, index)] if record else []
+    if record:
+        left = [each for each in holders(record.value) if each != (identifier, index)]
+    else:
+        left = []
     if left:
         draft.put(key, b"", holders_out(left))
     elif record:

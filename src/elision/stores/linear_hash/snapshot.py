@@ -58,7 +58,8 @@ class Tail:
         for frame in frames(log, self.place):
             self.first_lsn = self.first_lsn or frame.lsn
             _TAKE.get(frame.kind, _unknown)(self, frame)
-            self.place, self.last = behind(frame), frame.at - FRAME
+            self.place = behind(frame)
+            self.last = frame.at - FRAME
             if frame.kind != IMAGES:
                 self.committed = self.place
 

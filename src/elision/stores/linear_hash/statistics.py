@@ -28,7 +28,9 @@ class Statistics:
     @property
     def pages_per_lookup(self) -> float:
         """Bucket pages read per lookup."""
-        return self.bucket_reads / self.lookups if self.lookups else 0.0
+        if self.lookups:
+            return self.bucket_reads / self.lookups
+        return 0.0
 
 
 def statistics(table: Table | None) -> Statistics:

@@ -120,7 +120,9 @@ class LinearHashStore:
 
     def close(self) -> None:
         with self._mutex:
-            reader, writer, lock = self._reader, self._writer, self._lock
+            reader = self._reader
+            writer = self._writer
+            lock = self._lock
             self._reader = self._writer = self._lock = None
             try:
                 if writer:
@@ -163,7 +165,10 @@ class LinearHashStore:
         """
         with self._state() as state:
             turn = does.turn_of(state, does.find(state, session).id, key[0])
-        found = next((each for each in turn.seen if each.position == key[1]), None) if turn else None
+        if turn:
+            found = next((each for each in turn.seen if each.position == key[1]), None)
+        else:
+            found = None
         if found is None:
             raise nothing_under(session, key)
         return found
@@ -191,7 +196,10 @@ class LinearHashStore:
         return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        since = float("-inf") if changed_since is None else changed_since
+        if changed_since is None:
+            since = float("-inf")
+        else:
+            since = changed_since
         with self._state() as state:
             count = totals(state.head(TOTALS_KEY)).sessions
             slots = [state.head(slot_key(slot)) for slot in range(count)]
@@ -303,7 +311,9 @@ class LinearHashStore:
         """Bytes of pages that something uses."""
         with self._state() as state:
             meta = state.table and state.table.meta
-        return (meta.pages - meta.free_pages) * PAGE if meta else 0
+        if meta:
+            return (meta.pages - meta.free_pages) * PAGE
+        return 0
 
     def _on_disk(self) -> int:
         return sum(path.stat().st_size for path in (self._place.pages, self._place.log))
@@ -334,7 +344,9 @@ class LinearHashStore:
         if turn is None:
             return None
         event = self._event(state, found, turn.number)
-        return event.turn if isinstance(event, TurnAdded | Amended) else None
+        if isinstance(event, TurnAdded | Amended):
+            return event.turn
+        return None
 
     def _by_id(self, state: State, identifier: bytes) -> Session:
         record = state.get(session_key(identifier))

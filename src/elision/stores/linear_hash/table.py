@@ -55,7 +55,9 @@ def hasher(file_id: int) -> Callable[[bytes], int]:
 def bucket_of(hashed: int, level: int, split: int) -> int:
     """Litwin's address computation."""
     bucket = hashed & ((1 << level) - 1)
-    return hashed & ((2 << level) - 1) if bucket < split else bucket
+    if bucket < split:
+        return hashed & ((2 << level) - 1)
+    return bucket
 
 
 class Table:
@@ -78,12 +80,16 @@ class Table:
     def get(self, key: bytes) -> Record | None:
         """The record under `key`. Raises CorruptError."""
         found = self._entry(key)
-        return self._record(found) if found else None
+        if found:
+            return self._record(found)
+        return None
 
     def head(self, key: bytes) -> bytes | None:
         """Its head alone: reads bucket pages only."""
         found = self._entry(key)
-        return found.head if found else None
+        if found:
+            return found.head
+        return None
 
     def records(self) -> Iterator[Record]:
         """All records, bucket by bucket."""
@@ -97,7 +103,9 @@ class Table:
 
     def value_of(self, found: Entry) -> bytes:
         """The value of a record, wherever it stands. Raises CorruptError."""
-        return self._values.read(pointer(found.tail)) if found.spilled else found.tail
+        if found.spilled:
+            return self._values.read(pointer(found.tail))
+        return found.tail
 
     def apply(self, change: Change) -> None:
         """Do what `change` says."""
@@ -152,7 +160,10 @@ class Table:
         chain = list(self._chain(self._bucket(hashed)))
         self._take_out(chain, hashed, change.key)
         spilled = len(change.value) > INLINE
-        tail = self._values.write(change.value).packed() if spilled else change.value
+        if spilled:
+            tail = self._values.write(change.value).packed()
+        else:
+            tail = change.value
         self._add(chain, Entry(hashed, change.key, change.head, tail, spilled))
         self.meta.records += 1
         if self.load > self._split_above and self.meta.buckets < CAPACITY:
@@ -218,7 +229,8 @@ class Table:
     def _split(self) -> None:
         """Divide the bucket at the split pointer between itself and a new last one."""
         meta = self.meta
-        old, new = meta.split, meta.buckets
+        old = meta.split
+        new = meta.buckets
         chain = list(self._chain(old))
         sides: tuple[list[Entry], list[Entry]] = ([], [])
         for each in _all(chain):
@@ -230,7 +242,8 @@ class Table:
         self._lay_out(new, [fresh], sides[1])
         meta.split += 1
         if meta.split == 1 << meta.level:
-            meta.level, meta.split = meta.level + 1, 0
+            meta.level = meta.level + 1
+            meta.split = 0
 
     def _merge(self) -> None:
         """Undo the newest split: the last bucket goes back into the one it came from."""
@@ -239,7 +252,8 @@ class Table:
         if not meta.split:
             meta.level, meta.split = meta.level - 1, 1 << (meta.level - 1)
         meta.split -= 1
-        kept, gone = list(self._chain(meta.split)), list(self._chain(last))
+        kept = list(self._chain(meta.split))
+        gone = list(self._chain(last))
         self._directory.pop(last)
         meta.bucket_pages -= 1
         # The first page of the bucket that goes counts as an overflow page of the one that stays, if it is needed.

@@ -30,7 +30,9 @@ class Pointer(NamedTuple):
     @property
     def rest(self) -> int:
         """Bytes that stand in the cell."""
-        return self.size % ROOM if self.page else 0
+        if self.page:
+            return self.size % ROOM
+        return 0
 
 
 def pointer(data: bytes) -> Pointer:
@@ -52,13 +54,17 @@ class Values:
         rest = len(value) % ROOM
         in_cell = 0 < rest <= LARGEST
         chain = self._chain(value[: len(value) - rest] if in_cell else value)
-        page, cell = self._cells.write(value[len(value) - rest :]) if in_cell else (0, 0)
+        if in_cell:
+            page, cell = self._cells.write(value[len(value) - rest :])
+        else:
+            page, cell = (0, 0)
         return Pointer(len(value), chain, page, cell)
 
     def read(self, at: Pointer) -> bytes:
         """The value at `at`. Raises CorruptError."""
         parts: list[bytes] = []
-        number, missing = at.chain, at.size - at.rest
+        number = at.chain
+        missing = at.size - at.rest
         while missing > 0:
             page = self._pager.read(number, VALUE, keep=False)
             used = count_of(page)
@@ -70,10 +76,13 @@ class Values:
         if at.page:
             parts.append(self._cells.read(at.page, at.cell, at.rest))
         self.pages_read += len(parts)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return b"".join(parts)
 
     def free(self, at: Pointer) -> None:
-        number, left = at.chain, -((at.rest - at.size) // ROOM)
+        number = at.chain
+        left = -((at.rest - at.size) // ROOM)
         for _ in range(left):
             after = next_of(self._pager.read(number, VALUE, keep=False))
             self._pager.release(number)

@@ -227,7 +227,10 @@ class Writer:
         except OSError as error:
             lost = len(self._pending)
             gone = self._roll_back(error)
-            rest = "are not" if gone else "are not unless the power goes, in which case they may be"
+            if gone:
+                rest = "are not"
+            else:
+                rest = "are not unless the power goes, in which case they may be"
             raise StoreError(f"{lost} transaction(s) could not be stored, and {rest}: {error}") from error
         self._pending = []
 
@@ -235,14 +238,17 @@ class Writer:
         """Append and sync, all or none. Raises OSError; the log's end is where it was then."""
         if not self._begun:
             self._new_log()
-        start, place, data = self._durable.offset, self._durable, bytearray()
+        start = self._durable.offset
+        place = self._durable
+        data = bytearray()
         self._reserve(start)
         for kind, payload in frames:
             frame, place = packed(kind, payload, place)
             data += frame
             if len(data) > _BATCH * PAGE:
                 self._log.write_at(start, data)
-                start, data = place.offset, bytearray()
+                start = place.offset
+                data = bytearray()
         self._log.write_at(start, data)
         self._log.fsync()
         self._durable = place
@@ -266,7 +272,8 @@ class Writer:
         self._begun, self._durable = False, first_place(0, lsn)
         salt = int.from_bytes(os.urandom(8), "little")
         self._durable = write_header(self._log, self.meta.file_id, salt, lsn)
-        self._begun, self._room = True, self._durable.offset
+        self._begun = True
+        self._room = self._durable.offset
 
     def _maybe_checkpoint(self) -> None:
         size = max(self._durable.offset / self.limits.log_bytes, len(self._pager.dirty) / self.limits.dirty_pages)
@@ -276,10 +283,12 @@ class Writer:
             self._due = 1.0 if done else size + _AGAIN
 
     def _checkpoint(self) -> None:
-        meta, dirty = self.meta, self._pager.dirty
+        meta = self.meta
+        dirty = self._pager.dirty
         # The disk is asked for the room first: once images are written, the page file is only overwritten.
         self._grow(meta.pages * PAGE)
-        start, lsn = self._durable, self._durable.lsn
+        start = self._durable
+        lsn = self._durable.lsn
         meta.lsn = lsn
         pages = sorted({**dirty, 0: meta.page()}.items())
         for number, page in pages:
@@ -301,7 +310,8 @@ class Writer:
 
     def _write_pages(self, pages: list[tuple[int, bytearray]]) -> None:
         """Write `pages` to their places, neighbours together."""
-        first, run = 0, bytearray()
+        first = 0
+        run = bytearray()
         for number, page in pages:
             if run and (number != first + len(run) // PAGE or len(run) >= _BATCH * PAGE):
                 self._pages.write_at(first * PAGE, run)

@@ -61,7 +61,8 @@ def _without_loose_marks(head: str) -> None:
         strays = {"@", ":"} & {*parts.path} or "@" in parts.netloc.rpartition("@")[0] or parts.fragment
         numbers = all(port.isdigit() for host in _hosts(parts.netloc) if (port := _port(host)))
     except ValueError:
-        numbers, strays = False, True
+        numbers = False
+        strays = True
     if strays or not numbers:
         raise StoreError(
             "the PostgreSQL URL does not read as //USER:PASSWORD@HOST:PORT/DATABASE; write / @ : # ? % and blanks in a "
@@ -75,7 +76,9 @@ def _hosts(netloc: str) -> list[str]:
 
 def _port(host: str) -> str:
     """What stands behind the last colon outside of brackets."""
-    return host.rpartition("]")[2].rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
+    if ":" in host.rpartition("]")[2]:
+        return host.rpartition("]")[2].rpartition(":")[2]
+    return ""
 
 
 def _schema(name: str) -> str:

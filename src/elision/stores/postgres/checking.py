@@ -39,7 +39,9 @@ def _log(link: Link, packer: Packer, info: SessionInfo) -> Iterator[Finding]:
 
 def _next(link: Link, id: int, after: int, last: int) -> Records | None:
     batch = link.read(lambda cursor: batch_behind(cursor, id, after, last), patient=True)
-    return batch if batch.bodies else None
+    if batch.bodies:
+        return batch
+    return None
 
 
 def _unread(batch: Records, packer: Packer, place: str) -> Iterator[Finding]:
@@ -76,7 +78,9 @@ def _texts_behind(cursor: Cursor, after: bytes) -> list[tuple[bytes, bytes]]:
 
 def _wrong(packer: Packer, address: bytes, packed: bytes) -> str:
     try:
-        return "" if address_of(packer.stretch(packed)) == address else "it is another text than its address says"
+        if address_of(packer.stretch(packed)) == address:
+            return ""
+        return "it is another text than its address says"
     except CorruptError as error:
         return str(error)
 

@@ -33,7 +33,8 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 #: A server older than this has no hash exclusion or lacks what the statements use; those below 13 are out of support.
 OLDEST = 130000
 #: Seconds to reach the server, where the URL does not say otherwise, and beyond the server's own limit for an answer.
-CONNECT, GRACE = 5, 5.0
+CONNECT = 5
+GRACE = 5.0
 #: Seconds after which the server ends a transaction whose client says nothing any more.
 IDLE = 60.0
 #: Seconds between two looks at why there is no connection yet.
@@ -125,9 +126,10 @@ class Link:
 
     def _once(self, work: Work[T], *, read_only: bool, patient: bool) -> T:
         with self._connection() as connection:
-            connection.isolation_level = (
-                psycopg.IsolationLevel.REPEATABLE_READ if read_only else psycopg.IsolationLevel.READ_COMMITTED
-            )
+            if read_only:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            else:
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             connection.read_only = True if read_only else None
             with _patience(connection, patient), connection.pipeline(), connection.transaction():
                 cursor = connection.cursor(binary=True)
@@ -224,7 +226,9 @@ class Link:
         """The error in one line. Server and libpq say no passwords; if one did, it would not get through here."""
         said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
         password = str(self._parameters.get("password") or "")
-        return said.replace(password, "…") if password else said
+        if password:
+            return said.replace(password, "…")
+        return said
 
 
 def create_schema(cursor: Cursor, name: str) -> None:
@@ -247,7 +251,10 @@ def _parameters(address: Address) -> dict[str, Any]:
 def _place(parameters: dict[str, Any]) -> str:
     """How errors call it: host and database, no credentials."""
     host = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
-    port = f":{parameters['port']}" if parameters.get("port") else ""
+    if parameters.get("port"):
+        port = f":{parameters['port']}"
+    else:
+        port = ""
     database = parameters.get("dbname") or os.environ.get("PGDATABASE") or parameters.get("user") or "its user's name"
     return f"PostgreSQL database {database!r} at {host}{port}"
 

@@ -23,7 +23,8 @@ from elision.trajectory.turn import Action, Observation, Turn
 #: Characters of a text that the table shows.
 SHOWN = 2_000
 #: What a bigint holds; the largest whole number in our tables. A position in a list of PostgreSQL is an integer.
-_BIGGEST, _FURTHEST = 2**63 - 1, 2**31 - 1
+_BIGGEST = 2**63 - 1
+_FURTHEST = 2**31 - 1
 #: Seconds from the epoch, either way, that are a date for PostgreSQL.
 _ERAS = 6e10
 
@@ -110,7 +111,9 @@ def _clean(value: Any) -> Any:
         return shown(value)
     if isinstance(value, dict):
         return {shown(name): _clean(inner) for name, inner in value.items()}
-    return [_clean(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_clean(inner) for inner in value]
+    return value
 
 
 def _observation(observation: Observation) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from elision.stores.postgres.statements import sql
 from elision.trajectory.events import Event
 
 #: Of a batch: records, and bytes before packing (one record may be more).
-RECORDS, BYTES = 500, 16_000_000
+RECORDS = 500
+BYTES = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +55,8 @@ def batch_behind(cursor: Cursor, session: int, after: int, last: int) -> Records
 
 def _with_texts(cursor: Cursor, found: Sequence[tuple[int, list[bytes], bytes]]) -> Records:
     addresses = list({address for _, apart, _ in found for address in apart})
-    texts = cursor.execute(sql("texts"), {"addresses": addresses}).fetchall() if addresses else []
+    if addresses:
+        texts = cursor.execute(sql("texts"), {"addresses": addresses}).fetchall()
+    else:
+        texts = []
     return Records([(position, body) for position, _, body in found], dict(texts))

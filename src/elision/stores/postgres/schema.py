@@ -56,4 +56,6 @@ def statements(file: str) -> list[bytes]:
 
 def _one(cursor: Cursor, name: str, schema: str) -> Any:
     row = cursor.execute(sql(name), {"schema": schema}).fetchone()
-    return row[0] if row else None
+    if row:
+        return row[0]
+    return None

@@ -112,7 +112,10 @@ class PostgresStore:
         return [_turn(event) for _, event in self._link.read(work).unpacked(self._packer)]
 
     def observation(self, session: str, key: Key) -> Observation:
-        found = self.turns(session, key[0], key[0]) if _is_handle(key) else self._none(session)
+        if _is_handle(key):
+            found = self.turns(session, key[0], key[0])
+        else:
+            found = self._none(session)
         if not found or key[1] > len(found[0].observations):
             raise nothing_under(session, key)
         return found[0].observations[key[1] - 1]
@@ -135,10 +138,15 @@ class PostgresStore:
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         asked = {"family": kept(family), "nodes": [kept(node) for node in nodes]}
         row = self._link.read(lambda cursor: cursor.execute(sql("locate"), asked).fetchone())
-        return (given(row[0]), row[1]) if row else None
+        if row:
+            return (given(row[0]), row[1])
+        return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        since = float("-inf") if changed_since is None else changed_since
+        if changed_since is None:
+            since = float("-inf")
+        else:
+            since = changed_since
         query = sql("sessions_of_family" if family_prefix else "sessions")
         asked = {"prefix": kept(family_prefix), "since": since}
         rows = self._link.read(lambda cursor: cursor.execute(query, asked).fetchall())
@@ -291,7 +299,9 @@ class PostgresStore:
 
         def work(cursor: Cursor) -> int | None:
             row = cursor.execute(sql("session_locked"), {"session": kept(info.key)}).fetchone()
-            return _forget(cursor, row[0]) if row is not None and row[1] == info.records else None
+            if row is not None and row[1] == info.records:
+                return _forget(cursor, row[0])
+            return None
 
         return self._link.write(work, patient=True)
 
@@ -354,7 +364,9 @@ def _row(cursor: Cursor, session: str) -> tuple[Any, ...]:
 
 def _number(cursor: Cursor, name: str, asked: dict[str, Any] | None = None) -> int:
     row = cursor.execute(sql(name), asked or {}).fetchone()
-    return int(row[0]) if row else 0
+    if row:
+        return int(row[0])
+    return 0
 
 
 def _turn(event: Event) -> Turn:

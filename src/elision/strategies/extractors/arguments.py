@@ -76,7 +76,9 @@ def words_of(action: Action | None) -> str:
         return ""
     arguments = arguments_of(action)
     if not arguments:
-        return "" if action.arguments.strip() in ("", "{}") else _first_line(action.arguments)
+        if action.arguments.strip() in ("", "{}"):
+            return ""
+        return _first_line(action.arguments)
     simple = {key: _simple(key, value) for key, value in arguments.items() if key not in _SECONDARY}
     simple = {key: value for key, value in simple.items() if value}
     if len(simple) == 1:
@@ -91,11 +93,15 @@ def words_of(action: Action | None) -> str:
 def _simple(key: str, value: Any) -> str:
     """A value in a few words; "" for what says nothing."""
     if isinstance(value, str):
-        return short_path(value) if key in PATH_KEYS else one_line(value, 60)
+        if key in PATH_KEYS:
+            return short_path(value)
+        return one_line(value, 60)
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**9):
         return str(value)
     if isinstance(value, list) and value:
-        return one_line(", ".join(value), 40) if all(isinstance(item, str) for item in value) else f"{len(value)} items"
+        if all(isinstance(item, str) for item in value):
+            return one_line(", ".join(value), 40)
+        return f"{len(value)} items"
     return ""
 
 

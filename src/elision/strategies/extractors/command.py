@@ -51,7 +51,9 @@ class Stage:
     @property
     def program(self) -> str:
         """The program's name without folders; "" if there is none."""
-        return self.words[0].rpartition("/")[2] if self.words else ""
+        if self.words:
+            return self.words[0].rpartition("/")[2]
+        return ""
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -66,7 +68,9 @@ class Stage:
         if not _REDIRECTED.search(unquoted):
             return ""
         found = _TARGET.search(self.text)
-        return found[1].strip("'\"") if found else ""
+        if found:
+            return found[1].strip("'\"")
+        return ""
 
     def has(self, *options: str) -> bool:
         """Whether one of the long or, bundled or not, short `options` is given."""
@@ -88,7 +92,9 @@ class Command:
     @property
     def single(self) -> tuple[Stage, ...]:
         """The only pipeline; () where there are several: then the output is nobody's alone."""
-        return self.pipelines[0] if len(self.pipelines) == 1 else ()
+        if len(self.pipelines) == 1:
+            return self.pipelines[0]
+        return ()
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -107,7 +113,9 @@ def command_of(action: Action | None, observation: Observation) -> Command | Non
     """The shell command that `observation` answers; None where the action holds none."""
     text = _command_text(action, observation)
     command = parsed(text[:CUT])
-    return command if command.pipelines else None
+    if command.pipelines:
+        return command
+    return None
 
 
 def output_of(action: Action | None, observation: Observation) -> Envelope:
@@ -143,14 +151,18 @@ def _command_text(action: Action | None, observation: Observation) -> str:
         return ""
     arguments = arguments_of(action)
     if not arguments:
-        return action.arguments if action.implicit or not _is_json(action.arguments) else ""
+        if action.implicit or not _is_json(action.arguments):
+            return action.arguments
+        return ""
     for key in ("command", "cmd", "commands", "script", "input"):
         value = arguments.get(key)
         if isinstance(value, str):
             return value
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
             return _joined(key, value)
-    return text_at(arguments, "code") if tool_of(action, observation).lower() in ("bash", "shell") else ""
+    if tool_of(action, observation).lower() in ("bash", "shell"):
+        return text_at(arguments, "code")
+    return ""
 
 
 def _is_json(text: str) -> bool:

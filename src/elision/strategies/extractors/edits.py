@@ -77,7 +77,9 @@ def _problem(observation: Observation, envelope: Envelope) -> str:
     if not (observation.error or envelope.failed or refuses(body)):
         return ""
     said = telling_line(body) or "failed"
-    return f"exit {envelope.exit}, {said}" if envelope.failed else said
+    if envelope.failed:
+        return f"exit {envelope.exit}, {said}"
+    return said
 
 
 def _done(arguments: Mapping[str, Any], envelope: Envelope) -> str:
@@ -86,16 +88,23 @@ def _done(arguments: Mapping[str, Any], envelope: Envelope) -> str:
         return "undone"
     old, new, whole = (text_at(arguments, *keys) for keys in (_OLD, _NEW, _WHOLE))
     if whole and not old and not new:
-        verb = "created" if command == "create" or "created" in envelope.head[:300].lower() else "written"
+        if command == "create" or "created" in envelope.head[:300].lower():
+            verb = "created"
+        else:
+            verb = "written"
         return f"{verb}, {counted(_lines(whole), 'line')}"
     edits = arguments.get("edits")
     if isinstance(edits, list) and edits:
         return f"edited, {counted(len(edits), 'edit')}"
-    return f"edited, +{_lines(new)} -{_lines(old)} lines" if old or new else "edited"
+    if old or new:
+        return f"edited, +{_lines(new)} -{_lines(old)} lines"
+    return "edited"
 
 
 def _lines(text: str) -> int:
-    return text.rstrip("\n").count("\n") + 1 if text else 0
+    if text:
+        return text.rstrip("\n").count("\n") + 1
+    return 0
 
 
 def line_edited(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -104,10 +113,16 @@ def line_edited(action: Action | None, observation: Observation, text: str) -> O
     refused = _SYNTAX in body[:400]
     if not refused and _UPDATED not in body[-1_000:] and _UPDATED not in body[:500]:
         return None
-    lines = _LINE_EDIT.match(action.arguments) if action else None
+    if action:
+        lines = _LINE_EDIT.match(action.arguments)
+    else:
+        lines = None
     found = _WINDOW.search(body[:2_000]) or re.search(r"\(Open file: ([^\n]{1,500})\)", body[-600:])
     path = short_path(found[1]) if found else ""
-    place = f"{path}:{lines[1].replace(':', '-')}" if lines else path
+    if lines:
+        place = f"{path}:{lines[1].replace(':', '-')}"
+    else:
+        place = path
     result = _problem(observation, opened(body)) or "edited"
     return Outcome(place or "edit", result)
 
@@ -131,11 +146,14 @@ def _shell_target(command: Command) -> str:
     """The file that the only pipeline writes; "" if it writes none, or there is more than one pipeline."""
     if not command.single:
         return ""
-    first, last = command.single[0], command.single[-1]
+    first = command.single[0]
+    last = command.single[-1]
     if first.program in ("cat", "echo", "printf", "sed", "awk") and last.target:
         return short_path(last.target)
     if last.program == "tee" and last.operands:
         return short_path(last.operands[0])
     if first.program in ("sed", "perl") and first.has("-i", "--in-place") and first.operands:
         return short_path(first.operands[-1])
-    return short_path(first.operands[0]) if first.program == "create" and len(first.operands) == 1 else ""
+    if first.program == "create" and len(first.operands) == 1:
+        return short_path(first.operands[0])
+    return ""

@@ -68,12 +68,16 @@ class Envelope:
     @property
     def ends(self) -> str:
         """Head and tail: the whole body where it is short."""
-        return self.body if len(self.body) <= 2 * SLICE else f"{self.head}\n{self.tail}"
+        if len(self.body) <= 2 * SLICE:
+            return self.body
+        return f"{self.head}\n{self.tail}"
 
     @property
     def lines(self) -> int:
         """Lines of the body, blank ones included."""
-        return self.body.count("\n") + 1 if self.body.strip() else 0
+        if self.body.strip():
+            return self.body.count("\n") + 1
+        return 0
 
     @property
     def failed(self) -> bool:
@@ -98,7 +102,9 @@ def json_in(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):  # RecursionError: nesting beyond the interpreter's limit
         return None
-    return value if isinstance(value, dict | list) else None
+    if isinstance(value, dict | list):
+        return value
+    return None
 
 
 def _from_tags(text: str) -> Envelope | None:
@@ -116,7 +122,10 @@ def _from_json(text: str) -> Envelope | None:
     if not isinstance(value, dict):
         return None
     metadata = value.get("metadata")
-    code = _exit_in(value) if _exit_in(value) is not None else _exit_in(metadata if isinstance(metadata, dict) else {})
+    if _exit_in(value) is not None:
+        code = _exit_in(value)
+    else:
+        code = _exit_in(metadata if isinstance(metadata, dict) else {})
     parts = [value[key] for key in _OUTPUT_KEYS if isinstance(value.get(key), str)]
     if not parts or (code is None and "success" not in value and "stdout" not in value):
         return None
@@ -132,10 +141,14 @@ def _exit_in(value: dict[str, Any]) -> int | None:
 
 
 def _from_lines(text: str) -> Envelope | None:
-    head, tail = text[:1_000], text[-1_000:]
+    head = text[:1_000]
+    tail = text[-1_000:]
     if code := _FIRST_LINE.match(head):
         rest = text[code.end() :]
-        header = _CODEX.match(rest[:1_500]) if rest.startswith("Wall time:") else None
+        if rest.startswith("Wall time:"):
+            header = _CODEX.match(rest[:1_500])
+        else:
+            header = None
         return Envelope(int(code[1]), rest[header.end() :] if header else rest)
     if (code := _PROCESS.search(head)) and (header := _CODEX.match(text[:1_500])):
         return Envelope(int(code[1]), text[header.end() :])
@@ -162,7 +175,9 @@ def _bare(text: str) -> str:
     if done := _DONE.search(tail):
         text = text[: len(text) - len(tail) + done.start()]
     silent = text[:200].strip().lower().startswith(_SILENT)
-    return "" if silent and len(text) < 200 else text.removesuffix("\n")
+    if silent and len(text) < 200:
+        return ""
+    return text.removesuffix("\n")
 
 
 def _without_trailers(text: str) -> str:

@@ -50,7 +50,10 @@ def error_line(text: str) -> str:
     """The most telling error line: the last exception, else the first line that names an error; "" if none does."""
     if found := raised(text):
         return found
-    ends = text if len(text) <= 2 * SLICE else f"{text[:SLICE]}\n{text[-SLICE:]}"
+    if len(text) <= 2 * SLICE:
+        ends = text
+    else:
+        ends = f"{text[:SLICE]}\n{text[-SLICE:]}"
     lines = [line[:400].strip() for line in ends.split("\n")]
     for line in reversed(lines):
         if _RAISED.match(line):

@@ -43,12 +43,14 @@ _EDITED = ("File updated", "has been edited", "introduced new syntax error")
 
 def window(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A file window as SWE-agent shows it, whatever command opened or moved it."""
-    head, tail = observation.text[:2_000], observation.text[-4_000:]
+    head = observation.text[:2_000]
+    tail = observation.text[-4_000:]
     found = _WINDOW.search(head)
     if found is None or any(word in tail or word in head for word in _EDITED):
         return None
     total = int(found[2])
-    above, below = _ABOVE.search(head), _BELOW.search(tail)
+    above = _ABOVE.search(head)
+    below = _BELOW.search(tail)
     first = int(above[1]) + 1 if above else 1
     last = total - int(below[1]) if below else total
     shown = max(0, last - first + 1)
@@ -90,7 +92,9 @@ def _label(arguments: Mapping[str, Any], text: str) -> str:
     if isinstance(files, list) and files:
         return ", ".join(_label(item, "") if isinstance(item, dict) else short_path(str(item)) for item in files[:3])
     path = text_at(arguments, *PATH_KEYS)
-    return short_path(path) + _range(arguments, text) if path else ""
+    if path:
+        return short_path(path) + _range(arguments, text)
+    return ""
 
 
 def _range(arguments: Mapping[str, Any], text: str) -> str:
@@ -102,22 +106,29 @@ def _range(arguments: Mapping[str, Any], text: str) -> str:
     end = number_at(arguments, "end_line", "endLine", "line_end", "end")
     if start is not None and end is not None:
         return f":{start}-{end}"
-    offset, limit = number_at(arguments, "offset"), number_at(arguments, "limit")
+    offset = number_at(arguments, "offset")
+    limit = number_at(arguments, "limit")
     more = _MORE.search(text[-300:])
     if limit is not None and (offset is not None or more):
         first = offset or 1
         return f":{first}-{first + limit - 1}" + (f" of {first + limit - 1 + int(more[1])}" if more else "")
-    return f":{offset}-" if offset else ""
+    if offset:
+        return f":{offset}-"
+    return ""
 
 
 def _problem(observation: Observation, envelope: Envelope) -> str:
     """Why no lines were read; "" if some were."""
     body = envelope.body.strip()
     if not body:
-        return "empty" if envelope.exit in (None, 0) else f"exit {envelope.exit}, no output"
+        if envelope.exit in (None, 0):
+            return "empty"
+        return f"exit {envelope.exit}, no output"
     if observation.error or envelope.failed:
         said = complaint(body) or telling_line(body)
-        return f"exit {envelope.exit}, {said}" if envelope.failed else said
+        if envelope.failed:
+            return f"exit {envelope.exit}, {said}"
+        return said
     if body.startswith(("ERROR:\n", "Read image file")):
         return telling_line(body)
     return complaint(body)
@@ -126,17 +137,24 @@ def _problem(observation: Observation, envelope: Envelope) -> str:
 def _refusal(body: str) -> str:
     """What a tool says instead of showing a file; "" where lines are numbered, or too many for a refusal."""
     brief = len(body) < 500 and body.count("\n") < 3 and not _CAT_N.match(body)
-    return telling_line(body) if brief and refuses(body) else ""
+    if brief and refuses(body):
+        return telling_line(body)
+    return ""
 
 
 def _count(envelope: Envelope) -> int:
     """Lines shown: by their own numbers where they have some, else counted, notes of the tool left out."""
-    head, tail = envelope.body[:1_000], envelope.body[-4_000:]
-    first, last = _CAT_N.search(head), list(_CAT_N.finditer(tail))
+    head = envelope.body[:1_000]
+    tail = envelope.body[-4_000:]
+    first = _CAT_N.search(head)
+    last = list(_CAT_N.finditer(tail))
     if first and last and int(last[-1][1]) >= int(first[1]):
         return int(last[-1][1]) - int(first[1]) + 1
     note = _NOTE.search(tail)
-    body = envelope.body[: len(envelope.body) - len(tail) + note.start()] if note else envelope.body
+    if note:
+        body = envelope.body[: len(envelope.body) - len(tail) + note.start()]
+    else:
+        body = envelope.body
     return Envelope(None, body).lines
 
 
@@ -145,7 +163,8 @@ def printed(action: Action | None, observation: Observation, text: str) -> Outco
     command = command_of(action, observation)
     if command is None or not (stages := command.single):
         return None
-    first, last = stages[0], stages[-1]
+    first = stages[0]
+    last = stages[-1]
     if any(stage.program not in READERS or _writes(stage) for stage in stages) or not _files(first):
         return None
     label = ", ".join(short_path(path) for path in _files(first)[:3]) + _printed_range(last)
@@ -175,26 +194,32 @@ def _printed_range(stage: Stage) -> str:
     """ ":a-b" of the stage that chose the lines."""
     if stage.program == "sed":
         script = next((found for word in stage.words if (found := _SCRIPT.fullmatch(word))), None)
-        return "" if script is None else f":{script[1]}-{script[2] or script[1]}".replace("$", "end")
+        if script is None:
+            return ""
+        return f":{script[1]}-{script[2] or script[1]}".replace("$", "end")
     lines = next((word.lstrip("-n") for word in stage.words[1:] if word.lstrip("-n").isdigit()), "")
     if stage.program == "head":
         return f":1-{lines or 10}"
-    return f":last {lines or 10}" if stage.program == "tail" and "+" not in stage.text else ""
+    if stage.program == "tail" and "+" not in stage.text:
+        return f":last {lines or 10}"
+    return ""
 
 
 def listed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed through a tool made for it."""
     folder = _FOLDER.search(observation.text[:500])
     arguments = arguments_of(action)
-    path = (
-        folder[1]
-        if folder
-        else text_at(arguments, "path", "dir", "directory", "folder", "dir_path", "target_directory")
-    )
+    if folder:
+        path = folder[1]
+    else:
+        path = text_at(arguments, "path", "dir", "directory", "folder", "dir_path", "target_directory")
     if not folder and (not path or arguments.get("command") is not None or not _is_read(arguments)):
         return None
     envelope = opened(observation.text)
-    entries = max(0, _entries(envelope) - 1) if folder else _entries(envelope)
+    if folder:
+        entries = max(0, _entries(envelope) - 1)
+    else:
+        entries = _entries(envelope)
     return Outcome(short_path(path), _problem(observation, envelope) or counted(entries, "entry", "entries"))
 
 

@@ -18,7 +18,10 @@ _SENTENCE = re.compile(r"\S[^\n]{14,90}?[.!?。](?=\s+\S)")
 def generic(action: Action | None, observation: Observation, text: str) -> Outcome:
     """The last resort: it always answers."""
     envelope = opened(observation.text)
-    said = error_line(envelope.body) if observation.error or envelope.failed else ""
+    if observation.error or envelope.failed:
+        said = error_line(envelope.body)
+    else:
+        said = ""
     said = said or _opening(envelope.head) or _kinds(observation)
     return Outcome(words_of(action), f"exit {envelope.exit}, {said}" if envelope.exit is not None else said)
 
@@ -29,8 +32,14 @@ def _opening(head: str) -> str:
     for line in head[:4_000].split("\n"):
         if not any(char.isalnum() for char in line[:400]):
             continue
-        link = " " if shown.endswith((":", ";", ",", ".")) else "; "
-        longer = f"{shown}{link}{line.strip()}" if shown else line.strip()
+        if shown.endswith((":", ";", ",", ".")):
+            link = " "
+        else:
+            link = "; "
+        if shown:
+            longer = f"{shown}{link}{line.strip()}"
+        else:
+            longer = line.strip()
         if not shown and (sentence := _SENTENCE.match(longer)):
             return sentence[0]
         if shown and len(longer) > RESULT_CHARS - 20:

@@ -58,22 +58,29 @@ def _last_git(command: Command) -> Stage | None:
     if not all(pipeline[0].program == "git" for pipeline in command.pipelines):
         return None
     piped = [stage for pipeline in command.pipelines for stage in pipeline[1:]]
-    return (
-        command.pipelines[-1][0] if all(stage.program in ("head", "tail", "cat", "less") for stage in piped) else None
-    )
+    if all(stage.program in ("head", "tail", "cat", "less") for stage in piped):
+        return command.pipelines[-1][0]
+    return None
 
 
 def _subcommand(stage: Stage) -> str:
     words = list(stage.words[1:])
     while words and words[0].startswith("-"):
         # -C and -c take a value.
-        words = words[2:] if words[0] in ("-C", "-c") else words[1:]
-    return words[0] if words else ""
+        if words[0] in ("-C", "-c"):
+            words = words[2:]
+        else:
+            words = words[1:]
+    if words:
+        return words[0]
+    return ""
 
 
 def _result(subcommand: str, stage: Stage, envelope: Envelope) -> str:
     if envelope.failed or not envelope.body.strip():
-        return status(envelope) if envelope.failed or subcommand != "diff" else "no changes"
+        if envelope.failed or subcommand != "diff":
+            return status(envelope)
+        return "no changes"
     read = {"status": _status, "log": _log, "show": _show, "commit": _commit}.get(subcommand)
     if read is not None:
         return read(envelope)
@@ -84,7 +91,9 @@ def _result(subcommand: str, stage: Stage, envelope: Envelope) -> str:
     if stat := _stat(envelope.head):
         return stat
     lines = [line for line in envelope.head.split("\n") if line.strip()]
-    return lines[0] if len(lines) == 1 else status(envelope)
+    if len(lines) == 1:
+        return lines[0]
+    return status(envelope)
 
 
 def _status(envelope: Envelope) -> str:
@@ -113,13 +122,19 @@ def _log(envelope: Envelope) -> str:
 
 def _show(envelope: Envelope) -> str:
     head = envelope.head
-    commit, subject = _COMMIT.search(head[:200]), _SUBJECT.search(head[:4_000])
+    commit = _COMMIT.search(head[:200])
+    subject = _SUBJECT.search(head[:4_000])
     if commit is None:
-        whole = counted(envelope.lines, "line") if envelope.lines > 1 else head.strip()
+        if envelope.lines > 1:
+            whole = counted(envelope.lines, "line")
+        else:
+            whole = head.strip()
         return _changes(envelope.body) or whole
     changes = _stat(envelope.ends) or _changes(envelope.body)
     said = f"{commit[1][:8]} {subject[1][:50] if subject else ''}".strip()
-    return f"{said}; {changes}" if changes else said
+    if changes:
+        return f"{said}; {changes}"
+    return said
 
 
 def _commit(envelope: Envelope) -> str:
@@ -146,4 +161,6 @@ def _changes(body: str) -> str:
         files += line.startswith("+++ ")
         added += line.startswith("+") and not line.startswith("+++ ")
         removed += line.startswith("-") and not line.startswith("--- ")
-    return f"{counted(files, 'file')}, +{added} -{removed}" if files else ""
+    if files:
+        return f"{counted(files, 'file')}, +{added} -{removed}"
+    return ""

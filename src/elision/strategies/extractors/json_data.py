@@ -29,7 +29,10 @@ def json_value(action: Action | None, observation: Observation, text: str) -> Ou
         if (value := json_in(whole)) is not None:
             return Outcome(_label(action, observation), _with_exit(envelope, _shape(value)))
     if len(envelope.body) > 1_000_000 and _START.match(envelope.body[:300]):
-        kind = "object" if envelope.body.lstrip()[:1] == "{" else "array"
+        if envelope.body.lstrip()[:1] == "{":
+            kind = "object"
+        else:
+            kind = "array"
         return Outcome(_label(action, observation), _with_exit(envelope, f"{kind}, {counted(envelope.lines, 'line')}"))
     return None
 
@@ -48,40 +51,62 @@ def table(action: Action | None, observation: Observation, text: str) -> Outcome
 
 
 def _label(action: Action | None, observation: Observation) -> str:
-    command = command_of(action, observation) if named(tool_of(action, observation), SHELLS) else None
-    return command.label if command else words_of(action)
+    if named(tool_of(action, observation), SHELLS):
+        command = command_of(action, observation)
+    else:
+        command = None
+    if command:
+        return command.label
+    return words_of(action)
 
 
 def _with_exit(envelope: Envelope, said: str) -> str:
-    return f"exit {envelope.exit}, {said}" if envelope.failed else said
+    if envelope.failed:
+        return f"exit {envelope.exit}, {said}"
+    return said
 
 
 def _shape(value: Any) -> str:
     if isinstance(value, list):
         first = value[0] if value else None
-        keys = f" of {_keys(first)}" if isinstance(first, dict) else ""
+        if isinstance(first, dict):
+            keys = f" of {_keys(first)}"
+        else:
+            keys = ""
         return counted(len(value), "item") + keys
     verdict = _verdict(value)
     if verdict.startswith(("error", "message")):
         return verdict
     if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict | list) and inner:
-        shape = f"{counted(len(inner), 'item')}" if isinstance(inner, list) else _keys(inner)
+        if isinstance(inner, list):
+            shape = f"{counted(len(inner), 'item')}"
+        else:
+            shape = _keys(inner)
         return f"{one_line(next(iter(value)), 30)}: {shape}"
-    return f"{verdict}; {_keys(value)}" if verdict else _keys(value)
+    if verdict:
+        return f"{verdict}; {_keys(value)}"
+    return _keys(value)
 
 
 def _keys(value: Mapping[str, Any]) -> str:
     names = [one_line(name, 30) for name in list(value)[:4]]
     more = ", …" if len(value) > 4 else ""
-    return f"{counted(len(value), 'key')}: {', '.join(names)}{more}" if value else "no keys"
+    if value:
+        return f"{counted(len(value), 'key')}: {', '.join(names)}{more}"
+    return "no keys"
 
 
 def _verdict(value: Mapping[str, Any]) -> str:
     """The error or the status that the object states at its top."""
     for key in _ERROR_KEYS:
         if problem := value.get(key):
-            message = problem.get("message", problem) if isinstance(problem, dict) else problem
-            return f"error: {one_line(message, 90)}" if isinstance(message, str) else f"{key}: {_kind(message)}"
+            if isinstance(problem, dict):
+                message = problem.get("message", problem)
+            else:
+                message = problem
+            if isinstance(message, str):
+                return f"error: {one_line(message, 90)}"
+            return f"{key}: {_kind(message)}"
     for key in _VERDICT_KEYS:
         said = value.get(key)
         if isinstance(said, bool) or (isinstance(said, str) and said.strip()):
@@ -90,7 +115,9 @@ def _verdict(value: Mapping[str, Any]) -> str:
 
 
 def _kind(value: Any) -> str:
-    return counted(len(value), "item") if isinstance(value, list | dict) else one_line(str(value)[:200], 40)
+    if isinstance(value, list | dict):
+        return counted(len(value), "item")
+    return one_line(str(value)[:200], 40)
 
 
 def _ruled(lines: list[str], envelope: Envelope) -> tuple[int, list[str]] | None:
@@ -99,10 +126,13 @@ def _ruled(lines: list[str], envelope: Envelope) -> tuple[int, list[str]] | None
         if len(lines) > position and "|" in lines[position - 1] and _is_rule(lines[position]):
             columns = [cell for cell in lines[position - 1].strip().strip("|").split("|") if cell.strip()]
             stated = _PSQL.search(envelope.tail[-200:])
-            rows = (
-                int(stated[1]) if stated else sum("|" in line and not _is_rule(line) for line in lines[position + 1 :])
-            )
-            return (rows, columns) if len(columns) > 1 else None
+            if stated:
+                rows = int(stated[1])
+            else:
+                rows = sum("|" in line and not _is_rule(line) for line in lines[position + 1 :])
+            if len(columns) > 1:
+                return (rows, columns)
+            return None
     return None
 
 

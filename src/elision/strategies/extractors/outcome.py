@@ -24,7 +24,9 @@ def one_line(text: str, limit: int) -> str:
     line = " ".join(plain.split())
     if not line.isprintable():
         line = " ".join("".join(char if char.isprintable() else " " for char in line).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + ELLIPSIS
+    if len(line) <= limit:
+        return line
+    return line[: limit - 1].rstrip() + ELLIPSIS
 
 
 def short_path(path: str) -> str:
@@ -33,7 +35,9 @@ def short_path(path: str) -> str:
     if len(path) <= PATH_CHARS:
         return path
     _, slash, rest = path[-PATH_CHARS:].partition("/")
-    return f"{ELLIPSIS}/{rest}" if slash and rest else ELLIPSIS + path[-PATH_CHARS:]
+    if slash and rest:
+        return f"{ELLIPSIS}/{rest}"
+    return ELLIPSIS + path[-PATH_CHARS:]
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -41,11 +41,15 @@ _PREFIXED = re.compile(r"([^\s:]{1,300}):")
 def announced(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A search whose answer states its own total (SWE-agent's search_dir, search_file and find_file, and others)."""
     head = opened(observation.text).body[:500].lstrip()
-    found, none = _FOUND.match(head), _NONE.match(head)
+    found = _FOUND.match(head)
+    none = _NONE.match(head)
     if not (found or none):
         return None
     command = command_of(action, observation)
-    label = command.label if command else _label(arguments_of(action)) or words_of(action)
+    if command:
+        label = command.label
+    else:
+        label = _label(arguments_of(action)) or words_of(action)
     if none or found is None or found[1] == "0":
         return Outcome(label, "no matches")
     first = head.partition("\n")[2].partition("\n")[0].strip()
@@ -70,11 +74,9 @@ def grepped(action: Action | None, observation: Observation, text: str) -> Outco
 def globbed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Names searched through a tool made for it."""
     label = _label(arguments_of(action))
-    return (
-        Outcome(label, _result(opened(observation.text), names_only=True, prefixed=False, context=False))
-        if label
-        else None
-    )
+    if label:
+        return Outcome(label, _result(opened(observation.text), names_only=True, prefixed=False, context=False))
+    return None
 
 
 def searched(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -108,7 +110,9 @@ def _search_in(stages: tuple[Stage, ...]) -> Stage | None:
             runs = any(word in ("-exec", "-execdir", "-delete") for word in stage.words) and not _runs_grep(stage)
             silent = bool(stages[-1].target)
             piped = position == 0 or stages[0].program in ("cat", "git", "ls", "find")
-            return _last_grep(stage, rest) if plain and piped and not runs and not silent else None
+            if plain and piped and not runs and not silent:
+                return _last_grep(stage, rest)
+            return None
     return None
 
 
@@ -138,12 +142,16 @@ def _result(envelope: Envelope, *, names_only: bool, prefixed: bool, context: bo
     if not body or _NONE.match(body[:200].lstrip()):
         return "no matches"
     if problem := complaint(body):
-        return problem if envelope.exit in (None, 0) else f"exit {envelope.exit}, {problem}"
+        if envelope.exit in (None, 0):
+            return problem
+        return f"exit {envelope.exit}, {problem}"
     if stated := _FILES.match(body[:100]):
         return counted(int(stated[1]), "file")
     lines = _hits(envelope)
     if names_only:
-        return f"1 path: {short_path(lines[0])}" if len(lines) == 1 else counted(len(lines), "path")
+        if len(lines) == 1:
+            return f"1 path: {short_path(lines[0])}"
+        return counted(len(lines), "path")
     matches, files = _tally(lines, prefixed=prefixed, context=context)
     if matches == 1 and len(lines) == 1:
         return f"1 match: {lines[0].strip()[:200]}"
@@ -159,7 +167,8 @@ def _hits(envelope: Envelope) -> list[str]:
 
 def _tally(lines: list[str], *, prefixed: bool, context: bool) -> tuple[int, int]:
     """Matches, and distinct files where the lines name them; 0 matches where they cannot be told from context."""
-    matches, files = 0, set()
+    matches = 0
+    files = set()
     for line in lines:
         start = line[:400]
         if found := _PATHED.match(start):

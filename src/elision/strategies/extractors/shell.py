@@ -23,7 +23,9 @@ _PROGRESS = re.compile(r"\s{0,10}\d{1,3}\s{1,4}\S{1,12}\s{1,4}\d{1,3}\s{1,4}\S{1
 def shell(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Any shell command."""
     command = command_of(action, observation)
-    return Outcome(command.label, status(output_of(action, observation))) if command else None
+    if command:
+        return Outcome(command.label, status(output_of(action, observation)))
+    return None
 
 
 def code(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -42,14 +44,19 @@ def code(action: Action | None, observation: Observation, text: str) -> Outcome 
 def status(envelope: Envelope) -> str:
     """Exit code where it was stated, and what the output comes down to."""
     said = _said(envelope)
-    return said if envelope.exit is None else f"exit {envelope.exit}, {said}"
+    if envelope.exit is None:
+        return said
+    return f"exit {envelope.exit}, {said}"
 
 
 def _said(envelope: Envelope) -> str:
     if not envelope.body.strip():
         return "no output"
     # With exit 0 a traceback still tells (`cmd | head` hides the code); other error words may be harmless.
-    error = raised(envelope.body) if envelope.exit == 0 else error_line(envelope.body)
+    if envelope.exit == 0:
+        error = raised(envelope.body)
+    else:
+        error = error_line(envelope.body)
     return error or _last_line(envelope)
 
 
@@ -61,4 +68,6 @@ def _last_line(envelope: Envelope) -> str:
     lines = [line for line in envelope.tail.split("\n") if line.strip()]
     telling = [line for line in lines[-30:] if _TELLING.search(line[:400]) and not _empty_talk(line[:100])]
     last = (telling or lines)[-1].strip()
-    return last if len(lines) == 1 else f"last: {last}"
+    if len(lines) == 1:
+        return last
+    return f"last: {last}"

@@ -84,7 +84,9 @@ def pytest(lines: list[str]) -> tuple[str, str] | None:
     """pytest: "3 failed, 12 passed"."""
     found = _last(_PYTEST, lines)
     if found is None:
-        return ("no tests ran", "") if _last(_PYTEST_NONE, lines) else None
+        if _last(_PYTEST_NONE, lines):
+            return ("no tests ran", "")
+        return None
     counts = [f"{number} {word}" for number, word in _PYTEST_COUNT.findall(found[1])]
     if not counts:
         return "no tests ran", ""
@@ -101,7 +103,12 @@ def unittest(lines: list[str]) -> tuple[str, str] | None:
     if found is None:
         return None
     end = _last(_UNITTEST_END, lines)
-    verdict = "" if end is None else end[2] or end[1] if end[1] == "FAILED" else " ".join(filter(None, end.groups()))
+    if end is None:
+        verdict = ""
+    elif end[1] == "FAILED":
+        verdict = end[2] or end[1]
+    else:
+        verdict = " ".join(filter(None, end.groups()))
     tests = counted(int(found[1]), "test")
     totals = f"{tests}, {verdict}" if verdict else tests
     return totals, _first(_UNITTEST_FIRST, lines) if end is not None and end[1] == "FAILED" else ""
@@ -122,7 +129,8 @@ def go(lines: list[str]) -> tuple[str, str] | None:
     failures = [found[1] for line in lines if (found := _GO_FIRST.match(line))]
     if not verdicts and not failures:
         return None
-    ok, bad = verdicts.count("ok"), verdicts.count("FAIL")
+    ok = verdicts.count("ok")
+    bad = verdicts.count("FAIL")
     counts = [counted(bad, "package") + " failed"] * bool(bad) + [counted(ok, "package") + " ok"] * bool(ok)
     tests = [counted(len(failures), "test") + " failed"] * bool(failures)
     return ", ".join(tests + counts), failures[0] if failures else ""
@@ -151,7 +159,9 @@ def mocha(lines: list[str]) -> tuple[str, str] | None:
 def rspec(lines: list[str]) -> tuple[str, str] | None:
     """rspec: "5 examples, 1 failure"."""
     found = _last(_RSPEC, lines)
-    return (found[0], _first(_RSPEC_FIRST, lines) if found[2] != "0" else "") if found else None
+    if found:
+        return (found[0], _first(_RSPEC_FIRST, lines) if found[2] != "0" else "")
+    return None
 
 
 def tap(lines: list[str]) -> tuple[str, str] | None:
@@ -167,7 +177,9 @@ def tap(lines: list[str]) -> tuple[str, str] | None:
 def ctest(lines: list[str]) -> tuple[str, str] | None:
     """ctest: "2 of 10 failed"."""
     found = _last(_LIBTEST, lines)
-    return (f"{found[2]} of {found[3]} failed", _first(_LIBTEST_FIRST, lines)) if found else None
+    if found:
+        return (f"{found[2]} of {found[3]} failed", _first(_LIBTEST_FIRST, lines))
+    return None
 
 
 #: Readers in the order they are asked, each with words of which one stands in any output that it can read.

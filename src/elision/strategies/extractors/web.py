@@ -47,9 +47,13 @@ def browsed(action: Action | None, observation: Observation, text: str) -> Outco
     label = _label(action)
     if isinstance(value := json_in(envelope.body), dict):
         page = _from_json(value)
-        return Outcome(label or text_at(value, "url"), page) if page else None
+        if page:
+            return Outcome(label or text_at(value, "url"), page)
+        return None
     page = _page(envelope.ends)
-    return Outcome(label or _address(envelope.head), page) if page else None
+    if page:
+        return Outcome(label or _address(envelope.head), page)
+    return None
 
 
 def fetched(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -71,8 +75,13 @@ def _label(action: Action | None) -> str:
 def _from_json(value: dict[str, Any]) -> str:
     title = text_at(value, "title") or text_at(value, "url")
     elements = value.get("interactive_elements", value.get("elements"))
-    count = counted(len(elements), "element") if isinstance(elements, list) else ""
-    return ", ".join(part for part in (one_line(title, 70), count) if part) if title else ""
+    if isinstance(elements, list):
+        count = counted(len(elements), "element")
+    else:
+        count = ""
+    if title:
+        return ", ".join(part for part in (one_line(title, 70), count) if part)
+    return ""
 
 
 def _address(head: str) -> str:
@@ -80,7 +89,9 @@ def _address(head: str) -> str:
     if screenshot and screenshot[2]:
         return screenshot[2]
     found = _SNAPSHOT_URL.search(head[:4_000])
-    return found[1] if found else ""
+    if found:
+        return found[1]
+    return ""
 
 
 def _page(text: str) -> str:
@@ -94,7 +105,9 @@ def _status(text: str) -> str:
     if _DOCUMENT.match(head.lstrip()[:200]):
         return ""
     found = _STATUS.search(head)
-    return f"HTTP {found[1]}{found[2].rstrip()}" if found else ""
+    if found:
+        return f"HTTP {found[1]}{found[2].rstrip()}"
+    return ""
 
 
 def _named(text: str) -> str:
@@ -102,13 +115,16 @@ def _named(text: str) -> str:
         return one_line(screenshot[1] or screenshot[3] or "", 70)
     if _DOCUMENT.search(text[:4_000]):
         title = _TITLE.search(text[:20_000])
-        return f"page '{one_line(html.unescape(title[1]), 70)}'" if title else "HTML page"
-    title = (
-        _SNAPSHOT_TITLE.search(text[:4_000])
-        if _SNAPSHOT_URL.search(text[:4_000]) or "RootWebArea" in text[:4_000]
-        else None
-    )
-    return one_line(title[1], 70) if title else ""
+        if title:
+            return f"page '{one_line(html.unescape(title[1]), 70)}'"
+        return "HTML page"
+    if _SNAPSHOT_URL.search(text[:4_000]) or "RootWebArea" in text[:4_000]:
+        title = _SNAPSHOT_TITLE.search(text[:4_000])
+    else:
+        title = None
+    if title:
+        return one_line(title[1], 70)
+    return ""
 
 
 def _tree(text: str) -> str:
@@ -124,4 +140,6 @@ def page_error(action: Action | None, observation: Observation, text: str) -> Ou
     """What else a browsing tool says: its error, or its first line."""
     body = opened(observation.text).body
     first = body[:2_000].strip().partition("\n")[0]
-    return Outcome(_label(action), (error_line(body) if observation.error else "") or first) if first else None
+    if first:
+        return Outcome(_label(action), (error_line(body) if observation.error else "") or first)
+    return None
