@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from elision.agent import ModelError, Outcome, Patience, Prompt, Shell, Step, Tool, run_agent
+from elision.agent import ActionResult, ModelError, Prompt, RetryPolicy, Shell, Step, Tool, run_agent
 from elision.agent.model import Shape
-from elision.agent.said import GO_ON, INTERRUPTED, SYSTEM
+from elision.agent.prompts import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PROMPT
 from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, turn
 from elision.testing.checks import problems
@@ -29,9 +29,9 @@ class Desk:
     def __init__(self) -> None:
         self.done: list[Action] = []
 
-    def execute(self, action: Action) -> Outcome:
+    def execute(self, action: Action) -> ActionResult:
         self.done.append(action)
-        return Outcome(
+        return ActionResult(
             text=f"{action.name}: {action.arguments}", done=action.name == "finish", error="x" in action.arguments
         )
 
@@ -40,10 +40,10 @@ def says(*calls: Action, text: str = "") -> Turn:
     return Turn(index=1, actions=calls, content=turn(1, text=text).content)
 
 
-def instant(tries: int = 4) -> tuple[Patience, list[float]]:
+def instant(tries: int = 4) -> tuple[RetryPolicy, list[float]]:
     """Patience that waits in a list instead of in time."""
     waited: list[float] = []
-    return Patience(tries=tries, sleep=waited.append), waited
+    return RetryPolicy(tries=tries, sleep=waited.append), waited
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -62,7 +62,7 @@ def test_a_task_is_worked_on_until_it_is_handed_in(shape: Shape) -> None:
         body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [*prompt.messages], "tools": [*prompt.tools]}
         assert problems(shape, body | ({"system": prompt.system} if prompt.system else {})) == []
     assert [len(prompt.messages) for prompt in model.prompts] == ([2, 5, 7] if shape == "openai" else [1, 3, 5])
-    assert SYSTEM in str(model.prompts[0].messages if shape == "openai" else model.prompts[0].system)
+    assert SYSTEM_PROMPT in str(model.prompts[0].messages if shape == "openai" else model.prompts[0].system)
     assert len(context.recorded) == 3
 
 
@@ -87,7 +87,7 @@ def test_a_cut_answer_goes_on() -> None:
     model = Cut(["It is", "It is 42."])
     run = run_agent(model, Desk(), "What is it?", Passing())
     assert run.result == "It is 42."
-    assert model.prompts[1].messages[-1] == {"role": "user", "content": GO_ON}
+    assert model.prompts[1].messages[-1] == {"role": "user", "content": CONTINUE_PROMPT}
 
 
 def test_guards_stop() -> None:
@@ -100,37 +100,44 @@ def test_guards_stop() -> None:
     assert "no progress for 6 turns" in run_agent(ScriptedModel(looks), Desk(), "Go.", hint).why
     run = run_agent(ScriptedModel(looks), Desk(), "Go.", Passing(), max_turns=3)
     assert (run.ending, run.why, len(run.report.steps)) == ("stopped", "max_turns: 3 of 3", 3)
-    assert run.report.passes == 3
+    assert run.report.prepared_calls == 3
 
 
 def test_passing_errors_are_retried() -> None:
     """Each wait is twice the last, or what the server asks for; the run goes on as if nothing had been."""
     patience, waited = instant()
-    script: list[Line] = [ModelError("busy", passing=True), ModelError("busy", passing=True, wait=7), "Done."]
-    run = run_agent(ScriptedModel(script), Desk(), "Go.", Passing(), patience=patience)
+    script: list[Line] = [
+        ModelError("busy", is_temporary=True),
+        ModelError("busy", is_temporary=True, wait_seconds=7),
+        "Done.",
+    ]
+    run = run_agent(ScriptedModel(script), Desk(), "Go.", Passing(), retry=patience)
     assert (run.ending, waited) == ("done", [1.0, 7])
 
 
 @pytest.mark.parametrize(
     ("script", "asked"),
     [
-        ([ModelError("busy", passing=True)] * 4, 4),
+        ([ModelError("busy", is_temporary=True)] * 4, 4),
         ([ModelError("no such model")], 1),
-        ([ModelError("come back tomorrow", passing=True, wait=86_400)], 1),
+        ([ModelError("come back tomorrow", is_temporary=True, wait_seconds=86_400)], 1),
     ],
 )
 def test_a_model_that_fails_for_good_ends_the_run(script: list[Line], asked: int) -> None:
     """Tries are bounded; what waiting does not mend, or not soon, is not tried again."""
     patience, _ = instant()
     model = ScriptedModel(script)
-    run = run_agent(model, Desk(), "Go.", Passing(), patience=patience)
+    run = run_agent(model, Desk(), "Go.", Passing(), retry=patience)
     assert (run.ending, len(model.prompts)) == ("failed", asked)
     assert run.why == str(script[-1])
 
 
 def test_a_prompt_that_is_too_long_is_prepared_again() -> None:
     """The context is told what the provider said, and its shorter view is sent."""
-    script: list[Line] = [ModelError("prompt is too long: 12 tokens > 9 maximum", sent=12, room=9), "Done."]
+    script: list[Line] = [
+        ModelError("prompt is too long: 12 tokens > 9 maximum", sent_tokens=12, room_tokens=9),
+        "Done.",
+    ]
     context, model = Passing(), ScriptedModel(script)
     assert run_agent(model, Desk(), "Go.", context).ending == "done"
     assert context.learned == ["prompt is too long: 12 tokens > 9 maximum"]
@@ -157,14 +164,14 @@ def test_interruption_passes_through() -> None:
     """Ctrl-C in a tool ends the run at once; the answer under way is kept, every call of it with a result."""
 
     class Interrupted(Desk):
-        def execute(self, action: Action) -> Outcome:
+        def execute(self, action: Action) -> ActionResult:
             raise KeyboardInterrupt
 
     context = Passing()
     with pytest.raises(KeyboardInterrupt):
         run_agent(ScriptedModel([says(call("look", id="a"), call("look", id="b"))]), Interrupted(), "Go.", context)
     assert problems("openai", {"model": "m", "messages": context.kept}) == []
-    assert [message["content"] for message in context.kept[-2:]] == [INTERRUPTED.text] * 2
+    assert [message["content"] for message in context.kept[-2:]] == [INTERRUPTED_RESULT.text] * 2
 
 
 def test_steps_are_watched_and_reported(tmp_path: Path) -> None:
@@ -183,7 +190,10 @@ def test_steps_are_watched_and_reported(tmp_path: Path) -> None:
     assert steps[0].calls == ("ls -la",)
     report = run.report
     assert (report.phases["explore"], report.tokens_saved, report.turns_per_summary) == (2, 100, None)
-    assert [(each.phase, each.first, each.last) for each in report.stretches][:2] == [("explore", 1, 1), ("edit", 2, 2)]
+    assert [(each.phase, each.first, each.last) for each in report.phase_spans][:2] == [
+        ("explore", 1, 1),
+        ("edit", 2, 2),
+    ]
     assert report.usage.input == sum(step.usage.input for step in steps if step.usage)
     assert isinstance(report.newest, Diagnostics)
 

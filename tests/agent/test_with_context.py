@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from elision import ContextManager, Guards, open_store
-from elision.agent import Patience, Prompt, Shell, run_agent
+from elision.agent import Prompt, RetryPolicy, Shell, run_agent
 from elision.agent.model import Shape
-from elision.agent.resume import said_before
+from elision.agent.resume import load_conversation
 from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, commands
 from elision.testing.faults import Cut, Refused
@@ -18,7 +18,7 @@ from elision.testing.provider import Terms
 from elision.testing.scripted import ScriptedModel
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
-from tests.agent.test_endpoint import SHAPES, Played, model
+from tests.agent.test_http_models import SHAPES, Played, model
 
 EAGER = "masking(window=2, schedule=every-turn)"
 COUNT = commands(*(f"seq {number * 50} {number * 50 + 200}" for number in range(8)), id="count", task="Count.")
@@ -37,8 +37,8 @@ def test_a_recorded_run_is_worked_through_with_gaps(shape: Shape, strategy: str,
     assert report.newest is not None
     assert report.newest.costs.saved > 0
     assert report.tokens_saved > 100_000
-    assert report.masked > 10
-    assert bool(report.summaries) == (strategy == "hybrid")
+    assert report.masked_results > 10
+    assert bool(report.summary_calls) == (strategy == "hybrid")
     if shape == "anthropic":
         # What the context reckons is what the provider's cache billed; OpenAI's shape has no marks for this model.
         assert report.newest.costs.billed == pytest.approx(report.newest.costs.ours, rel=0.03)
@@ -49,12 +49,12 @@ def test_a_whole_agent_over_faults(shape: Shape, tmp_path: Path) -> None:
     """A real shell, a real server that fails in between, gaps: the task is done, and nothing unsound was sent."""
     faults = [None, None, None, None, Refused(status=529), Cut(), None, Refused(status=429, retry_after=1)]
     with Playback(COUNT, faults=faults) as server, ContextManager(EAGER, model="claude-sonnet-5") as context:
-        patience = Patience(sleep=lambda _: None)
-        ended = run_agent(model(shape, server), Shell(tmp_path), "Count.", context, patience=patience)
+        patience = RetryPolicy(sleep=lambda _: None)
+        ended = run_agent(model(shape, server), Shell(tmp_path), "Count.", context, retry=patience)
         assert server.violations == []
         assert [request.status for request in server.requests].count(200) == 10
     assert (ended.ending, ended.result) == ("done", "Done.")
-    assert ended.report.masked == 6
+    assert ended.report.masked_results == 6
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -67,7 +67,7 @@ def test_a_session_goes_on_in_another_process(shape: Shape, tmp_path: Path) -> N
         with ContextManager(EAGER, model="claude-sonnet-5", store=url, session="s") as context:
             first = run_agent(llm, shell, "Count.", context, max_turns=5)
         store = open_store(url)
-        before = said_before(store, "s", shape)
+        before = load_conversation(store, "s", shape)
         assert before is not None
         with ContextManager(EAGER, model="claude-sonnet-5", store=store, session="s", on_event=told.append) as context:
             options = {"system": before.system} if before.system else {}
@@ -83,7 +83,7 @@ def test_a_session_goes_on_in_another_process(shape: Shape, tmp_path: Path) -> N
 
 def test_no_session_no_history() -> None:
     """A session that the store does not have has said nothing."""
-    assert said_before(open_store("memory:"), "nowhere", "openai") is None
+    assert load_conversation(open_store("memory:"), "nowhere", "openai") is None
 
 
 def test_what_was_hidden_is_recalled(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from elision import ContextManager, open_store
-from elision.agent import Answer, Report
+from elision.agent import ModelAnswer, RunReport
 from elision.cli import main
 from elision.cli.run_screen import Screen
 from elision.testing.builders import commands
@@ -125,15 +125,15 @@ def test_a_limit_of_cost(server: Playback, monkeypatch: pytest.MonkeyPatch, caps
 @pytest.mark.parametrize(("reported", "told"), [((1,), " (in this run 1 of 2 calls)"), ((1, 2), "")])
 def test_how_many_calls_were_reported(reported: tuple[int, ...], told: str) -> None:
     """The reported sum says of how many calls it is, unless it is of all."""
-    written, report = StringIO(), Report(model="m")
+    written, report = StringIO(), RunReport(model="m")
     with ContextManager("raw", store="memory:", model="claude-sonnet-4-5") as context:
         for call in (1, 2):
-            report.prepared(context.prepare([{"role": "user", "content": "Go."}] * call).diagnostics)
+            report.add_prepared(context.prepare([{"role": "user", "content": "Go."}] * call).diagnostics)
             usage = {"prompt_tokens": 9_000, "completion_tokens": 20} if call in reported else {}
             context.record(usage)
             assert report.newest is not None
-            report.add(Answer(usage=Usage(input=9_000) if usage else None), (), report.newest)
-        report.settled(context.prepare([{"role": "user", "content": "Go."}] * 3).diagnostics.costs)
+            report.add_turn(ModelAnswer(usage=Usage(input=9_000) if usage else None), (), report.newest)
+        report.set_final_costs(context.prepare([{"role": "user", "content": "Go."}] * 3).diagnostics.costs)
     Screen(Console(file=written, width=200)).ends(None, report, "s", {})
     (line,) = (line.rstrip() for line in written.getvalue().splitlines() if line.startswith("cost"))
     assert re.search(rf"; as reported \$[\d.]+{re.escape(told)}$", line)

@@ -1,28 +1,28 @@
 """A whole agent on top of the context manager: `run_agent(llm, environment, task, context)`."""
 
-from elision.agent.context import Context
-from elision.agent.ending import Run
-from elision.agent.endpoint import AnthropicModel, OpenAIModel
-from elision.agent.environment import Environment, Outcome, Tool
+from elision.agent.context_protocol import Context
+from elision.agent.environment import ActionResult, Environment, Tool
+from elision.agent.http_models import AnthropicModel, OpenAIModel
 from elision.agent.loop import run_agent
-from elision.agent.model import Answer, Model, ModelError, Prompt
-from elision.agent.patience import Patience
-from elision.agent.report import Report, Step
-from elision.agent.shell import Shell
+from elision.agent.model import Model, ModelAnswer, ModelError, Prompt
+from elision.agent.result import RunResult
+from elision.agent.retry import RetryPolicy
+from elision.agent.run_report import RunReport, Step
+from elision.agent.shell_environment import Shell
 
 __all__ = [
-    "Answer",
+    "ActionResult",
     "AnthropicModel",
     "Context",
     "Environment",
     "Model",
+    "ModelAnswer",
     "ModelError",
     "OpenAIModel",
-    "Outcome",
-    "Patience",
     "Prompt",
-    "Report",
-    "Run",
+    "RetryPolicy",
+    "RunReport",
+    "RunResult",
     "Shell",
     "Step",
     "Tool",

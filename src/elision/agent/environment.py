@@ -19,7 +19,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ActionResult:
     """What came of an action.
 
     text:      what the model is shown.
@@ -39,4 +39,4 @@ class Environment(Protocol):
     @property
     def tools(self) -> Sequence[Tool]: ...
 
-    def execute(self, action: Action) -> Outcome: ...
+    def execute(self, action: Action) -> ActionResult: ...

@@ -33,7 +33,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ModelAnswer:
     """What the model said.
 
     message:  the assistant message as it goes back in the next request, with everything the provider wants back.
@@ -58,7 +58,7 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
 
-    def answer(self, prompt: Prompt) -> Answer:
+    def answer(self, prompt: Prompt) -> ModelAnswer:
         """The answer to `prompt`. Raises ModelError."""
         ...
 
@@ -74,13 +74,13 @@ class ModelError(ElisionError):
         self,
         message: str,
         *,
-        passing: bool = False,
-        wait: float | None = None,
-        sent: int | None = None,
-        room: int | None = None,
+        is_temporary: bool = False,
+        wait_seconds: float | None = None,
+        sent_tokens: int | None = None,
+        room_tokens: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.passing = passing
-        self.wait = wait
-        self.sent = sent
-        self.room = room
+        self.is_temporary = is_temporary
+        self.wait_seconds = wait_seconds
+        self.sent_tokens = sent_tokens
+        self.room_tokens = room_tokens

@@ -20,19 +20,19 @@ _RENDERERS: Final[Mapping[Shape, Callable[[], Renderer]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class StoredConversation:
     """What was said so far. system: the prompt that stands apart (Anthropic); "" where it is among the messages."""
 
     messages: list[Json]
     system: str = ""
 
 
-def said_before(store: Store, session: str, shape: Shape) -> Before | None:
+def load_conversation(store: Store, session: str, shape: Shape) -> StoredConversation | None:
     """The messages of the session, of its branch that was written last; None if the store has no such session.
 
     Raises StoreError.
     """
-    branches = [info for info in store.sessions() if _is_of(info, session)]
+    branches = [info for info in store.sessions() if _is_branch_of(info, session)]
     if not branches:
         return None
     newest = max(branches, key=lambda info: info.changed)
@@ -41,16 +41,18 @@ def said_before(store: Store, session: str, shape: Shape) -> Before | None:
     messages = renderer.plain(view)
     if messages and messages[-1]["role"] == "user" and messages[-1].get("content") == _FILLER:
         messages.pop()
-    return Before(messages=list(messages), system="\n\n".join(_text(block) for block in renderer.system(view)))
+    return StoredConversation(
+        messages=list(messages), system="\n\n".join(_get_block_text(block) for block in renderer.system(view))
+    )
 
 
 #: What Anthropic's renderer puts behind an assistant message that is the last; the next task takes its place.
 _FILLER: Final = [{"type": "text", "text": render_anthropic.CONTINUES}]
 
 
-def _is_of(info: SessionInfo, session: str) -> bool:
+def _is_branch_of(info: SessionInfo, session: str) -> bool:
     return info.key == session or (info.family == session and info.relation in ("fork", "replaced"))
 
 
-def _text(block: Mapping[str, Any]) -> str:
+def _get_block_text(block: Mapping[str, Any]) -> str:
     return str(block.get("text", ""))

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from elision.agent import AnthropicModel, Model, OpenAIModel, Report, Run, Shell, run_agent
-from elision.agent.resume import Before, said_before
-from elision.agent.said import SYSTEM
+from elision.agent import AnthropicModel, Model, OpenAIModel, RunReport, RunResult, Shell, run_agent
+from elision.agent.prompts import SYSTEM_PROMPT
+from elision.agent.resume import StoredConversation, load_conversation
 from elision.cli.console import open_console
 from elision.cli.run_screen import Screen
 from elision.cli.view_text import printable
@@ -104,12 +104,12 @@ def _worked(
     store: Store,
     max_turns: int,
     again: Mapping[str, str | None],
-) -> Run | None:
+) -> RunResult | None:
     """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
     session = found.session or f"run-{uuid.uuid4().hex[:8]}"
     before = _before(store, session, llm, task)
     screen = Screen(open_console(stderr=True))
-    report = Report(model=llm.name)
+    report = RunReport(model=llm.name)
     screen.begins(llm, environment.folder, session, before is not None)
     with ContextManager.from_settings(found, store=store, session=session) as context:
         try:
@@ -119,7 +119,7 @@ def _worked(
                 task,
                 context,
                 max_turns,
-                system=(before.system if before else "") or SYSTEM,
+                system=(before.system if before else "") or SYSTEM_PROMPT,
                 history=before.messages if before else (),
                 report=report,
                 watch=screen.turn,
@@ -130,8 +130,8 @@ def _worked(
     return ended
 
 
-def _before(store: Store, session: str, llm: Model, task: str) -> Before | None:
-    before = said_before(store, session, llm.shape)
+def _before(store: Store, session: str, llm: Model, task: str) -> StoredConversation | None:
+    before = load_conversation(store, session, llm.shape)
     if before is None and not task:
         raise SettingError(f"no session {printable(session)!r} to go on with; say what is to be done")
     return before

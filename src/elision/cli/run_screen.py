@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.agent import Model, Report, Run, Step
-from elision.agent.report import Phase
+from elision.agent import Model, RunReport, RunResult, Step
+from elision.agent.run_report import Phase
 from elision.cli.savings import caching_text, hiding_text
 from elision.cli.view_text import printable
 from elision.lab.report import figures
@@ -50,7 +50,7 @@ class Screen:
         for note in _hidden(told):
             self._print(Text(f"{'':24}{note}", style="dim"))
 
-    def ends(self, run: Run | None, report: Report, session: str, again: Mapping[str, str | None]) -> None:
+    def ends(self, run: RunResult | None, report: RunReport, session: str, again: Mapping[str, str | None]) -> None:
         """What the run was. run: None if it was interrupted. again: options by which it was called."""
         if run is None:
             why = "interrupted"
@@ -98,7 +98,7 @@ def _hidden(told: Diagnostics) -> Iterator[str]:
         yield f"passed over: {fault.kind}: {printable(fault.what)}"
 
 
-def _rows(report: Report) -> Iterator[tuple[str, str]]:
+def _rows(report: RunReport) -> Iterator[tuple[str, str]]:
     steps = report.steps
     newest = report.newest
     if not steps or newest is None:
@@ -108,14 +108,14 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     named = ", ".join(f"{name} {counted[name]}" for name in _COLOURS if counted[name])
     yield "turns", f"{len(steps)} in {sum(step.seconds for step in steps):,.0f} s: {named}"
     yield "phases", _phases(report)
-    yield "context", f"at most {figures.tokens(report.peak)} tokens, {_counted(newest.epoch, 'epoch')}"
+    yield "context", f"at most {figures.tokens(report.peak_tokens)} tokens, {_counted(newest.epoch, 'epoch')}"
     yield "hidden", _all_hidden(report)
     yield "sent", _sent(report)
     yield "cost", _cost(newest, report)
 
 
-def _phases(report: Report) -> str:
-    shown = [f"{each.phase} {_span(each.first, each.last)}" for each in report.stretches]
+def _phases(report: RunReport) -> str:
+    shown = [f"{each.phase} {_span(each.first, each.last)}" for each in report.phase_spans]
     left = len(shown) - _STRETCHES
     return ", ".join(shown[:_STRETCHES]) + (f" and {left} more" if left > 0 else "")
 
@@ -126,19 +126,21 @@ def _span(first: int, last: int) -> str:
     return f"{first}-{last}"
 
 
-def _all_hidden(report: Report) -> str:
-    if not report.masked and not report.summaries:
+def _all_hidden(report: RunReport) -> str:
+    if not report.masked_results and not report.summary_calls:
         return "nothing"
     every = report.turns_per_summary
-    often = _counted(len(report.summaries), "summary", "summaries")
+    often = _counted(len(report.summary_calls), "summary", "summaries")
     if every is None:
         often += ""
     else:
         often += f" (one in {every:.0f} turns)"
-    return f"{_counted(report.masked, 'result')}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
+    return (
+        f"{_counted(report.masked_results, 'result')}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
+    )
 
 
-def _sent(report: Report) -> str:
+def _sent(report: RunReport) -> str:
     usage = report.usage
     if usage.prompt:
         read = usage.cache_read / usage.prompt
@@ -153,7 +155,7 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def _cost(newest: Diagnostics, report: Report) -> str:
+def _cost(newest: Diagnostics, report: RunReport) -> str:
     costs = newest.costs
     told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
     told += f": {hiding_text(costs)}"

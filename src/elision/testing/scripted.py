@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from elision.agent.endpoint import anthropic_answer, openai_answer
-from elision.agent.model import Answer, ModelError, Prompt, Shape
+from elision.agent.http_models import parse_anthropic_answer, parse_openai_answer
+from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape
 from elision.testing import answer_anthropic, answer_openai_chat
 from elision.testing.recorded import Recorded
 from elision.testing.request import blocks
@@ -37,7 +37,7 @@ class ScriptedModel:
         self._script = iter(script)
         self._counter = counter()
 
-    def answer(self, prompt: Prompt) -> Answer:
+    def answer(self, prompt: Prompt) -> ModelAnswer:
         """The next line."""
         self.prompts.append(prompt)
         line = next(self._script, None)
@@ -48,7 +48,7 @@ class ScriptedModel:
             raise said
         return self._said(said, prompt)
 
-    def _said(self, line: str | Turn, prompt: Prompt) -> Answer:
+    def _said(self, line: str | Turn, prompt: Prompt) -> ModelAnswer:
         number = len(self.prompts)
         if isinstance(line, str):
             turn = Turn(index=1, content=content(line))
@@ -60,8 +60,8 @@ class ScriptedModel:
         said = self._counter.count(reply.text + reply.reasoning + "".join(call.arguments for call in reply.calls))
         told = Told(reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s")
         if self.shape == "anthropic":
-            return anthropic_answer(json.loads(json.dumps(answer_anthropic.whole(told))))
-        return openai_answer(json.loads(json.dumps(answer_openai_chat.whole(told))))
+            return parse_anthropic_answer(json.loads(json.dumps(answer_anthropic.whole(told))))
+        return parse_openai_answer(json.loads(json.dumps(answer_openai_chat.whole(told))))
 
 
 def _apart(turn: Turn, number: int) -> Turn:

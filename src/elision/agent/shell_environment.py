@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from elision.agent.environment import Outcome, Tool
+from elision.agent.environment import ActionResult, Tool
 from elision.errors import ElisionError
 from elision.trajectory.redact import DEFAULT
 from elision.trajectory.turn import Action
@@ -27,16 +27,22 @@ from elision.trajectory.turn import Action
 #: How an agent may say that it is done, by the first line of an output (mini-swe-agent's word for it).
 SENTINEL = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 #: Environment variables whose value is a credential, by their name.
-_SECRET: Final = re.compile(
+_CREDENTIAL_NAME: Final = re.compile(
     r"(?i)(^|_)(api_?)?keys?(_|$)|token|secret|passw|passphrase|credential|cookie|(^|_)auth(_|$)"
 )
 #: What keeps programs from waiting for somebody at a terminal.
-_QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb", "NO_COLOR": "1"}
+_NON_INTERACTIVE: Final = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
 #: Seconds between looks at a command that prints nothing.
-_LOOK = 0.05
-_CHUNK = 65_536
+_POLL_SECONDS = 0.05
+_CHUNK_BYTES = 65_536
 #: Bytes that a pipe holds at most, unless root made it larger.
-_LARGEST_PIPE = 1 << 20
+_LARGEST_PIPE_BYTES = 1 << 20
 
 BASH: Final = Tool(
     name="bash",
@@ -76,24 +82,24 @@ class Shell:
         self.folder = folder
         self.seconds = seconds
         self.output = output
-        self._variables = {**cleaned(os.environ, keep), **_QUIET}
+        self._variables = {**remove_credentials(os.environ, keep), **_NON_INTERACTIVE}
 
-    def execute(self, action: Action) -> Outcome:
+    def execute(self, action: Action) -> ActionResult:
         """Run a command, or take the result. What is wrong with a call is told to the model."""
         if action.name == SUBMIT.name:
             answer = action.decoded.get("answer")
-            return Outcome(text=answer if isinstance(answer, str) else action.arguments, done=True)
+            return ActionResult(text=answer if isinstance(answer, str) else action.arguments, done=True)
         if action.name != BASH.name:
-            return Outcome(text=f"There is no tool {action.name!r}; there are: bash, submit.", error=True)
+            return ActionResult(text=f"There is no tool {action.name!r}; there are: bash, submit.", error=True)
         command = action.decoded.get("command")
         if not isinstance(command, str) or not command.strip():
-            return Outcome(text='The arguments of bash are {"command": "…"}.', error=True)
+            return ActionResult(text='The arguments of bash are {"command": "…"}.', error=True)
         return self.run(command)
 
-    def run(self, command: str) -> Outcome:
+    def run(self, command: str) -> ActionResult:
         """What `command` printed, and how it ended."""
         if "\0" in command:
-            return Outcome(text="A command cannot hold a zero byte.", error=True)
+            return ActionResult(text="A command cannot hold a zero byte.", error=True)
         try:
             process = subprocess.Popen(
                 ["bash", "-c", command],
@@ -105,16 +111,16 @@ class Shell:
                 start_new_session=True,
             )
         except OSError as error:
-            return Outcome(text=f"The command could not be started: {error.strerror}.", error=True)
+            return ActionResult(text=f"The command could not be started: {error.strerror}.", error=True)
         with process:
             try:
-                kept, late = self._watched(process)
+                kept, late = self._collect_output(process)
             except BaseException:
-                _end(process)
+                _kill_group(process)
                 raise
-        return self._told(kept.text(), None if late else process.returncode)
+        return self._make_result(kept.decode(), None if late else process.returncode)
 
-    def _watched(self, process: subprocess.Popen[bytes]) -> tuple[_Kept, bool]:
+    def _collect_output(self, process: subprocess.Popen[bytes]) -> tuple[_OutputBuffer, bool]:
         """The output, and whether the command took too long and was ended.
 
         A command is over when bash is: what it left running in the background keeps running, and what that prints from
@@ -122,61 +128,61 @@ class Shell:
         """
         assert process.stdout is not None
         output = process.stdout.fileno()
-        kept = _Kept(self.output)
+        kept = _OutputBuffer(self.output)
         ends = time.monotonic() + self.seconds
         with selectors.DefaultSelector() as waiting:
             waiting.register(output, selectors.EVENT_READ)
             while (left := ends - time.monotonic()) > 0:
-                is_ready = bool(waiting.select(min(_LOOK, left)))
+                is_ready = bool(waiting.select(min(_POLL_SECONDS, left)))
                 # Asked before the pipe is read: what bash wrote is in there then.
                 if process.poll() is not None:
                     if not _read_rest(output, waiting, kept):
                         _drop_output(output)
                     return kept, False
                 if is_ready:
-                    chunk = os.read(output, _CHUNK)
-                    kept.add(chunk)
+                    chunk = os.read(output, _CHUNK_BYTES)
+                    kept.append(chunk)
                     if not chunk:
-                        return kept, _outlasts(process, max(0.0, ends - time.monotonic()))
-        _end(process)
+                        return kept, _runs_longer_than(process, max(0.0, ends - time.monotonic()))
+        _kill_group(process)
         return kept, True
 
-    def _told(self, text: str, code: int | None) -> Outcome:
+    def _make_result(self, text: str, code: int | None) -> ActionResult:
         first, _, rest = text.partition("\n")
         if code == 0 and first.strip() == SENTINEL:
-            return Outcome(text=rest, exit_code=0, done=True)
+            return ActionResult(text=rest, exit_code=0, done=True)
         if code is None:
             note = f"[the command took longer than {self.seconds:g} seconds and was ended]"
-            return Outcome(text=f"{text.rstrip()}\n{note}".lstrip(), error=True)
+            return ActionResult(text=f"{text.rstrip()}\n{note}".lstrip(), error=True)
         if code:
-            return Outcome(text=f"{text.rstrip()}\n[exit code: {code}]".lstrip(), exit_code=code, error=True)
-        return Outcome(text=text, exit_code=0)
+            return ActionResult(text=f"{text.rstrip()}\n[exit code: {code}]".lstrip(), exit_code=code, error=True)
+        return ActionResult(text=text, exit_code=0)
 
 
-def cleaned(variables: Mapping[str, str], keep: Sequence[str] = ()) -> dict[str, str]:
+def remove_credentials(variables: Mapping[str, str], keep: Sequence[str] = ()) -> dict[str, str]:
     """`variables` without those that hold a credential, by their name or by what they look like."""
     return {
         name: value
         for name, value in variables.items()
-        if name in keep or not (_SECRET.search(name) or DEFAULT.text(value) != value)
+        if name in keep or not (_CREDENTIAL_NAME.search(name) or DEFAULT.text(value) != value)
     }
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the command and all it started that is still in its group."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def _read_rest(output: int, waiting: selectors.BaseSelector, kept: _Kept) -> bool:
+def _read_rest(output: int, waiting: selectors.BaseSelector, kept: _OutputBuffer) -> bool:
     """Read what the pipe `output` holds now, at most the size of a pipe. Return whether nobody can write to it."""
-    left = _LARGEST_PIPE
+    left = _LARGEST_PIPE_BYTES
     while left > 0 and waiting.select(0):
-        chunk = os.read(output, min(left, _CHUNK))
+        chunk = os.read(output, min(left, _CHUNK_BYTES))
         if not chunk:
             return True
-        kept.add(chunk)
+        kept.append(chunk)
         left -= len(chunk)
     return False
 
@@ -188,7 +194,7 @@ def _drop_output(output: int) -> None:
 
     def drop() -> None:
         try:
-            while os.read(copy, _CHUNK):
+            while os.read(copy, _CHUNK_BYTES):
                 pass
         finally:
             os.close(copy)
@@ -196,37 +202,37 @@ def _drop_output(output: int) -> None:
     threading.Thread(target=drop, name="elision-background-output", daemon=True).start()
 
 
-def _outlasts(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def _runs_longer_than(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Whether a command that closed its output still runs after `seconds`; then it was ended."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
-        _end(process)
+        _kill_group(process)
         return True
     return False
 
 
 @dataclass(slots=True)
-class _Kept:
+class _OutputBuffer:
     """Head and tail of a stream of bytes, whatever its length. limit: characters, or thereabouts."""
 
     limit: int
     size: int = 0
     head: bytearray = field(default_factory=bytearray)
     tail: deque[bytes] = field(default_factory=deque)
-    held: int = 0
+    tail_size: int = 0
 
-    def add(self, chunk: bytes) -> None:
+    def append(self, chunk: bytes) -> None:
         self.size += len(chunk)
         room = max(0, self.limit // 2 - len(self.head))
         self.head += chunk[:room]
         if rest := chunk[room:]:
             self.tail.append(rest)
-            self.held += len(rest)
-        while self.tail and self.held - len(self.tail[0]) >= self.limit - self.limit // 2:
-            self.held -= len(self.tail.popleft())
+            self.tail_size += len(rest)
+        while self.tail and self.tail_size - len(self.tail[0]) >= self.limit - self.limit // 2:
+            self.tail_size -= len(self.tail.popleft())
 
-    def text(self) -> str:
+    def decode(self) -> str:
         tail = b"".join(self.tail)[-(self.limit - self.limit // 2) :]
         left = self.size - len(self.head) - len(tail)
         if left <= 0:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-from elision.agent.environment import Outcome
-from elision.agent.model import Answer
+from elision.agent.environment import ActionResult
+from elision.agent.model import ModelAnswer
 from elision.strategies.extractors.edits import edited, line_edited, written
 from elision.strategies.extractors.test_runs import tested
 from elision.telemetry.diagnostics import Costs, Diagnostics
@@ -37,7 +37,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class PhaseSpan:
     """Consecutive turns of one phase."""
 
     phase: Phase
@@ -46,40 +46,42 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Report:
+class RunReport:
     """A run as it goes on; complete when it has ended. model: its name."""
 
     model: str
     steps: list[Step] = field(default_factory=list)
-    passes: int = 0
+    prepared_calls: int = 0
     newest: Diagnostics | None = None
-    masked: int = 0
-    peak: int = 0
-    summaries: list[int] = field(default_factory=list)
+    masked_results: int = 0
+    peak_tokens: int = 0
+    summary_calls: list[int] = field(default_factory=list)
     _started: float = 0.0
 
-    def prepared(self, diagnostics: Diagnostics) -> None:
+    def add_prepared(self, diagnostics: Diagnostics) -> None:
         """A prompt was prepared."""
-        self.passes += 1
+        self.prepared_calls += 1
         self.newest = diagnostics
-        self.masked += len(diagnostics.masked)
-        self.peak = max(self.peak, diagnostics.after)
+        self.masked_results += len(diagnostics.masked)
+        self.peak_tokens = max(self.peak_tokens, diagnostics.after)
         if diagnostics.summarized is not None:
-            self.summaries.append(diagnostics.call)
+            self.summary_calls.append(diagnostics.call)
         self._started = time.monotonic()
 
-    def settled(self, costs: Costs) -> None:
+    def set_final_costs(self, costs: Costs) -> None:
         """The run has ended; the last answer is on the bill."""
         if self.newest is not None:
             self.newest = replace(self.newest, costs=costs)
 
-    def add(self, answer: Answer, pairs: Sequence[tuple[Action, Outcome]], diagnostics: Diagnostics) -> Step:
+    def add_turn(
+        self, answer: ModelAnswer, pairs: Sequence[tuple[Action, ActionResult]], diagnostics: Diagnostics
+    ) -> Step:
         """A turn is over."""
         step = Step(
             turn=len(self.steps) + 1,
-            phase=phase(pairs),
+            phase=classify_turn(pairs),
             text=answer.text,
-            calls=tuple(_shown(call) for call, _ in pairs),
+            calls=tuple(_describe_call(call) for call, _ in pairs),
             failed=sum(outcome.error for _, outcome in pairs),
             usage=answer.usage,
             diagnostics=diagnostics,
@@ -94,10 +96,10 @@ class Report:
         return Counter(step.phase for step in self.steps)
 
     @property
-    def stretches(self) -> list[Stretch]:
+    def phase_spans(self) -> list[PhaseSpan]:
         """The run as a sequence of phases."""
         grouped = ((name, list(steps)) for name, steps in groupby(self.steps, key=lambda step: step.phase))
-        return [Stretch(phase=name, first=steps[0].turn, last=steps[-1].turn) for name, steps in grouped]
+        return [PhaseSpan(phase=name, first=steps[0].turn, last=steps[-1].turn) for name, steps in grouped]
 
     @property
     def usage(self) -> Usage:
@@ -112,18 +114,18 @@ class Report:
     @property
     def turns_per_summary(self) -> float | None:
         """How often summaries were written; None if none was."""
-        if self.summaries:
-            return len(self.steps) / len(self.summaries)
+        if self.summary_calls:
+            return len(self.steps) / len(self.summary_calls)
         return None
 
 
-def phase(pairs: Sequence[tuple[Action, Outcome]]) -> Phase:
+def classify_turn(pairs: Sequence[tuple[Action, ActionResult]]) -> Phase:
     """What a turn was for, as its calls and results tell: a change counts before a test, a test before a look."""
-    found: set[Phase] = {_phase(call, outcome) for call, outcome in pairs}
+    found: set[Phase] = {_classify_call(call, outcome) for call, outcome in pairs}
     return next((name for name in ("edit", "test", "explore") if name in found), "talk")
 
 
-def _phase(call: Action, outcome: Outcome) -> Phase:
+def _classify_call(call: Action, outcome: ActionResult) -> Phase:
     seen = Observation(action_id=call.id, tool=call.name, content=content(outcome.text), error=outcome.error)
     if outcome.done:
         return "talk"
@@ -134,7 +136,7 @@ def _phase(call: Action, outcome: Outcome) -> Phase:
     return "explore"
 
 
-def _shown(call: Action) -> str:
+def _describe_call(call: Action) -> str:
     """A call in one line: the command where it is one, else the tool and its arguments."""
     command = call.decoded.get("command")
     if isinstance(command, str):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.agent.shell import SENTINEL, Shell, cleaned
+from elision.agent.shell_environment import SENTINEL, Shell, remove_credentials
 from elision.errors import ElisionError
 from elision.strategies.extractors.envelope import opened
 from elision.testing.builders import call
@@ -153,7 +153,7 @@ def test_names_of_credentials() -> None:
     """What is called a key, token, secret or password is one; a keyboard or an author is none."""
     bad = ("AWS_SECRET_ACCESS_KEY", "KEY", "MY_PASSWORD", "npm_token", "SSH_AUTH_SOCK", "SIGNING_KEYS", "GH_COOKIE")
     good = ("PATH", "KEYBOARD", "MONKEY", "LANG", "GIT_AUTHOR_NAME", "HOME")
-    assert cleaned(dict.fromkeys((*bad, *good), "1")) == dict.fromkeys(good, "1")
+    assert remove_credentials(dict.fromkeys((*bad, *good), "1")) == dict.fromkeys(good, "1")
 
 
 def test_handing_in(shell: Shell) -> None:

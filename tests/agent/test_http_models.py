@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from elision.agent import AnthropicModel, ModelError, OpenAIModel, Outcome, Patience, Prompt, Shell, Tool, run_agent
+from elision.agent import (
+    ActionResult,
+    AnthropicModel,
+    ModelError,
+    OpenAIModel,
+    Prompt,
+    RetryPolicy,
+    Shell,
+    Tool,
+    run_agent,
+)
 from elision.agent.model import Model, Shape
 from elision.errors import MissingExtra
 from elision.testing.builders import commands, step, trajectory, turn
@@ -42,8 +52,8 @@ class Played:
             results = reply.turn.observations if reply.turn else ()
             self._seen.update({call.id: each.text for call, each in zip(reply.calls, results, strict=False)})
 
-    def execute(self, action: Action) -> Outcome:
-        return Outcome(text=self._seen[action.id])
+    def execute(self, action: Action) -> ActionResult:
+        return ActionResult(text=self._seen[action.id])
 
 
 @pytest.fixture
@@ -92,8 +102,8 @@ def test_what_goes_wrong_is_one_error(shape: Shape, fault: object, passing: bool
     server.fail(fault)  # type: ignore[arg-type]
     with pytest.raises(ModelError) as error:
         model(shape, server, key="a-test-key", seconds=0.5).answer(HI)
-    assert error.value.passing is passing
-    assert error.value.wait == (3 if fault == Refused(status=429, retry_after=3) else None)
+    assert error.value.is_temporary is passing
+    assert error.value.wait_seconds == (3 if fault == Refused(status=429, retry_after=3) else None)
     assert server.url in str(error.value)
 
 
@@ -102,7 +112,7 @@ def test_a_wrong_key_is_no_passing_error(shape: Shape, server: Playback) -> None
     """A refused key is told without the key."""
     with pytest.raises(ModelError, match="401") as error:
         model(shape, server, key="sk-wrong-and-secret").answer(HI)
-    assert not error.value.passing
+    assert not error.value.is_temporary
     assert "sk-wrong-and-secret" not in f"{error.value!r} {error.value}"
 
 
@@ -111,9 +121,9 @@ def test_the_numbers_of_a_prompt_that_is_too_long_are_read(shape: Shape) -> None
     """What does not fit, and what does, as the provider says it."""
     with Playback(trajectory(step(1)), Terms(window=3)) as server, pytest.raises(ModelError) as error:
         model(shape, server).answer(HI)
-    assert error.value.room == 3
-    assert error.value.sent is not None
-    assert error.value.sent > 3
+    assert error.value.room_tokens == 3
+    assert error.value.sent_tokens is not None
+    assert error.value.sent_tokens > 3
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +159,9 @@ def test_a_recorded_run_is_worked_through(shape: Shape, runs: dict[str, Trajecto
 def test_a_whole_agent_with_a_real_shell(shape: Shape, tmp_path: Path) -> None:
     """Over HTTP with faults in between, the commands of a run are really run in a folder."""
     run = commands("echo one > a.txt", "cat a.txt; cat missing.txt", "wc -l a.txt", id="r", task="Write one line.")
-    patience = Patience(sleep=lambda _: None)
+    patience = RetryPolicy(sleep=lambda _: None)
     with Playback(run, faults=[None, Refused(status=529), None, Refused(status=429, retry_after=1)]) as server:
-        ended = run_agent(model(shape, server), Shell(tmp_path), "Write one line.", Passing(), patience=patience)
+        ended = run_agent(model(shape, server), Shell(tmp_path), "Write one line.", Passing(), retry=patience)
         assert server.violations == []
         assert [request.status for request in server.requests] == [200, 529, 200, 429, 200, 200]
     assert (ended.ending, ended.result) == ("done", "Done.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elision.agent.model import Answer, Finish, Json, ModelError, Prompt, Shape
+from elision.agent.model import Finish, Json, ModelAnswer, ModelError, Prompt, Shape
 from elision.dialects import anthropic, mapping_in, mappings_in, openai_chat, text_in
 from elision.errors import MissingExtra
 from elision.summarizers.endpoint import Fault
@@ -16,15 +16,15 @@ from elision.summarizers.transport import Transport
 from elision.trajectory.content import text_of
 
 #: Seconds that an answer may take; models that think take minutes.
-SECONDS = 600.0
+ANSWER_SECONDS = 600.0
 #: Tokens of an answer where nobody says otherwise; Anthropic wants a number.
 MAX_TOKENS = 8_192
 #: Bytes of an answer that are read.
-LARGEST = 20_000_000
+LARGEST_ANSWER_BYTES = 20_000_000
 #: Causes that may be gone when the same request is sent again.
-_PASSING: Final = frozenset(("timeout", "connection", "rate-limited", "server", "malformed"))
+_TEMPORARY_CAUSES: Final = frozenset(("timeout", "connection", "rate-limited", "server", "malformed"))
 #: What each provider says -> why it stopped; what is not listed is "end".
-_FINISHES: Final[Mapping[str, Finish]] = {
+_FINISH_REASONS: Final[Mapping[str, Finish]] = {
     "tool_calls": "tools",
     "function_call": "tools",
     "tool_use": "tools",
@@ -36,7 +36,7 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 }
 
 
-class _Endpoint:
+class _HttpModel:
     """What both share: a name, a way out, and errors."""
 
     def __init__(self, name: str, url: str, headers: Mapping[str, str], fields: Json, seconds: float) -> None:
@@ -46,34 +46,34 @@ class _Endpoint:
         self._fields = dict(fields)
         self._seconds = seconds
         #: By the headers that a request adds; they seldom change.
-        self._ways: dict[tuple[tuple[str, str], ...], Transport] = {(): self._way({})}
+        self._transports: dict[tuple[tuple[str, str], ...], Transport] = {(): self._make_transport({})}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.url!r})"
 
-    def _way(self, more: Mapping[str, str]) -> Transport:
+    def _make_transport(self, extra_headers: Mapping[str, str]) -> Transport:
         try:
-            return Transport(self.url, {**self._headers, **more}, largest=LARGEST)
+            return Transport(self.url, {**self._headers, **extra_headers}, largest=LARGEST_ANSWER_BYTES)
         except MissingExtra as error:
             raise MissingExtra("a model behind HTTP", error.extra) from error
 
-    def _post(self, body: dict[str, Any], more: Mapping[str, str] | None = None) -> Json:
-        added = tuple((more or {}).items())
-        if added not in self._ways:
-            self._ways[added] = self._way(dict(added))
-        answer = self._ways[added].post(body, self._seconds)
+    def _post_body(self, body: dict[str, Any], extra_headers: Mapping[str, str] | None = None) -> Json:
+        added = tuple((extra_headers or {}).items())
+        if added not in self._transports:
+            self._transports[added] = self._make_transport(dict(added))
+        answer = self._transports[added].post(body, self._seconds)
         if isinstance(answer, Fault):
             raise ModelError(
                 f"{self.name} at {self.url}: {answer.reason}",
-                passing=answer.cause in _PASSING,
-                wait=answer.wait,
-                sent=answer.sent,
-                room=answer.room,
+                is_temporary=answer.cause in _TEMPORARY_CAUSES,
+                wait_seconds=answer.wait,
+                sent_tokens=answer.sent,
+                room_tokens=answer.room,
             )
         return answer
 
 
-class OpenAIModel(_Endpoint):
+class OpenAIModel(_HttpModel):
     """A model behind `/chat/completions`.
 
     base_url: with its version, such as https://api.openai.com/v1. fields: more fields of every request.
@@ -82,7 +82,7 @@ class OpenAIModel(_Endpoint):
     shape: Shape = "openai"
 
     def __init__(
-        self, name: str, *, key: str = "", base_url: str, fields: Json | None = None, seconds: float = SECONDS
+        self, name: str, *, key: str = "", base_url: str, fields: Json | None = None, seconds: float = ANSWER_SECONDS
     ) -> None:
         if key:
             headers = {"authorization": f"Bearer {key}"}
@@ -90,34 +90,34 @@ class OpenAIModel(_Endpoint):
             headers = {}
         super().__init__(name, f"{base_url.rstrip('/')}/chat/completions", headers, fields or {}, seconds)
 
-    def answer(self, prompt: Prompt) -> Answer:
+    def answer(self, prompt: Prompt) -> ModelAnswer:
         if prompt.tools:
             tools = {"tools": [*prompt.tools]}
         else:
             tools = {}
         body = {"model": self.name, **self._fields, "messages": [*prompt.messages], **tools, **prompt.extra}
-        return openai_answer(self._post(body))
+        return parse_openai_answer(self._post_body(body))
 
 
-def openai_answer(given: Json) -> Answer:
+def parse_openai_answer(body: Json) -> ModelAnswer:
     """The body of a chat completion as an answer. Raises ModelError where it holds none."""
-    choice = next(iter(mappings_in(given.get("choices"))), None)
+    choice = next(iter(mappings_in(body.get("choices"))), None)
     if choice is None:
-        raise ModelError("the answer has no choices", passing=True)
+        raise ModelError("the answer has no choices", is_temporary=True)
     message = mapping_in(choice.get("message"))
     said = openai_chat.said(message)
-    return Answer(
+    return ModelAnswer(
         text=text_of(said.content),
         reasoning=said.reasoning,
         calls=said.actions,
-        finish=_FINISHES.get(text_in(choice.get("finish_reason")), "end"),
-        message=_taken_back(message),
-        usage=openai_chat.usage(given.get("usage")),
-        reported=mapping_in(given.get("usage")),
+        finish=_FINISH_REASONS.get(text_in(choice.get("finish_reason")), "end"),
+        message=_make_history_message(message),
+        usage=openai_chat.usage(body.get("usage")),
+        reported=mapping_in(body.get("usage")),
     )
 
 
-def _taken_back(message: Json) -> Json:
+def _make_history_message(message: Json) -> Json:
     """The message as the next request may hold it: nulls are of no use, and a few fields are not taken back."""
     kept = {name: value for name, value in message.items() if value not in (None, []) and name not in ("annotations",)}
     if kept.get("content") or kept.get("tool_calls"):
@@ -127,19 +127,19 @@ def _taken_back(message: Json) -> Json:
     return {"role": "assistant", **kept, **content}
 
 
-class AnthropicModel(_Endpoint):
+class AnthropicModel(_HttpModel):
     """A model behind `/v1/messages`. base_url: such as https://api.anthropic.com. fields: more of every request."""
 
     shape: Shape = "anthropic"
 
     def __init__(
-        self, name: str, *, key: str = "", base_url: str, fields: Json | None = None, seconds: float = SECONDS
+        self, name: str, *, key: str = "", base_url: str, fields: Json | None = None, seconds: float = ANSWER_SECONDS
     ) -> None:
         headers = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
         url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages"
         super().__init__(name, url, headers, {"max_tokens": MAX_TOKENS, **(fields or {})}, seconds)
 
-    def answer(self, prompt: Prompt) -> Answer:
+    def answer(self, prompt: Prompt) -> ModelAnswer:
         if prompt.tools:
             tools = {"tools": [*prompt.tools]}
         else:
@@ -149,20 +149,22 @@ class AnthropicModel(_Endpoint):
         else:
             system = {}
         body = {"model": self.name, **self._fields, **system, "messages": [*prompt.messages], **tools, **prompt.extra}
-        return anthropic_answer(self._post(body, {"anthropic-beta": ",".join(prompt.betas)} if prompt.betas else {}))
+        return parse_anthropic_answer(
+            self._post_body(body, {"anthropic-beta": ",".join(prompt.betas)} if prompt.betas else {})
+        )
 
 
-def anthropic_answer(given: Json) -> Answer:
+def parse_anthropic_answer(body: Json) -> ModelAnswer:
     """The body of a message as an answer. Raises ModelError where it holds none."""
-    if not isinstance(given.get("content"), list):
-        raise ModelError("the answer has no content", passing=True)
-    said = anthropic.said(given)
-    return Answer(
+    if not isinstance(body.get("content"), list):
+        raise ModelError("the answer has no content", is_temporary=True)
+    said = anthropic.said(body)
+    return ModelAnswer(
         text=text_of(said.content),
         reasoning=said.reasoning,
         calls=said.actions,
-        finish=_FINISHES.get(text_in(given.get("stop_reason")), "end"),
-        message={"role": "assistant", "content": given["content"]},
-        usage=anthropic.usage(given.get("usage")),
-        reported=mapping_in(given.get("usage")),
+        finish=_FINISH_REASONS.get(text_in(body.get("stop_reason")), "end"),
+        message={"role": "assistant", "content": body["content"]},
+        usage=anthropic.usage(body.get("usage")),
+        reported=mapping_in(body.get("usage")),
     )

@@ -9,7 +9,7 @@ from elision.agent.model import Json
 from elision.telemetry.diagnostics import Costs, Diagnostics
 
 
-class View(Protocol):
+class PreparedContext(Protocol):
     """The context of one call."""
 
     @property
@@ -34,7 +34,7 @@ class View(Protocol):
 class Context(Protocol):
     """Prepares every call, and answers its own tools."""
 
-    def prepare(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> View: ...
+    def prepare(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> PreparedContext: ...
 
     def record(self, usage: Any) -> None:
         """What the provider reported for the call prepared last."""
@@ -52,7 +52,7 @@ class Context(Protocol):
 
 
 @runtime_checkable
-class Keeps(Protocol):
+class ConversationKeeper(Protocol):
     """A context with a store, which can be told what was said when no further call is made, and tells what it cost."""
 
     def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> Costs: ...
