@@ -10,7 +10,7 @@ from elision.dialects.render_openai_chat import Renderer
 from elision.engine import Session, drive
 from elision.lab.replay import model_free
 from elision.strategies.spec import parse
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 
@@ -25,7 +25,7 @@ def timed(run: Trajectory, spec: str) -> dict[int, tuple[float, bool]]:
 
     Token counts are in the cache already: counting text is work on what is new, and would hide the rest.
     """
-    session = Session(parse(spec), named("anthropic"), Sizer(counter()))
+    session = Session(parse(spec), find_price_set("anthropic"), Sizer(counter()))
     session.begin(run.head)
     renderer, summarizer, epoch = Renderer(), model_free(session.sizer), 1
     taken: dict[int, tuple[float, bool]] = {}

@@ -12,7 +12,7 @@ from elision.lab.replay import replay
 from elision.lab.study import DEFAULTS
 from elision.strategies.schedules import Hindsight
 from elision.strategies.spec import parse
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, Vocabulary, counter
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     size = sum(map(len, texts))
     print(f"Replay of {len(found)} runs, {sum(len(run.turns) for run in found)} turns, {size / 1e6:.1f} MB, one core.")
     print(f"Bound: counting every text once, {bound:.2f} s. Each strategy as a multiple of it, counts cached:")
-    sizer, prices = Sizer(counter()), named("anthropic")
+    sizer, prices = Sizer(counter()), find_price_set("anthropic")
     prepared = [with_recorded_head(run, sizer) for run in found]
     known = [evidence(run) for run in prepared]
     taken = dict.fromkeys((label for label, _ in DEFAULTS), 0.0)

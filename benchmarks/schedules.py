@@ -6,7 +6,7 @@ import os
 
 from benchmarks.stitched import CORPUS, SAMPLES
 from elision.lab.study import Settings, candidates, load, study
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import load_price_table
 
 SPECS = (
     "masking(schedule=every-turn)",
@@ -23,7 +23,7 @@ def main() -> None:
     loaded = load(paths)
     print(f"Cost / hindsight of the same strategy, total and worst run; cost / raw. {len(loaded.runs)} runs.")
     print(f"  {'prices':12} {'strategy':32} {'total':>7} {'worst':>7} {'raw':>7} {'cap':>6}")
-    for name, prices in SETS.items():
+    for name, prices in load_price_table().sets.items():
         found = study(loaded, Settings(prices=prices, candidates=candidates(SPECS)), jobs=os.cpu_count() or 1)
         for row in found.totals:
             worst = max(one.to_hindsight or 0.0 for one in found.of(row.strategy))

@@ -17,7 +17,7 @@ from elision.summarizers.digest import digest
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Estimate, counter
 from elision.trajectory.turn import Turn
 from elision.trajectory.view import Segment
@@ -56,7 +56,7 @@ def views(strategy: str, turns: list[Turn]) -> list[list[Segment]]:
 def test_per_turn_masking_kills_the_cache() -> None:
     """Every "keep the last N" rewrites one message a call; cache-aware rewrites rarely, and costs less than either."""
     turns = [step(index, long_text(index, 30)) for index in range(1, 61)]
-    anthropic = named("anthropic")
+    anthropic = find_price_set("anthropic")
     every_turn = run("masking(window=10, schedule=every-turn)", turns, anthropic)
     aware = run("masking(window=10, schedule=cache-aware)", turns, anthropic)
     assert every_turn.state.epoch == 1 + 61 - 11

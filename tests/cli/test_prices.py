@@ -8,8 +8,7 @@ from typer.testing import CliRunner, Result
 
 from elision.cli.prices import prices
 from elision.errors import PriceError
-from elision.trajectory.price_sets import SETS
-from elision.trajectory.price_table import rows
+from elision.trajectory.price_table import load_price_table
 
 APP = typer.Typer()
 APP.command()(prices)
@@ -33,7 +32,7 @@ def line_of(text: str, name: str) -> list[str]:
 def test_everything_is_listed(width: int) -> None:
     """Every row of the table and every named set is there, uncut, within the width."""
     text = printed(width=width)
-    for name in [*(row.names[0] for row in rows()), *SETS]:
+    for name in [*(entry.names[0] for entry in load_price_table().entries), *load_price_table().sets]:
         assert line_of(text, name)
     assert "…" not in text
     assert max(len(line) for line in text.splitlines()) <= width
@@ -72,7 +71,7 @@ def test_a_set() -> None:
     """A named set is shown like a model."""
     text = printed("qwen3-coder")
     assert "32,001 to 128,000" in text
-    assert SETS["qwen3-coder"].dated in text
+    assert load_price_table().sets["qwen3-coder"].dated in text
 
 
 def test_a_model_that_only_genai_prices_knows() -> None:

@@ -25,7 +25,7 @@ from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
 from elision.strategies.spec import parse
 from elision.trajectory.events import Opened
-from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 from tests.cli import stored
@@ -320,7 +320,7 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(counter())
     store.close()
-    whole = Session.resumed(events, parse(strategy), for_model(stored.MODEL), sizer)
+    whole = Session.resumed(events, parse(strategy), find_prices(stored.MODEL), sizer)
     account = Log(info=info, events=events, sizer=sizer, guards=Guards()).account()
     assert account.end is not None
     assert account.end.costs.ours == pytest.approx(whole.books.spent, rel=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.dialects.capabilities import TABLE, UNKNOWN, bare, of
-from elision.trajectory.price_table import rows
+from elision.trajectory.price_table import load_price_table
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,7 @@ def test_rows_are_sound() -> None:
 
 def test_every_priced_claude_and_gpt_has_a_row_of_its_own() -> None:
     """What the price table knows by name is not left to a catch-all here."""
-    names = [name for row in rows() if row.provider in ("anthropic", "openai") for name in row.names]
+    entries = [entry for entry in load_price_table().entries if entry.provider in ("anthropic", "openai")]
+    names = [name for entry in entries for name in entry.names]
     assert names
     assert [name for name in names if of(name).model in ("", "claude", "gpt")] == []

@@ -28,7 +28,7 @@ from elision.lab.dialect import RENDERERS
 from elision.lab.heads import with_recorded_head
 from elision.lab.replay import model_free
 from elision.strategies.spec import STRATEGIES, parse
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
@@ -132,7 +132,7 @@ def _specs(place: int) -> tuple[str, ...]:
 def _follow(run: Trajectory, spec: str) -> None:
     samples = {1, len(run.turns) // 2 + 1, len(run.turns)}
     checked = [Checked(dialect) for dialect in RENDERERS]
-    session = Session(parse(spec), named("anthropic"), SIZER)
+    session = Session(parse(spec), find_price_set("anthropic"), SIZER)
     session.begin(run.head)
     epochs = 1
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):

@@ -27,7 +27,7 @@ from elision.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
 from elision.strategies.strategy import Strategy
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metrics import METRICS, Metric
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.usage import Usage
 from tests.docs.blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose
 
@@ -95,7 +95,7 @@ def test_extractors() -> None:
 
 def test_price_sets() -> None:
     """Every named price set is listed where it is chosen and where it is explained."""
-    assert set(SETS) <= quoted("start/replay.md") & quoted("concepts/prices.md")
+    assert set(load_price_table().sets) <= quoted("start/replay.md") & quoted("concepts/prices.md")
 
 
 def test_commands() -> None:
@@ -116,8 +116,8 @@ def test_commands() -> None:
 def test_json_keys() -> None:
     """Every key of `elision.replay/1` is explained."""
     row = Row().json()
-    study = Study(prices=SETS["anthropic"], counter="o200k", strategies=(), rows=()).json()
-    prices = prices_json(SETS["anthropic"])
+    study = Study(prices=load_price_table().sets["anthropic"], counter="o200k", strategies=(), rows=()).json()
+    prices = prices_json(load_price_table().sets["anthropic"])
     keys = {*row, *row["tokens"], *study, *prices, *prices["cache"], *(key for tier in prices["tiers"] for key in tier)}
     assert keys | options(Control) <= quoted("start/replay.md")
 

@@ -23,8 +23,7 @@ from elision.summarizers.written import Written
 from elision.testing.provider import Terms
 from elision.trajectory.events import Attempted
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.trajectory import Trajectory
 from tests.field.played import Played, cost, play, recorded
 from tests.manager.agents import LONG, SHAPES, Message, anthropic, history, openai
@@ -32,7 +31,7 @@ from tests.summarizers.server import chat, error, serving
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=200, schedule=every-turn)"
-PRICES = for_model("claude-haiku-4-5")
+PRICES = find_prices("claude-haiku-4-5")
 NAMES = {"text": "openai"}
 
 
@@ -263,9 +262,10 @@ def test_13_limits_are_the_model_s_and_settings_count() -> None:
     """Thresholds for the wrong model, ignored settings: the window is the model's own, a setting changes the view, and
     one that is unknown is an error."""
     small, large = (
-        manager("masking(window=9)", prices=prices) for prices in (named("anthropic"), for_model("claude-haiku-4-5"))
+        manager("masking(window=9)", prices=prices)
+        for prices in (find_price_set("anthropic"), find_prices("claude-haiku-4-5"))
     )
-    assert for_model("gpt-4").window == 8_192
+    assert find_prices("gpt-4").window == 8_192
     tight = manager("masking(window=9)", model="gpt-4")
     views = [walk(context, 14)[-1].diagnostics for context in (small, large, tight)]
     assert views[2].after <= 8_192 * 0.85 - 1_000 < views[1].after

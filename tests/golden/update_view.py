@@ -17,7 +17,7 @@ from elision.formats.registry import read
 from elision.lab.heads import with_recorded_head
 from elision.lab.views import ViewAt, as_json, views
 from elision.strategies.spec import parse
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 
@@ -36,7 +36,7 @@ def _run() -> Trajectory:
 
 
 def _view(renderer: Renderer) -> ViewAt:
-    return next(islice(views(_run(), parse(SPEC), named("anthropic"), SIZER, renderer), CALL - 1, None))
+    return next(islice(views(_run(), parse(SPEC), find_price_set("anthropic"), SIZER, renderer), CALL - 1, None))
 
 
 def _screen(draw: Callable[[Screen, ViewAt], None]) -> str:

@@ -14,7 +14,7 @@ import pytest
 from elision.lab.results import Row, Study, total
 from elision.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
 from elision.strategies.spec import parse
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import load_price_table
 from tests.corpus import CORPUS, needs_corpus
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
@@ -38,7 +38,7 @@ def corpus() -> Loaded:
 def masking_study(prices: str) -> Study:
     """Masking, published and cache-aware, on every run."""
     chosen = _candidates("raw", "masking, published", "masking")
-    return study(corpus(), Settings(prices=SETS[prices], candidates=chosen), jobs=JOBS)
+    return study(corpus(), Settings(prices=load_price_table().sets[prices], candidates=chosen), jobs=JOBS)
 
 
 @cache
@@ -48,7 +48,7 @@ def whole_study(prices: str) -> Study:
     runs = sorted(loaded.runs, key=lambda run: (run.format, -len(run.turns)))
     chosen = Loaded(tuple(runs if WHOLE else runs[2::3]), loaded.problems)
     candidates = tuple(Candidate(label, parse(spec)) for label, spec in DEFAULTS)
-    return study(chosen, Settings(prices=SETS[prices], candidates=candidates), jobs=JOBS)
+    return study(chosen, Settings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
 
 
 def _total(found: Study, label: str) -> Row:
@@ -62,7 +62,7 @@ def _yardstick(found: Study, label: str) -> Row:
     return total(rows)
 
 
-@pytest.mark.parametrize("prices", SETS)
+@pytest.mark.parametrize("prices", load_price_table().sets)
 def test_masking_is_near_hindsight(prices: str) -> None:
     """Cache-aware masking: at most 1.05 x hindsight in total, 1.20 x on the worst run."""
     found = masking_study(prices)
@@ -70,7 +70,7 @@ def test_masking_is_near_hindsight(prices: str) -> None:
     assert max(row.to_hindsight or 0 for row in found.of("masking")) <= 1.20
 
 
-@pytest.mark.parametrize("prices", SETS)
+@pytest.mark.parametrize("prices", load_price_table().sets)
 def test_never_more_than_the_cap(prices: str) -> None:
     """Cache-aware masking never has cost more than 1.10 x raw, at any call of any run."""
     assert max(row.worst_ratio for row in masking_study(prices).of("masking")) <= 1.10 + 1e-9
@@ -80,12 +80,12 @@ def test_uncached_masking_is_every_turn() -> None:
     """Without a cache there is nothing to wait for."""
     specs = ("masking", "masking(schedule=every-turn)")
     chosen = tuple(Candidate(spec, parse(spec)) for spec in specs)
-    found = study(corpus(), Settings(prices=SETS["uncached"], candidates=chosen), jobs=JOBS)
+    found = study(corpus(), Settings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS)
     ours, theirs = ([(row.usd, row.epochs, row.masked, row.regret_turns) for row in found.of(spec)] for spec in specs)
     assert ours == theirs
 
 
-@pytest.mark.parametrize("prices", SETS)
+@pytest.mark.parametrize("prices", load_price_table().sets)
 def test_hybrid_is_near_hindsight(prices: str) -> None:
     """Cache-aware hybrid: at most 1.12 x hindsight in total, 1.25 x on the worst run."""
     found = whole_study(prices)
@@ -93,7 +93,7 @@ def test_hybrid_is_near_hindsight(prices: str) -> None:
     assert max(row.to_hindsight or 0 for row in found.of("hybrid")) <= 1.25
 
 
-@pytest.mark.parametrize("prices", SETS)
+@pytest.mark.parametrize("prices", load_price_table().sets)
 def test_hybrid_is_not_beaten_by_what_is_published(prices: str) -> None:
     """No published strategy is both cheaper and better at keeping evidence; none of raw and hybrid is cheaper."""
     found = whole_study(prices)

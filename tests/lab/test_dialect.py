@@ -14,7 +14,7 @@ from elision.lab.study import load
 from elision.lab.views import views
 from elision.strategies.spec import parse
 from elision.trajectory.content import content
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from elision.trajectory.view import View
@@ -40,7 +40,9 @@ def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str)
     (run,) = load([RUNS / file]).runs
     run = Trajectory(id=run.id, head=run.head, turns=run.turns[:60])
     before = None
-    for seen in views(with_recorded_head(run, count), parse(spec), named("anthropic"), count, renderer(dialect)):
+    for seen in views(
+        with_recorded_head(run, count), parse(spec), find_price_set("anthropic"), count, renderer(dialect)
+    ):
         if before is not None:
             common = seen.view.common(before.view)
             shared = renderer(dialect).plain(_front(seen.view, common))

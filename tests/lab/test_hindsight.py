@@ -25,7 +25,7 @@ from elision.strategies.spec import parse
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.content import content
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -283,7 +283,7 @@ def test_an_empty_prompt_pays_for_its_answer() -> None:
 def test_entries_of_an_hour_are_priced_alike() -> None:
     """A run whose recording wrote to the cache for an hour: replay and yardstick pay its price, and its pauses are no
     cold cache to either."""
-    prices = named("anthropic")
+    prices = find_price_set("anthropic")
     usage = Usage(input=1, cache_write=900, cache_write_1h=900, output=20)
     turns = tuple(replace(_turn(index, [4000], 600.0 * index, said=False), usage=usage) for index in range(1, 31))
     task = Message(role="user", content=content("task " * 2_000))

@@ -13,7 +13,7 @@ from elision.lab.progress import Progress
 from elision.lab.results import Row, Study, total
 from elision.lab.study import Settings, candidates, defaults, load, study
 from elision.strategies.spec import describe
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
@@ -22,7 +22,7 @@ SPECS = ("raw", "masking", "hybrid(schedule=hindsight)")
 
 
 def _study(*paths: Path, specs: tuple[str, ...] = SPECS, jobs: int = 1) -> Study:
-    settings = Settings(prices=named("anthropic"), candidates=candidates(specs))
+    settings = Settings(prices=find_price_set("anthropic"), candidates=candidates(specs))
     return study(load(paths), settings, jobs=jobs)
 
 
@@ -87,7 +87,7 @@ def test_interrupted_keeps_what_is_finished() -> None:
         if progress.finished:
             raise KeyboardInterrupt
 
-    settings = Settings(prices=named("anthropic"), candidates=candidates(("raw",)))
+    settings = Settings(prices=find_price_set("anthropic"), candidates=candidates(("raw",)))
     found = study(load([RUNS]), settings, progress=interrupt)
     assert not found.finished
     assert len(found.rows) == 1
@@ -98,7 +98,7 @@ def test_progress_moves_within_a_run() -> None:
     """The share of the work rises in small steps while no run is finished, in this process and in workers."""
     for jobs, paths in ((1, [SWE_AGENT]), (2, [SWE_AGENT, RUNS / "openhands-pylint.tar.gz"])):
         seen: list[Progress] = []
-        settings = Settings(prices=named("anthropic"), candidates=candidates(SPECS))
+        settings = Settings(prices=find_price_set("anthropic"), candidates=candidates(SPECS))
         study(load(paths), settings, jobs=jobs, progress=seen.append)
         shares = [progress.share for progress in seen]
         assert shares == sorted(shares)
@@ -113,7 +113,7 @@ def test_progress_moves_within_a_run() -> None:
 def test_hindsight_can_be_left_out() -> None:
     """No cheapest schedule is worked out, everything else is the same, and the JSON says so."""
     settings = Settings(
-        prices=named("anthropic"), candidates=candidates(("raw", "masking"), hindsight=False), hindsight=False
+        prices=find_price_set("anthropic"), candidates=candidates(("raw", "masking"), hindsight=False), hindsight=False
     )
     found, whole = study(load([SWE_AGENT]), settings), _study(SWE_AGENT, specs=("raw", "masking"))
     assert [replace(row, hindsight_usd=None) for row in whole.rows] == list(found.rows)

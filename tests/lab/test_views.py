@@ -14,7 +14,7 @@ from elision.lab.replay import replay
 from elision.lab.views import ViewAt, as_json, scheduled, views
 from elision.strategies.schedules import Fixed
 from elision.strategies.spec import parse
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Turn
@@ -160,5 +160,5 @@ def test_json_text_is_readable_and_always_sound() -> None:
 
 def test_the_named_sets_bill_the_views() -> None:
     """The bill of a view is its prompt's."""
-    shown = seen("raw", *long_turns(6), prices=named("anthropic"))[-1]
+    shown = seen("raw", *long_turns(6), prices=find_price_set("anthropic"))[-1]
     assert shown.bill.sent == shown.view.tokens == shown.raw.sent

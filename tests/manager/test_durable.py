@@ -14,7 +14,7 @@ from elision.lab.dialect import renderer
 from elision.lab.views import views
 from elision.stores.urls import open_store
 from elision.strategies.raw import Raw
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 from tests.manager.killed import Run, killed
@@ -33,7 +33,7 @@ def recorded() -> Run:
     """A recorded run as a chat client sends it, call by call, and what an undisturbed session makes of it."""
     found = next(each for each in read(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
     run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
-    sent = [each.plain for each in views(run, Raw(), named("anthropic"), Sizer(counter()), renderer("openai"))]
+    sent = [each.plain for each in views(run, Raw(), find_price_set("anthropic"), Sizer(counter()), renderer("openai"))]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
     return Run.undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])
 

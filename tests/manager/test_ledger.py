@@ -8,7 +8,7 @@ from elision.manager.ledger import LATE, Ledger
 from elision.manager.options import Options
 from elision.trajectory.events import Answered, Called, Decided, Event, Learned, Recalled
 from elision.trajectory.plan import Mask
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.usage import Usage
 
 #: 1,000 tokens in and 20 out: 0.05 and 0.40 USD a million, 1.75 and 14.
@@ -30,7 +30,7 @@ def of_nano(options: Options | None = None) -> Ledger:
 @pytest.mark.parametrize(("by", "costs"), [("tool", True), ("user", False)])
 def test_only_the_agent_pays_for_what_it_reads(by: str, costs: bool) -> None:
     """What a tool call read again is in the prompt and on the bill; what the caller read for himself is in neither."""
-    ledger = Ledger(named("anthropic"))
+    ledger = Ledger(find_price_set("anthropic"))
     events: list[Event] = [
         Recalled(call=1, key=(1, 1), tokens=5_000, by=by),
         Called(call=2, at=None, model="", tokens=900),
@@ -65,9 +65,9 @@ def test_each_call_is_billed_at_its_own_model() -> None:
 
 def test_given_prices_are_those_of_all_models() -> None:
     """What the settings say is not asked anew for each model; and nor is it where only one price list is known."""
-    for ledger in (of_nano(Options(prices=named("anthropic"))), Ledger(named("anthropic"))):
+    for ledger in (of_nano(Options(prices=find_price_set("anthropic"))), Ledger(find_price_set("anthropic"))):
         ledger.read([called(1, "gpt-5.2"), Answered(call=1, usage=USAGE)])
-        rates = named("anthropic").rates(1_000)
+        rates = find_price_set("anthropic").rates(1_000)
         assert ledger.billed == pytest.approx((1_000 * rates.input + 20 * rates.output) / 1e6)
 
 

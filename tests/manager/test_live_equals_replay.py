@@ -23,7 +23,7 @@ from elision.manager import ContextManager
 from elision.strategies.raw import Raw
 from elision.strategies.spec import parse
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 
@@ -32,7 +32,7 @@ SAMPLES = sorted(path for path in (ROOT / "examples" / "runs").iterdir() if path
 CORPUS = ROOT.parent / "shared" / "corpus"
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 SIZER = Sizer(counter())
-PRICES = named("anthropic")
+PRICES = find_price_set("anthropic")
 STRATEGIES = [
     "raw",
     "masking(window=5)",

@@ -29,7 +29,7 @@ from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse
 from elision.testing.checks import problems
 from elision.testing.request import Api
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 
@@ -87,7 +87,7 @@ class Client:
         field = "input" if api == "openai-responses" else "messages"
         tools = [*(defined(api, tool) for tool in run.head.tools), *definitions(api)]
         self.requests: list[Json] = []
-        for sent in views(run, Raw(), named("anthropic"), SIZER, renderer(api)):
+        for sent in views(run, Raw(), find_price_set("anthropic"), SIZER, renderer(api)):
             apart = {"system": sent.system} if sent.system else {}
             self.requests.append({field: sent.plain, **apart, "tools": tools})
         self._sound: dict[int, bool] = {}

@@ -14,7 +14,7 @@ from elision.strategies.spec import parse
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import Called, Decided, Opened
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -66,7 +66,7 @@ CASES: dict[str, Strategy] = dict(_strategies())
 #: The named sets with caches that begin at once: generated runs are far below the real minimum.
 SMALL: dict[str, Prices] = {
     name: replace(prices, cache=replace(prices.cache, minimum=min(16, prices.cache.minimum), step=1))
-    for name, prices in SETS.items()
+    for name, prices in load_price_table().sets.items()
 }
 
 SIZER = Sizer(counter())

@@ -11,12 +11,13 @@ import pytest
 from elision.formats.registry import read
 from elision.lab.heads import with_recorded_head
 from elision.strategies.spec import parse
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.properties import invariants
 from tests.properties.cases import CASES, SIZER, Run, play, worst_ratio, write
 
+SETS = load_price_table().sets
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 
 #: Recordings of every shape, short enough for every test run.

@@ -18,7 +18,7 @@ from elision.lab.clock import calls
 from elision.strategies.budget import Budget
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import Decided
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 from tests.properties import invariants
@@ -26,6 +26,7 @@ from tests.properties.builders import begun, brief, call, head, long_text, resul
 from tests.properties.cases import CASES, SCHEDULES, SMALL, play, worst_ratio, write
 from tests.properties.trajectories import trajectories
 
+UNCACHED = find_price_set("uncached")
 #: Each case has its share of a profile's examples: there are 54, and a dozen invariants.
 PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
 
@@ -147,7 +148,7 @@ def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajector
 def test_uncached_decides_as_every_turn(strategy: str, run: Trajectory) -> None:
     """Without a cache the cache-aware schedule masks at the very calls that every-turn does."""
     ours, theirs = (
-        play(run, CASES[f"{strategy} x {schedule}"], SETS["uncached"]) for schedule in ("cache-aware", "every-turn")
+        play(run, CASES[f"{strategy} x {schedule}"], UNCACHED) for schedule in ("cache-aware", "every-turn")
     )
     assert [seen.decided.masks for seen in ours.seen] == [seen.decided.masks for seen in theirs.seen]
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from elision.errors import PriceError
 from elision.gateway.tap import Tap
 from elision.manager.usage import usage_in
-from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
 from elision.trajectory.usage_cost import usage_cost
@@ -40,7 +40,7 @@ def check_bill(exchange: Exchange) -> Iterator[str]:
     if not exchange.is_stream and usage_in(exchange.response_json()) != read:
         yield f"the library reads {usage_in(exchange.response_json())}, the gateway {read}"
     model = find_model(exchange)
-    prices = find_prices(model)
+    prices = find_known_prices(model)
     if bill is None or read is None or prices is None:
         return
     cost, by_hand = usage_cost(read, prices), price_by_hand(bill, model)
@@ -95,17 +95,17 @@ def price_by_hand(bill: Bill, model: str) -> float | None:
     total = 0.0
     sent = sum(count for (other, kind), count in bill.items() if not other and kind != "output")
     for (other, kind), count in bill.items():
-        prices = find_prices(other or model)
+        prices = find_known_prices(other or model)
         if prices is None:
             return None
         total += count * _price(prices, kind, sent) / 1e6
     return total
 
 
-def find_prices(model: str) -> Prices | None:
+def find_known_prices(model: str) -> Prices | None:
     """Return a model's price list; None where nobody knows one."""
     try:
-        return for_model(model)
+        return find_prices(model)
     except PriceError:
         return None
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, summary_call
 from elision.summarizers.prompt import prompt
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Prices
 from elision.trajectory.summary_block import block
 from tests.properties.builders import CACHED, PLAIN, SIZER, steps
@@ -36,10 +36,10 @@ def test_too_much_hidden() -> None:
     assert cost(CACHED, live_cached=8_000, hidden=5_000).route == "fresh"
 
 
-@given(st.sampled_from(sorted(SETS)), *[st.integers(0, 50_000)] * 5)
+@given(st.sampled_from(sorted(load_price_table().sets)), *[st.integers(0, 50_000)] * 5)
 def test_the_cheaper_route(name: str, covered: int, previous: int, live: int, hidden: int, output: int) -> None:
     """The route taken is never the dearer one, its bill is the price list's, and the fixed part is part of it."""
-    prices = SETS[name]
+    prices = load_price_table().sets[name]
     call = cost(prices, covered=covered, previous=previous, live=live, live_cached=live, hidden=hidden, output=output)
     fresh = prices.bill(INSTRUCTION_TOKENS + previous + covered, 0, output).usd
     extend = prices.bill(INSTRUCTION_TOKENS + live + hidden, live, output).usd

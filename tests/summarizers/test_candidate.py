@@ -15,7 +15,7 @@ from elision.summarizers.factory import summarizer
 from elision.trajectory.content import content
 from elision.trajectory.events import Attempted
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.turn import Head, Message
 from tests.summarizers.runs import turn
 from tests.summarizers.server import Reply, chat, error, serving
@@ -27,7 +27,7 @@ STRATEGY = "summarization(every=3, tail=1, schedule=every-turn)"
 
 def session(turns: int = 4) -> Session:
     """A session whose next pass wants a summary; a key lies in every turn of it."""
-    found = Session(parse(STRATEGY), SETS["uncached"])
+    found = Session(parse(STRATEGY), find_price_set("uncached"))
     found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
     for index in range(1, turns + 1):
         command = f"GITHUB_TOKEN={KEY} pytest tests/test_parser.py src/parser.py -k parse_line"
@@ -122,7 +122,7 @@ def test_a_summary_can_be_sent_in_every_later_request(odd: str) -> None:
 def test_what_a_summary_quotes_can_be_sent_too() -> None:
     """A protected result, and the user's old words, stand in the block; half of an emoji in them is replaced."""
     kept = parse('summarization(every=3, tail=1, schedule=every-turn, rules=rule(args="*first*", keep=true))')
-    found = Session(replace(kept, keep_user_tokens=0), SETS["uncached"])
+    found = Session(replace(kept, keep_user_tokens=0), find_price_set("uncached"))
     found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
     said = (Message(role="user", content=content("Hurry \ud83d")),)
     for index in range(1, 5):

@@ -19,7 +19,7 @@ from elision.summarizers.openai_responses import OpenAIResponses
 from elision.summarizers.writer import THINKING, Patience, Writer
 from elision.testing.checks import problems
 from elision.trajectory.plan import LivePrefix, SummaryRequest
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
 from tests.summarizers.runs import filler, request, turn
@@ -38,6 +38,7 @@ from tests.summarizers.server import (
     serving,
 )
 
+PRICES = find_price_set("anthropic")
 GOOD = (
     "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests/test_parser.py.\n"
     "PENDING: mend parse_line.\nATTEMPTS: `pytest tests/test_parser.py`, 1x."
@@ -83,10 +84,10 @@ def last(body: dict[str, Any]) -> str:
 
 def test_a_summary_with_its_bill() -> None:
     """One sound answer is taken as it is, with the tokens its provider reports and their price."""
-    found, server, _ = written(chat(GOOD), prices=SETS["anthropic"])
+    found, server, _ = written(chat(GOOD), prices=PRICES)
     assert found.text == GOOD
     assert (found.input, found.cached, found.output, found.attempts, found.route) == (900, 300, 60, 1, "fresh")
-    assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * SETS["anthropic"].rates(900).input)
+    assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * PRICES.rates(900).input)
     (body,) = server.bodies
     assert problems("openai", body) == []
     assert (body["temperature"], body["max_tokens"]) == (0, 1125)

@@ -8,12 +8,13 @@ from importlib.metadata import version
 import pytest
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import _listed, for_model, from_genai, known_models
-from elision.trajectory.price_sets import SETS
-from elision.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
+from elision.trajectory.price_lookup import _listed, find_prices, from_genai, known_models
+from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 
-TODAY = date.fromisoformat(DATED)
+TABLE = load_price_table()
+TODAY = TABLE.dated
+OPENAI = TABLE.providers["openai"]
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def no_genai(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_genai")
 def test_spellings(name: str) -> None:
     """Hosts that sell at list price, routers, dates, tags and dots for dashes all lead to the same price list."""
-    found, plain = for_model(name, TODAY), for_model("claude-opus-4-5", TODAY)
+    found, plain = find_prices(name, TODAY), find_prices("claude-opus-4-5", TODAY)
     assert (found.tiers, found.cache, found.window) == (plain.tiers, plain.cache, plain.window)
 
 
@@ -66,7 +67,7 @@ def test_spellings(name: str) -> None:
 )
 def test_bedrock_region_costs_more(name: str) -> None:
     """A region-bound Bedrock profile costs 10 % more than the list price, and the source says where that is from."""
-    prices = for_model(name, TODAY)
+    prices = find_prices(name, TODAY)
     rates = Rates(input=5.5, output=27.5, cache_write=6.875, cache_read=0.55, cache_write_1h=11.0)
     assert prices.tiers == ((0, rates),)
     assert "docs.aws.amazon.com" in prices.source
@@ -74,7 +75,7 @@ def test_bedrock_region_costs_more(name: str) -> None:
 
 def test_early_claude_costs_the_same_in_a_region() -> None:
     """Up to Claude 4.1 a region-bound profile costs the list price."""
-    assert for_model("bedrock/us.anthropic.claude-sonnet-4-20250514-v1:0", TODAY).rates(0).input == 3.0
+    assert find_prices("bedrock/us.anthropic.claude-sonnet-4-20250514-v1:0", TODAY).rates(0).input == 3.0
 
 
 @pytest.mark.parametrize(
@@ -87,14 +88,17 @@ def test_early_claude_costs_the_same_in_a_region() -> None:
 )
 def test_a_dated_name_with_its_own_price(name: str, model: str, input: float) -> None:
     """A dated name that has its own row keeps its price; any other date is dropped."""
-    prices = for_model(name, TODAY)
+    prices = find_prices(name, TODAY)
     assert (prices.name, prices.rates(0).input) == (model, input)
 
 
 @pytest.mark.usefixtures("genai")
 def test_open_weights_elsewhere_are_not_the_vendors_price() -> None:
     """A model that another host sells is priced as that host sells it, never at the maker's list price."""
-    there, vendor = for_model("openrouter/deepseek/deepseek-v3.2", TODAY), for_model("deepseek/deepseek-v3.2", TODAY)
+    there, vendor = (
+        find_prices("openrouter/deepseek/deepseek-v3.2", TODAY),
+        find_prices("deepseek/deepseek-v3.2", TODAY),
+    )
     assert "genai-prices" in there.source
     assert there.rates(0) != vendor.rates(0)
 
@@ -103,44 +107,44 @@ def test_open_weights_elsewhere_are_not_the_vendors_price() -> None:
 def test_unknown_model(name: str) -> None:
     """A model that nobody prices by the token is a PriceError that says how to give a price and names the sets."""
     with pytest.raises(PriceError) as caught:
-        for_model(name)
+        find_prices(name)
     text = str(caught.value)
     assert repr(name) in text
     assert "--price input=3,cache_write=3.75,cache_read=0.3,output=15" in text
-    assert all(name in text for name in SETS)
+    assert all(name in text for name in TABLE.sets)
 
 
 def test_a_slip_of_the_pen() -> None:
     """A misspelt model is answered with the names close to it."""
     with pytest.raises(PriceError, match="close names: claude-sonnet-4-5, "):
-        for_model("anthropic/claude-sonet-4-5")
+        find_prices("anthropic/claude-sonet-4-5")
 
 
 def test_unknown_seller() -> None:
     """A known model under an unknown seller is no guess: the message says to give the bare name."""
     with pytest.raises(PriceError, match="not as sold by 'myproxy': give the bare name if you pay the list price"):
-        for_model("myproxy/claude-opus-4-5")
+        find_prices("myproxy/claude-opus-4-5")
 
 
 @pytest.mark.usefixtures("no_genai")
 def test_without_genai_prices() -> None:
     """Without genai-prices our own table still serves, and a model beyond it is a PriceError that names the extra."""
-    assert for_model("claude-opus-5").rates(0).input == 5.0
-    assert set(known_models()) == {name for row in rows() for name in row.names}
+    assert find_prices("claude-opus-5").rates(0).input == 5.0
+    assert set(known_models()) == {name for entry in TABLE.entries for name in entry.names}
     with pytest.raises(PriceError, match=r"genai-prices, which is not installed.*\[lab\]"):
-        for_model("claude-3-opus-20240229")
+        find_prices("claude-3-opus-20240229")
 
 
 @pytest.mark.usefixtures("genai")
 def test_from_genai_prices() -> None:
     """A model beyond our table comes from genai-prices, with our cache rules of its vendor and its own name."""
-    prices = for_model("claude-3-opus-20240229", TODAY)
+    prices = find_prices("claude-3-opus-20240229", TODAY)
     assert prices.tiers == ((0, Rates(input=15, output=75, cache_write=18.75, cache_read=1.5, cache_write_1h=30)),)
-    assert prices.cache == PROVIDERS["anthropic"].cache
+    assert prices.cache == TABLE.providers["anthropic"].cache
     assert prices.window == 200_000
     assert prices.source.startswith("genai-prices ")
     assert prices.source.endswith("anthropic/claude-3-opus-latest")
-    assert prices.dated == DATED
+    assert prices.dated == TODAY.isoformat()
 
 
 @pytest.mark.usefixtures("genai")
@@ -148,22 +152,22 @@ def test_from_genai_prices() -> None:
     ("name", "cache"),
     [
         ("gpt-4-turbo", CacheRules(kind="none")),
-        ("gpt-5.4-mini", PROVIDERS["openai"].cache),
-        ("gpt-6-cyber", OPENAI_WITH_WRITES),
-        ("azure/gpt-5.4-mini", PROVIDERS["openai"].cache),
-        ("glm-4.6", PROVIDERS["zai"].cache),
+        ("gpt-5.4-mini", OPENAI.cache),
+        ("gpt-6-cyber", OPENAI.cache_with_write_price),
+        ("azure/gpt-5.4-mini", OPENAI.cache),
+        ("glm-4.6", TABLE.providers["zai"].cache),
         ("groq/openai/gpt-oss-120b", CacheRules()),
     ],
 )
 def test_cache_rules_of_genai_models(name: str, cache: CacheRules) -> None:
     """Cache rules follow the vendor; no read price means no cache, and open weights elsewhere get the usual rules."""
-    assert for_model(name, TODAY).cache == cache
+    assert find_prices(name, TODAY).cache == cache
 
 
 @pytest.mark.usefixtures("genai")
 def test_tiers_of_genai_models() -> None:
     """Its tiers become ours: input, output and read price change together at the edge."""
-    tiers = for_model("gemini-1.5-flash", TODAY).tiers
+    tiers = find_prices("gemini-1.5-flash", TODAY).tiers
     assert tiers == (
         (0, Rates(input=0.075, output=0.3, cache_read=0.01875)),
         (128_000, Rates(input=0.15, output=0.6, cache_read=0.0375)),
@@ -173,8 +177,8 @@ def test_tiers_of_genai_models() -> None:
 @pytest.mark.usefixtures("genai")
 def test_dates_of_genai_models() -> None:
     """Its dated prices are taken by the day."""
-    assert for_model("gemini-3.7-flash", TODAY).rates(0).input == 0.75
-    assert for_model("gemini-3.7-flash", date(2027, 1, 1)).rates(0).input == 1.5
+    assert find_prices("gemini-3.7-flash", TODAY).rates(0).input == 0.75
+    assert find_prices("gemini-3.7-flash", date(2027, 1, 1)).rates(0).input == 1.5
 
 
 @pytest.mark.usefixtures("genai")
@@ -184,7 +188,7 @@ def test_every_known_model_is_found() -> None:
     assert list(names) == sorted(set(names))
     assert "claude-opus-5-5" in names
     for name in names:
-        assert for_model(name, TODAY).tiers
+        assert find_prices(name, TODAY).tiers
 
 
 COMPARED = "0.2.3"
@@ -212,12 +216,12 @@ OURS_ALONE = {
 }
 
 
-def compared() -> Iterator[tuple[str, Row, date]]:
-    """Every name of the table with a day on which its row stands."""
-    for row in rows():
-        day = date.fromisoformat(row.since) if row.since > DATED else TODAY
-        for name in row.names:
-            yield name, row, day
+def compared() -> Iterator[tuple[str, PriceEntry, date]]:
+    """Every name of the table with a day on which its entry holds."""
+    for entry in TABLE.entries:
+        day = entry.since if entry.since is not None and entry.since > TODAY else TODAY
+        for name in entry.names:
+            yield name, entry, day
 
 
 def figures(prices: Prices) -> list[tuple[float, ...]]:
@@ -233,13 +237,13 @@ def test_table_against_genai_prices() -> None:
     if version("genai-prices") != COMPARED:
         pytest.skip(f"compared with genai-prices {COMPARED}; compare anew, then raise COMPARED")
     differing, alone = set(), set()
-    for name, row, day in compared():
-        if row_of(name, day) != row:
+    for name, entry, day in compared():
+        if TABLE.find_entry(name, day) != entry:
             continue
-        theirs = from_genai(name, row.provider, day)
+        theirs = from_genai(name, entry.provider, day)
         if theirs is None:
             alone.add(name)
-        elif figures(theirs) != figures(row.prices) or theirs.window != row.window:
+        elif figures(theirs) != figures(entry.prices) or theirs.window != entry.prices.window:
             differing.add(name)
     assert differing == set(DIFFERENCES)
     assert alone == OURS_ALONE
@@ -248,16 +252,16 @@ def test_table_against_genai_prices() -> None:
 def test_a_longer_number_is_another_model() -> None:
     """genai-prices matches by prefix; a typing error is not priced as its neighbour."""
     with pytest.raises(PriceError, match="claude-sonnet-4-5"):
-        for_model("claude-sonnet-4-51")
+        find_prices("claude-sonnet-4-51")
 
 
 def test_lists_are_read_once_for_all_unknown_names() -> None:
     """What models there are is worked out once: a gateway meets names that nobody knows at every session."""
     with pytest.raises(PriceError):
-        for_model("house-model-0")
+        find_prices("house-model-0")
     known = known_models()
     with pytest.raises(PriceError, match="no price for model 'house-model-1'"):
-        for_model("house-model-1")
+        find_prices("house-model-1")
     assert known_models() is known
 
 
@@ -265,5 +269,5 @@ def test_names_that_no_model_has() -> None:
     """A name of any length may come from whoever can send a request: it is neither held nor compared."""
     before = _listed.cache_info().currsize
     with pytest.raises(PriceError, match=r"a name of 1,000,000 characters$"):
-        for_model("x" * 1_000_000)
+        find_prices("x" * 1_000_000)
     assert _listed.cache_info().currsize == before

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import SETS, named
+from elision.trajectory.price_lookup import find_price_set, find_prices
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules
 
+SETS = load_price_table().sets
 DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "prices.md"
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "complexity-trap" / "facts.json"
 
@@ -17,13 +18,13 @@ FACTS = Path(__file__).parents[3] / "shared" / "facts" / "complexity-trap" / "fa
 def test_unknown_set_lists_the_others() -> None:
     """An unknown set is a PriceError that lists the sets there are."""
     with pytest.raises(PriceError, match="no price set 'antropic'; there are: anthropic, fable, openai, qwen3-coder"):
-        named("antropic")
+        find_price_set("antropic")
 
 
 @pytest.mark.parametrize("name", sorted(SETS))
 def test_set_is_complete(name: str) -> None:
     """Every set goes by its own name and says where it is from and when it was read."""
-    prices = named(name)
+    prices = find_price_set(name)
     assert prices.name == name
     assert prices.source
     assert prices.dated == "2026-11-20"
@@ -40,20 +41,20 @@ def test_set_is_complete(name: str) -> None:
 )
 def test_one_tier_sets(name: str, rates: tuple[float | None, ...], cache: CacheRules) -> None:
     """The one-tier sets have the documented prices (input, write, read, output) and cache rules."""
-    ((start, found),) = named(name).tiers
+    ((start, found),) = find_price_set(name).tiers
     assert start == 0
     assert (found.input, found.cache_write, found.cache_read, found.output) == pytest.approx(rates)
-    assert named(name).cache == cache
+    assert find_price_set(name).cache == cache
 
 
 def test_caching_sets_cache() -> None:
     """Every set but `uncached` has reads that are cheaper than input."""
-    assert [name for name in SETS if not named(name).caches] == ["uncached"]
+    assert [name for name in SETS if not find_price_set(name).caches] == ["uncached"]
 
 
 def test_qwen3_coder_tiers() -> None:
     """Input, output and read price of Qwen3-Coder at 32k, 128k and 256k, the edge belonging to the cheaper side."""
-    prices = named("qwen3-coder")
+    prices = find_price_set("qwen3-coder")
     edges = (32_000, 32_001, 128_000, 128_001, 256_000, 256_001)
     assert [prices.rates(prompt).input for prompt in edges] == [1.0, 1.8, 1.8, 3.0, 3.0, 6.0]
     assert [prices.rates(prompt).output for prompt in edges] == [5.0, 9.0, 9.0, 15.0, 15.0, 60.0]
@@ -64,7 +65,7 @@ def test_qwen3_coder_tiers() -> None:
 def test_qwen3_coder_is_the_papers() -> None:
     """The set's figures are those that the paper's runs were billed at."""
     recorded = json.loads(FACTS.read_text())["qwen_prices_usd_per_1M"]["coder(tier by raw_input+cached_input per call)"]
-    ours = [rates for _, rates in named("qwen3-coder").tiers]
+    ours = [rates for _, rates in find_price_set("qwen3-coder").tiers]
     assert [(r.input, r.output, r.cache_read) for r in ours] == [
         (tier["input"], tier["output"], tier["cached_input"]) for tier in recorded.values()
     ]
@@ -74,16 +75,18 @@ def test_qwen3_coder_is_the_papers() -> None:
 @pytest.mark.parametrize(("name", "model"), [("fable", "claude-fable-5-1"), ("anthropic", "claude-sonnet-4-5")])
 def test_set_agrees_with_its_model(name: str, model: str) -> None:
     """A set that is named after a vendor bills as a model of it in the table does."""
-    assert named(name).cache == for_model(model).cache
-    bills = [prices.bill(50_000, cached=40_000, output=500).usd for prices in (named(name), for_model(model))]
+    assert find_price_set(name).cache == find_prices(model).cache
+    bills = [
+        prices.bill(50_000, cached=40_000, output=500).usd for prices in (find_price_set(name), find_prices(model))
+    ]
     assert bills[0] == pytest.approx(bills[1])
 
 
 def test_openai_set_is_gpt_5_on_the_prompt_side() -> None:
     """The `openai` set has gpt-5's cache rules and prompt prices; its output is 5 x input like every set's."""
-    gpt = for_model("gpt-5")
-    assert named("openai").cache == gpt.cache
-    assert named("openai").prompt_usd(50_000, 40_000) == pytest.approx(gpt.prompt_usd(50_000, 40_000))
+    gpt = find_prices("gpt-5")
+    assert find_price_set("openai").cache == gpt.cache
+    assert find_price_set("openai").prompt_usd(50_000, 40_000) == pytest.approx(gpt.prompt_usd(50_000, 40_000))
 
 
 def test_docs_show_the_sets() -> None:

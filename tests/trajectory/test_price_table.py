@@ -1,71 +1,190 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import tomllib
 from datetime import date
+from importlib.resources import files
 
 import pytest
 
-from elision.trajectory.price_table import DATED, PROVIDERS, SOURCES, Row, folded, row_of, rows
+from elision.errors import PriceError
+from elision.trajectory.price_table import FILE, PriceEntry, fold_model_name, load_price_table, parse_price_table
 
-TODAY = date.fromisoformat(DATED)
-
-
-def label(row: Row) -> str:
-    return f"{row.names[0]}@{row.since}" if row.since else row.names[0]
-
-
-every_row = pytest.mark.parametrize("row", rows(), ids=label)
+TABLE = load_price_table()
+TODAY = TABLE.dated
+TEXT = files("elision.trajectory").joinpath(FILE).read_text(encoding="utf-8")
 
 
-@every_row
-def test_row_is_a_price_list(row: Row) -> None:
-    """Every row makes a valid price list: ascending tiers, none cheaper than the tier below, cheap reads."""
-    tiers = row.prices.tiers
+def label(entry: PriceEntry) -> str:
+    return f"{entry.names[0]}@{entry.since}" if entry.since else entry.names[0]
+
+
+every_entry = pytest.mark.parametrize("entry", TABLE.entries, ids=label)
+
+
+@every_entry
+def test_row_is_a_price_list(entry: PriceEntry) -> None:
+    """Every entry makes a valid price list: ascending tiers, none cheaper than the tier below, cheap reads."""
+    tiers = entry.prices.tiers
     assert [start for start, _ in tiers] == sorted({start for start, _ in tiers})
     assert [rates.input for _, rates in tiers] == sorted(rates.input for _, rates in tiers)
     for _, rates in tiers:
         assert 0 < rates.input <= rates.output
         assert rates.read <= rates.input <= rates.write
-    assert row.prices.caches == (row.read is not None)
+    assert entry.prices.caches == (tiers[0][1].cache_read is not None)
 
 
-@every_row
-def test_row_says_where_it_is_from(row: Row) -> None:
-    """Every row has known sources, a day, a trust and a provider."""
-    assert row.refs
-    assert set(row.refs) <= set(SOURCES)
-    assert row.prices.source
-    assert row.prices.dated == DATED
-    assert row.trust in ("H", "M", "L")
-    assert row.provider in PROVIDERS
-    assert not row.since or date.fromisoformat(row.since)
+@every_entry
+def test_cache_prices_are_the_same_multiples_in_every_tier(entry: PriceEntry) -> None:
+    """A dearer tier raises cache prices as it raises the input price, so a slip of a digit in one of them shows."""
+    _, first = entry.prices.tiers[0]
+    for _, rates in entry.prices.tiers[1:]:
+        assert rates.read / rates.input == pytest.approx(first.read / first.input)
+        assert rates.write / rates.input == pytest.approx(first.write / first.input)
 
 
-@every_row
-def test_names_are_canonical(row: Row) -> None:
-    """Names are bare and lower case, and each finds its own row on the day it begins."""
-    for name in row.names:
+@every_entry
+def test_claude_has_one_price_rule(entry: PriceEntry) -> None:
+    """Every Claude model asks 5 x input for output, 1.25 x for a cache write, 2 x for an entry that lives an hour."""
+    if entry.provider != "anthropic":
+        return
+    _, rates = entry.prices.tiers[0]
+    assert rates.output == pytest.approx(5 * rates.input)
+    for _, rates in entry.prices.tiers:
+        assert (rates.cache_write, rates.cache_write_1h) == pytest.approx((1.25 * rates.input, 2 * rates.input))
+
+
+@every_entry
+def test_row_says_where_it_is_from(entry: PriceEntry) -> None:
+    """Every entry has a source and a day."""
+    assert entry.prices.source
+    assert entry.prices.dated == "2026-11-20"
+
+
+@every_entry
+def test_names_are_canonical(entry: PriceEntry) -> None:
+    """Names are bare and lower case, and each finds its own entry on the day it begins."""
+    for name in entry.names:
         assert name == name.lower().strip()
         assert "/" not in name
-        assert row_of(name, date.fromisoformat(row.since) if row.since else date.min) == row
+        assert TABLE.find_entry(name, entry.since or date.min) == entry
 
 
 def test_no_two_rows_for_one_period() -> None:
-    """No model has two rows that begin on the same day."""
-    keys = [(folded(name), row.since) for row in rows() for name in row.names]
+    """No model has two entries that begin on the same day."""
+    keys = [(fold_model_name(name), entry.since) for entry in TABLE.entries for name in entry.names]
     assert len(keys) == len(set(keys))
 
 
 def test_every_source_is_used() -> None:
-    """No source stands in the list without a row (that of the regional surcharge aside)."""
-    assert {ref for row in rows() for ref in row.refs} | {"aws-global"} == set(SOURCES)
+    """No source is in the list without an entry (that of the regional surcharge aside)."""
+    document = tomllib.loads(TEXT)
+    assert {key for model in document["model"] for key in model["sources"]} | {"aws-global"} == set(document["sources"])
 
 
 def test_every_tier_has_a_window_to_reach_it() -> None:
     """A model's dearest tier begins within its window, but for Sonnet 4.5, whose tier needs a beta header."""
     unreachable = {
-        row.names[0] for row in rows() if row.window is not None and row.above and row.above[-1][0] >= row.window
+        entry.names[0]
+        for entry in TABLE.entries
+        if entry.prices.window is not None and entry.prices.tiers[-1][0] >= entry.prices.window
     }
     assert unreachable == {"claude-sonnet-4-5"}
+
+
+def test_the_file_is_read_when_a_price_is_asked_for() -> None:
+    """Importing what needs prices does not read the file; the first question does, and only the first."""
+    program = (
+        "from elision.trajectory.price_lookup import find_prices\n"
+        "from elision.trajectory.price_table import load_price_table\n"
+        "import elision.manager.context, elision.cli.app\n"
+        "assert load_price_table.cache_info().currsize == 0\n"
+        "find_prices('claude-opus-5'); find_prices('gpt-5')\n"
+        "assert load_price_table.cache_info().misses == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+MODEL = """
+[[model]]
+names = ["glm-5"]
+provider = "zai"
+prices = { input = 1, cache_read = 0.2, output = 3.2 }
+dearer = [{ above = 32_000, input = 2, cache_read = 0.4, output = 6.4 }]
+cache = { minimum = 512 }
+trust = "L"
+sources = ["zai-pricing"]
+"""
+SMALL = f"""
+dated = 2026-11-20
+[sources]
+zai-pricing = "docs.z.ai"
+[providers.zai]
+hosts = ["zai"]
+cache = {{ kind = "prefix", ttl = 300, minimum = 1024 }}
+{MODEL}
+[[set]]
+name = "uncached"
+prices = {{ input = 1, output = 5 }}
+cache = {{ kind = "none" }}
+source = "none"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("dated = 2026", "dated: 2026", "prices.toml is not valid TOML: "),
+        ("dated = 2026-11-20", "", "prices.toml: `dated`: None is no date; give a day without quotes: 2026-11-20"),
+        ("2026-11-20", "'2026-11-20'", "prices.toml: `dated`: '2026-11-20' is no date; give a day without quotes"),
+        (
+            "input = 1, c",
+            "c",
+            "prices.toml, model glm-5, prices: `input`: it is missing; give a number",
+        ),
+        ("output = 3.2", "output = '3.2'", "model glm-5, prices: `output`: '3.2' is of the wrong type; give a number"),
+        ("output = 3.2", "output = true", "model glm-5, prices: `output`: True is of the wrong type; give a number"),
+        ("output = 3.2", "output = -1", "model glm-5, prices: output price -1.0 is no price; give USD per million"),
+        (
+            "cache_read = 0.2",
+            "read = 0.2",
+            "model glm-5, prices: `read`: nothing has this name; there are: input",
+        ),
+        (
+            "above = 32_000",
+            "above = 0",
+            "model glm-5, dearer 0: `above`: 0 does not ascend; list the tiers",
+        ),
+        ("minimum = 512", "minimum = -1", "model glm-5, cache: cache rules need ttl >= 0 seconds"),
+        (
+            '"prefix"',
+            '"suffix"',
+            "providers, zai, cache: `kind`: 'suffix' is not known; give one of prefix",
+        ),
+        ('trust = "L"', 'trust = "X"', "model glm-5: `trust`: 'X' is not known; give one of H, M, L"),
+        ('provider = "zai"', 'provider = "z"', "model glm-5: `provider`: 'z' is not known; give one of zai"),
+        ('["zai-pricing"]', '["zai"]', "model glm-5: `sources`: 'zai' is not known; give one of zai-pricing"),
+        ('["zai-pricing"]', "[]", "model glm-5: `sources`: [] is no list of texts; give at least one"),
+        ('trust = "L"', 'trust = "L"\nsinse = 1', "model glm-5: `sinse`: nothing has this name; there are: names, "),
+        (MODEL, MODEL + MODEL, "prices.toml, model glm-5: two entries begin on one day; give each period its `since`"),
+        ("[[set]]", "[[sets]]", "prices.toml: `sets`: nothing has this name; there are: dated, sources, providers, "),
+        ("source = ", "from = ", "prices.toml, set uncached: `source`: it is missing; give a text in quotes"),
+    ],
+)
+def test_a_wrong_entry_is_named(old: str, new: str, message: str) -> None:
+    """An error says in which file and entry it is, and what to write instead."""
+    assert parse_price_table(SMALL).sets
+    assert old in SMALL
+    with pytest.raises(PriceError) as caught:
+        parse_price_table(SMALL.replace(old, new, 1))
+    assert message in str(caught.value)
+
+
+def test_an_entry_changes_only_the_cache_rules_that_it_names() -> None:
+    """An entry's cache rules are its provider's, but for those that it gives."""
+    (entry,) = parse_price_table(SMALL).entries
+    assert (entry.prices.cache.kind, entry.prices.cache.ttl, entry.prices.cache.minimum) == ("prefix", 300, 512)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +220,11 @@ def test_every_tier_has_a_window_to_reach_it() -> None:
 )
 def test_figures(name: str, figures: tuple[float | None, ...], minimum: int) -> None:
     """The table says what the vendors' pages say."""
-    row = row_of(name, TODAY)
-    assert row is not None
-    rates = row.prices.rates(20_000)
+    entry = TABLE.find_entry(name, TODAY)
+    assert entry is not None
+    rates = entry.prices.rates(20_000)
     assert (rates.input, rates.output, rates.cache_read, rates.cache_write) == pytest.approx(figures)
-    assert row.prices.cache.minimum == minimum
+    assert entry.prices.cache.minimum == minimum
 
 
 @pytest.mark.parametrize(
@@ -122,17 +241,17 @@ def test_figures(name: str, figures: tuple[float | None, ...], minimum: int) -> 
 )
 def test_cliffs(name: str, edge: int, below: tuple[float, ...], above: tuple[float, ...]) -> None:
     """Price cliffs lie where the vendors put them; the edge itself is still cheap, and cache prices jump along."""
-    row = row_of(name, TODAY)
-    assert row is not None
-    sides = [row.prices.rates(edge), row.prices.rates(edge + 1)]
+    entry = TABLE.find_entry(name, TODAY)
+    assert entry is not None
+    sides = [entry.prices.rates(edge), entry.prices.rates(edge + 1)]
     assert [(r.input, r.output, r.read) for r in sides] == [pytest.approx(below), pytest.approx(above)]
-    assert row.prices.cliff() == edge
+    assert entry.prices.cliff() == edge
 
 
 def test_cache_rules_differ_by_provider() -> None:
     """Claude caches at breakpoints, OpenAI writes at a price from 5.6 on, before that in steps of 128 for free."""
-    found = {name: row_of(name, TODAY) for name in ("claude-opus-5", "gpt-5.6", "gpt-5.2", "deepseek-chat")}
-    cache = {name: row.prices.cache for name, row in found.items() if row is not None}
+    found = {name: TABLE.find_entry(name, TODAY) for name in ("claude-opus-5", "gpt-5.6", "gpt-5.2", "deepseek-chat")}
+    cache = {name: entry.prices.cache for name, entry in found.items() if entry is not None}
     assert (cache["claude-opus-5"].kind, cache["claude-opus-5"].ttl) == ("breakpoints", 300)
     assert (cache["gpt-5.6"].kind, cache["gpt-5.6"].ttl, cache["gpt-5.6"].step) == ("prefix", 1800, 1)
     assert (cache["gpt-5.2"].kind, cache["gpt-5.2"].step) == ("prefix", 128)
@@ -152,6 +271,6 @@ def test_cache_rules_differ_by_provider() -> None:
 )
 def test_prices_change_on_their_day(name: str, day: date, read: float) -> None:
     """A model whose price changed is priced by the day; a day before the first period takes the first."""
-    row = row_of(name, day)
-    assert row is not None
-    assert row.prices.rates(5000).cache_read == pytest.approx(read)
+    entry = TABLE.find_entry(name, day)
+    assert entry is not None
+    assert entry.prices.rates(5000).cache_read == pytest.approx(read)

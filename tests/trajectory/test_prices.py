@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import PriceError
-from elision.trajectory.prices import Bill, CacheRules, Prices, Rates, multiples, parse
+from elision.trajectory.prices import Bill, CacheRules, Prices, Rates, parse
 
 BREAKPOINTS = CacheRules(kind="breakpoints", ttl=300, minimum=1000)
 WRITING = Prices(
@@ -113,7 +113,7 @@ def test_no_write_price_is_input() -> None:
 
 def test_uncached_is_all_input() -> None:
     """Without a cache the whole prompt is input, whatever the caller believes to be cached."""
-    plain = multiples("p", input=1, write=None, read=None, cache=CacheRules(kind="none"), source="", dated="")
+    plain = Prices(name="p", tiers=((0, Rates(input=1, output=5)),), cache=CacheRules(kind="none"))
     assert plain.bill(5000, cached=3000, output=10) == Bill(input=5000, output=10, usd=(5000 + 10 * 5) / 1e6)
 
 

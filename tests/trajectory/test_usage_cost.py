@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.usage import Usage
 from elision.trajectory.usage_cost import usage_cost
 
-SONNET = for_model("claude-sonnet-4-6")
+SONNET = find_prices("claude-sonnet-4-6")
 
 
 def test_what_the_provider_stated_is_taken() -> None:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices, parse
 
 Paths = Annotated[
@@ -47,7 +46,7 @@ def prices_of(model: str | None, price: str | None, price_set: str | None) -> Pr
     if len(given) > 1:
         raise PriceError(f"{' and '.join(given)} contradict each other; give one")
     if model:
-        return for_model(model)
+        return find_prices(model)
     if price:
         return parse(price)
-    return named(price_set or "anthropic")
+    return find_price_set(price_set or "anthropic")

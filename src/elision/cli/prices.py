@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date
 from itertools import groupby
 from typing import Annotated, Final
@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.cli.console import open_console
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import SETS
-from elision.trajectory.price_table import DATED, PROVIDERS, Row, row_of, rows
+from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 
 #: Columns from which on the table has room for the window and other names.
@@ -56,7 +55,7 @@ def prices(
 
 def _everything(width: int) -> Iterator[RenderableType]:
     wide = width >= WIDE
-    yield Group(Text(f"USD per million tokens, as of {DATED}", style="bold"), _models(wide=wide))
+    yield Group(Text(f"USD per million tokens, as of {load_price_table().dated}", style="bold"), _models(wide=wide))
     yield Group(Text("Named sets", style="bold"), _sets(wide=wide))
     key = "; ".join(f"{trust}: {meaning}" for trust, meaning in _TRUST.items())
     yield Text(
@@ -84,28 +83,29 @@ def _models(*, wide: bool) -> Table:
     table.add_column("", no_wrap=True)
     if wide:
         table.add_column("also")
-    for provider, group in groupby(rows(), key=lambda row: row.provider):
+    for provider, group in groupby(load_price_table().entries, key=lambda entry: entry.provider):
         table.add_section()
         table.add_row(Text(provider, style="bold"))
-        for row in group:
-            table.add_row(_named(row), *_cells(row.prices, wide=wide), row.trust, *([_also(row)] if wide else []))
+        for entry in group:
+            also = [_also(entry)] if wide else []
+            table.add_row(_named(entry), *_cells(entry.prices, wide=wide), entry.trust, *also)
     return table
 
 
-def _named(row: Row) -> Text:
+def _named(row: PriceEntry) -> Text:
     name = Text(row.names[0])
     if row.since:
         return name.append(f"\n from {row.since}", style="dim")
     return name
 
 
-def _also(row: Row) -> Text:
+def _also(row: PriceEntry) -> Text:
     return Text(", ".join(row.names[1:]), style="dim")
 
 
 def _sets(*, wide: bool) -> Table:
     table = _table("set", wide=wide)
-    for name, entry in SETS.items():
+    for name, entry in load_price_table().sets.items():
         table.add_row(Text(name), *_cells(entry, wide=wide))
     return table
 
@@ -166,22 +166,22 @@ def _span(seconds: float) -> str:
 def _one(name: str) -> Iterator[RenderableType]:
     """All that is known of a model or set today. Raises PriceError, which lists close names."""
     today = date.today()
-    if name in SETS:
-        entry = SETS[name]
+    if name in load_price_table().sets:
+        entry = load_price_table().sets[name]
     else:
-        entry = for_model(name, on=today)
+        entry = find_prices(name, on=today)
     row = _row(entry, today)
     yield Text(entry.name, style="bold")
     yield _tiers(entry)
     yield _facts(entry, row)
 
 
-def _row(entry: Prices, on: date) -> Row | None:
+def _row(entry: Prices, on: date) -> PriceEntry | None:
     """The row of our table that `entry` was made from; None for sets and where genai-prices answered."""
-    if entry.name in SETS:
+    if entry.name in load_price_table().sets:
         row = None
     else:
-        row = row_of(entry.name, on)
+        row = load_price_table().find_entry(entry.name, on)
     if row is not None and entry.source.startswith(row.prices.source):
         return row
     return None
@@ -211,7 +211,7 @@ def _range(start: int, end: int | None) -> str:
     return f"up to {end:,}"
 
 
-def _facts(entry: Prices, row: Row | None) -> Table:
+def _facts(entry: Prices, row: PriceEntry | None) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -221,7 +221,7 @@ def _facts(entry: Prices, row: Row | None) -> Table:
     return grid
 
 
-def _known(entry: Prices, row: Row | None) -> Iterator[tuple[str, str]]:
+def _known(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, str]]:
     yield "prices", "USD per million tokens; a call is billed at its tier as a whole"
     yield "cache", _rules(entry.cache)
     yield "window", f"{entry.window:,} tokens" if entry.window else "not known"
@@ -230,7 +230,7 @@ def _known(entry: Prices, row: Row | None) -> Iterator[tuple[str, str]]:
         yield "also", ", ".join(name for name in row.names if name != entry.name)
         yield "periods", _periods(row)
         yield "note", row.note
-        yield "assumed", PROVIDERS[row.provider].doubt
+        yield "assumed", load_price_table().providers[row.provider].doubt
         yield "trust", f"{row.trust}: {_TRUST[row.trust]}"
     yield "source", entry.source.replace("; ", "\n")
     yield "as of", entry.dated
@@ -246,13 +246,14 @@ def _rules(cache: CacheRules) -> str:
     return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {_span(cache.ttl)} after its last use"
 
 
-def _periods(row: Row) -> str:
+def _periods(row: PriceEntry) -> str:
     """When this price and the model's other ones began; "" where there is but one."""
-    known: Sequence[Row] = [each for each in rows() if each.names[0] == row.names[0]]
-    if len(known) < 2:
+    periods = [period for period in load_price_table().entries if period.names[0] == row.names[0]]
+    if len(periods) < 2:
         return ""
-    return "; ".join(
-        f"{'from ' + each.since if each.since else 'first'}: input {_usd(each.input)}, cache read "
-        f"{_usd(each.prices.tiers[0][1].cache_read)}"
-        for each in known
-    )
+    lines = []
+    for period in periods:
+        rates = period.prices.tiers[0][1]
+        start = f"from {period.since}" if period.since else "first"
+        lines.append(f"{start}: input {_usd(rates.input)}, cache read {_usd(rates.cache_read)}")
+    return "; ".join(lines)

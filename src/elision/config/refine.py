@@ -13,7 +13,7 @@ from elision.strategies.budget import Budget
 from elision.strategies.pipeline import Pipeline
 from elision.strategies.spec import PRESETS, parse, preset_of, stated
 from elision.strategies.strategy import Strategy
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.redact import DEFAULT
 
 
@@ -169,7 +169,7 @@ def _has_room(strategy: Strategy, named: _Named, changes: Mapping[str, tuple[Any
     if strategy.budget is None or strategy.budget.tokens is None:
         return
     try:
-        strategy.budget.usable(SETS["anthropic"])
+        strategy.budget.usable(find_price_set("anthropic"))
     except SpecError as error:
         places = [place for option, (_, place) in changes.items() if option.startswith("budget.")]
         raise SettingError(f"{', '.join(places) or named.place}: {error}") from None

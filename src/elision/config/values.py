@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import SETS
+from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_table import load_price_table
 
 Reader: TypeAlias = Callable[[object], Any]
 
@@ -210,12 +210,13 @@ def token(value: object) -> str:
 def prices(value: object) -> str:
     """A named set of prices, or a model whose prices are known."""
     name = text(value)
+    sets = load_price_table().sets
     try:
-        if name in SETS:
-            return name
-        return for_model(name).name and name
+        if name not in sets:
+            find_prices(name)
     except PriceError as error:
-        raise ValueError(f"give a set ({', '.join(SETS)}) or a model: {error}") from None
+        raise ValueError(f"give a set ({', '.join(sets)}) or a model: {error}") from None
+    return name
 
 
 #: Who can be asked for a summary.

@@ -1,6 +1,6 @@
 """What each model's API takes and checks, as one dated table: what decides how a history may be edited there.
 
-Prices, windows and the shortest prefix that is cached stand in `trajectory/price_table.py`. What a row means for an
+Prices, windows and the shortest prefix that is cached are in `trajectory/prices.toml`. What a row means for an
 edit is in `bound_thinking.py`, `native.py` and `breakpoints.py`; sources and doubts are in docs/reference/providers.md.
 """
 

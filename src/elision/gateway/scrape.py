@@ -16,7 +16,7 @@ from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metrics import MODELS, OTHER
 from elision.telemetry.prometheus import Instrument, Prometheus, instrument
 from elision.telemetry.readings import Sample, model_name
-from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_lookup import find_prices
 
 try:
     from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -80,7 +80,7 @@ class Scrape:
 
 def _priced(model: str) -> bool:
     try:
-        for_model(model)
+        find_prices(model)
     except PriceError:
         return False
     return True

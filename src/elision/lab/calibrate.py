@@ -16,8 +16,8 @@ from elision.engine import output_tokens
 from elision.errors import PriceError
 from elision.lab.sent import Request, Restart, requests
 from elision.trajectory.cache import HOUR, PromptCache
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_table import PROVIDERS
+from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -340,18 +340,21 @@ def billing(model: str, on: date | None, *, writes: bool) -> Billing:
     A model without a price keeps the cache rules of the provider it names, or of the way of billing it shows.
     """
     try:
-        prices = for_model(model, on=on)
+        prices = find_prices(model, on=on)
         return Billing(prices=prices, rules=prices.cache)
     except PriceError:
         return Billing(prices=None, rules=_rules(model, writes=writes))
 
 
 def _rules(model: str, *, writes: bool) -> CacheRules:
-    hosts = model.lower().split("/")[:-1]
-    named = (provider for provider in PROVIDERS.values() if provider.hosts.intersection(hosts))
+    providers = load_price_table().providers
     if writes:
-        return PROVIDERS["anthropic"].cache
-    return next((provider.cache for provider in named), CacheRules())
+        return providers["anthropic"].cache
+    hosts = model.lower().split("/")[:-1]
+    for provider in providers.values():
+        if provider.hosts.intersection(hosts):
+            return provider.cache
+    return CacheRules()
 
 
 class _Books:

@@ -23,8 +23,7 @@ from elision.strategies.strategy import Strategy
 from elision.summarizers.written import Written
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import Observations
@@ -257,17 +256,17 @@ class Options:
         wanted = model or self.model
         try:
             if wanted:
-                return for_model(wanted)
-            return named(_USUAL)
+                return find_prices(wanted)
+            return find_price_set(_USUAL)
         except PriceError:
-            return named(_USUAL)
+            return find_price_set(_USUAL)
 
     def unpriced(self) -> str:
         """What is to be said where nobody knows the model's prices; "" where somebody does."""
         if not self.model or self.prices:
             return ""
         try:
-            for_model(self.model)
+            find_prices(self.model)
         except PriceError:
             return f"no prices are known for {self.model[:80]}: billed as {_USUAL} models usually are; give prices="
         return ""
@@ -391,6 +390,6 @@ def _shown(value: Any) -> str:
 
 def _prices(name: str) -> Prices:
     try:
-        return named(name)
+        return find_price_set(name)
     except PriceError:
-        return for_model(name)
+        return find_prices(name)

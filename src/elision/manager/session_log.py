@@ -41,8 +41,7 @@ from elision.trajectory.events import (
     TurnAdded,
 )
 from elision.trajectory.plan import Key, Plan, Summary, handle
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
@@ -457,10 +456,10 @@ def _rates(given: Prices | None, model: str) -> tuple[Prices, bool]:
         return given, True
     try:
         if model:
-            return (for_model(model), True)
-        return (named(USUAL), False)
+            return (find_prices(model), True)
+        return (find_price_set(USUAL), False)
     except PriceError:
-        return named(USUAL), False
+        return find_price_set(USUAL), False
 
 
 def _covered(state: State, before: int, summary: Summary) -> Iterator[Hidden]:

@@ -18,7 +18,7 @@ from elision.summarizers.redacted import Redactor
 from elision.summarizers.writer import THINKING, Patience, Writer
 from elision.summarizers.written import Written
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import counter
@@ -118,6 +118,6 @@ def _prices(model: str, base_url: str) -> Prices | None:
     if urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1"):
         return None
     try:
-        return for_model(model)
+        return find_prices(model)
     except PriceError:
         return None

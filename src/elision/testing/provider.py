@@ -26,8 +26,7 @@ from elision.testing.refusal import Refusal, too_long
 from elision.testing.request import Api, Asked, Block, asked, blocks, items_of
 from elision.testing.shelf import RUN, Found, Shelf
 from elision.testing.told import Told
-from elision.trajectory.price_lookup import for_model
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import counter
 from elision.trajectory.trajectory import Trajectory
@@ -236,9 +235,9 @@ class Provider:
             name = model
         if (api, name) not in self._prices:
             try:
-                self._prices[api, name] = for_model(name)
+                self._prices[api, name] = find_prices(name)
             except PriceError:
-                self._prices[api, name] = named("anthropic" if api == "anthropic" else "openai")
+                self._prices[api, name] = find_price_set("anthropic" if api == "anthropic" else "openai")
         return self._prices[api, name]
 
     # -- the answer itself ------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -13,8 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from elision.errors import PriceError, install
-from elision.trajectory.price_sets import SETS
-from elision.trajectory.price_table import DATED, OPENAI_WITH_WRITES, PROVIDERS, Row, row_of, rows
+from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ _GENAI_HOSTS: Final = {
     "xai": "x-ai",
     "z-ai": "zai",
 }
-# What its provider ids are called in our table; a host that serves others' models is not in it.
-_GENAI_PROVIDERS: Final = {**{name: name for name in PROVIDERS}, "zhipuai": "zai"}
 # Who makes a model, by its name. Open weights have a maker, but each host caches them in its own way.
 _MAKERS: Final = (
     ("claude", "anthropic"),
@@ -95,7 +92,7 @@ def _host(segment: str) -> str:
     return segment
 
 
-def for_model(name: str, on: date | None = None) -> Prices:
+def find_prices(name: str, on: date | None = None) -> Prices:
     """The price list of a model on a day (default: today).
 
     `name` may carry hosts and a date: litellm_proxy/anthropic/claude-opus-4-5-20251101. Raises PriceError, which
@@ -120,50 +117,59 @@ def for_model(name: str, on: date | None = None) -> Prices:
 LONGEST: Final = 300
 
 
+def find_price_set(name: str) -> Prices:
+    """Return the named price set. Raises PriceError, which lists the names there are."""
+    sets = load_price_table().sets
+    if name not in sets:
+        raise PriceError(f"no price set {name!r}; there are: {', '.join(sets)}")
+    return sets[name]
+
+
 @lru_cache(maxsize=256)
 def _listed(name: str, day: date) -> Prices | None:
     """Our own table's. Held, since every session of a gateway asks for its own."""
     parted = _parted(name)
-    bare, row = _row(parted, day)
-    if row is None or not PROVIDERS[row.provider].hosts.issuperset(parted.hosts):
+    bare, entry = _row(parted, day)
+    if entry is None or not load_price_table().providers[entry.provider].hosts.issuperset(parted.hosts):
         return None
-    return replace(row.priced(row.regional if parted.regional else 1.0), name=bare)
+    return replace(entry.regional_prices if parted.regional else entry.prices, name=bare)
 
 
-def _row(parted: _Name, day: date) -> tuple[str, Row | None]:
-    """Our table's row for a name, and the name that it has there."""
-    if row_of(parted.model, day):
-        bare = parted.model
-    else:
-        bare = parted.undated
-    return bare, row_of(bare, day)
+def _row(parted: _Name, day: date) -> tuple[str, PriceEntry | None]:
+    """Return the name that our table has for a model, and its entry there."""
+    table = load_price_table()
+    entry = table.find_entry(parted.model, day)
+    if entry is not None:
+        return parted.model, entry
+    return parted.undated, table.find_entry(parted.undated, day)
 
 
 def known_models() -> tuple[str, ...]:
-    """Names that `for_model` takes, sorted: our table's, and genai-prices' where that is installed."""
+    """Names that `find_prices` takes, sorted: our table's, and genai-prices' where that is installed."""
     return _known(date.today(), _genai() is None)
 
 
 @lru_cache(maxsize=4)
 def _known(day: date, alone: bool) -> tuple[str, ...]:
     """alone: whether genai-prices is not there. Held, since a gateway meets unknown models by the thousand."""
-    ours = {name for row in rows() for name in row.names}
+    ours = {name for entry in load_price_table().entries for name in entry.names}
     snapshot = None if alone else _genai()
     if snapshot is None:
         return tuple(sorted(ours))
-    listed = (provider for provider in snapshot.providers if provider.id in _GENAI_PROVIDERS)
+    known_providers = _genai_providers()
+    listed = (provider for provider in snapshot.providers if provider.id in known_providers)
     # Some of its ids are titles that its own matching does not know.
     models = ((provider, model) for provider in listed for model in provider.models if model.is_match(model.id))
     theirs = {model.id.lower() for provider, model in models if _converted(provider, model, day)}
     return tuple(sorted(ours | theirs))
 
 
-def _unknown(name: str, parted: _Name, row: Row | None) -> str:
-    searched = f"our table of {DATED}" + ("" if _genai() is None else " and genai-prices")
+def _unknown(name: str, parted: _Name, row: PriceEntry | None) -> str:
+    searched = f"our table of {load_price_table().dated}" + ("" if _genai() is None else " and genai-prices")
     return "; ".join([f"no price for model {name!r} in {searched}", *_mends(parted, row)])
 
 
-def _mends(parted: _Name, row: Row | None) -> Iterator[str]:
+def _mends(parted: _Name, row: PriceEntry | None) -> Iterator[str]:
     if row is not None:
         seller = "/".join(parted.hosts)
         yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
@@ -172,7 +178,7 @@ def _mends(parted: _Name, row: Row | None) -> Iterator[str]:
     if _genai() is None:
         yield f"genai-prices, which is not installed, knows more: {install('lab')}"
     yield "or give it yourself, in USD per million tokens: --price input=3,cache_write=3.75,cache_read=0.3,output=15"
-    yield f"or take a named set: {', '.join(SETS)}"
+    yield f"or take a named set: {', '.join(load_price_table().sets)}"
 
 
 @lru_cache(maxsize=256)
@@ -183,6 +189,12 @@ def _close(name: str, known: tuple[str, ...]) -> list[str]:
 @cache
 def _version() -> str:
     return version("genai-prices")
+
+
+@cache
+def _genai_providers() -> Mapping[str, str]:
+    """What the provider ids of genai-prices are called in our table; a host that serves others' models is not in it."""
+    return {**{name: name for name in load_price_table().providers}, "zhipuai": "zai"}
 
 
 def _genai() -> DataSnapshot | None:
@@ -223,7 +235,7 @@ def _spellings(name: str, parted: _Name) -> Iterator[tuple[str | None, str]]:
         yield host, path[-1]
         yield host, parted.model
         return
-    for maker in (_maker(parted.model), None, *_GENAI_PROVIDERS):
+    for maker in (_maker(parted.model), None, *_genai_providers()):
         yield maker, path[-1]
         yield maker, parted.model
 
@@ -294,9 +306,7 @@ def _cache(provider: str, model: str, tiers: tuple[tuple[int, Rates], ...]) -> C
         hosted = None
     else:
         hosted = _maker(model)
-    maker = _GENAI_PROVIDERS.get(provider, hosted)
-    if maker == "openai" and tiers[0][1].cache_write is not None:
-        return OPENAI_WITH_WRITES
+    maker = _genai_providers().get(provider, hosted)
     if maker:
-        return PROVIDERS[maker].cache
+        return load_price_table().providers[maker].cache_rules(tiers[0][1])
     return CacheRules()

@@ -228,23 +228,6 @@ class Prices:
         return replace(self, tiers=tuple((start, rates.scaled(factor)) for start, rates in self.tiers))
 
 
-def multiples(
-    name: str, *, input: float, write: float | None, read: float | None, cache: CacheRules, source: str, dated: str
-) -> Prices:
-    """A one-tier price list whose cache prices are multiples of `input`; output costs 5 x input.
-
-    Where breakpoints make the entries (Anthropic), those that live an hour cost 2 x input.
-    """
-    rates = Rates(
-        input=input,
-        output=5 * input,
-        cache_write=None if write is None else write * input,
-        cache_read=None if read is None else read * input,
-        cache_write_1h=2 * input if cache.kind == "breakpoints" else None,
-    )
-    return Prices(name=name, tiers=((0, rates),), cache=cache, source=source, dated=dated)
-
-
 def parse(text: str) -> Prices:
     """`input=3,cache_write=3.75,cache_read=0.3,output=15` as a price list; USD per million tokens. Raises PriceError.
 

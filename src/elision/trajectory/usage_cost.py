@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import for_model
+from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
 
@@ -24,6 +24,6 @@ def usage_cost(usage: Usage, prices: Prices) -> float:
 
 def _prices_of(model: str, usual: Prices) -> Prices:
     try:
-        return for_model(model)
+        return find_prices(model)
     except PriceError:
         return usual

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elision.lab.results import Control, Row, Series, Study
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Problem
 
@@ -81,7 +81,7 @@ def study(
             rows.append(row(strategy, file=file, calls=calls, usd=2.0 + place))
             lines[file, "main", strategy] = series(strategy, calls)
     return Study(
-        prices=named("anthropic"),
+        prices=find_price_set("anthropic"),
         counter="o200k",
         strategies=strategies,
         rows=tuple(rows),

@@ -8,7 +8,8 @@ import pytest
 
 from elision.lab.report import charts
 from elision.lab.report.palette import PAPER
-from elision.trajectory.price_sets import SETS, named
+from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Bill
 from tests.lab.report.studies import HYBRID, RAW, STRATEGIES, row, study
 
@@ -38,10 +39,10 @@ def test_no_raw_line_where_strategies_saw_different_runs() -> None:
     assert all(layer.get("name") != "raw" for layer in charts.cost(uneven, PAPER)["layer"])
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", load_price_table().sets)
 def test_parts_add_up(name: str) -> None:
     """Who is paid what sums to the bill, at every price set."""
-    prices = named(name)
+    prices = find_price_set(name)
     bill = prices.bill(20_000, cached=15_000, output=500) + prices.bill(900, output=100) + prices.bill(200_000)
     whole = replace(row(HYBRID), bill=bill, summarizer=Bill(output=10, usd=0.25))
     parts = charts.parts(whole, prices)
@@ -51,7 +52,7 @@ def test_parts_add_up(name: str) -> None:
 
 def test_parts_are_exact_with_one_tier() -> None:
     """Each part is its tokens at its rate."""
-    prices = named("anthropic")
+    prices = find_price_set("anthropic")
     bill = prices.bill(20_000, cached=15_000, output=500)
     parts = charts.parts(replace(row(RAW), bill=bill), prices)
     assert parts["cache write"] == pytest.approx(5_000 * 3.75e-6)
@@ -62,7 +63,9 @@ def test_parts_are_exact_with_one_tier() -> None:
 
 def test_parts_of_nothing() -> None:
     """A row that billed nothing has parts of nothing."""
-    assert set(charts.parts(replace(row(RAW), bill=Bill(), summarizer=Bill()), named("anthropic")).values()) == {0.0}
+    assert set(
+        charts.parts(replace(row(RAW), bill=Bill(), summarizer=Bill()), find_price_set("anthropic")).values()
+    ) == {0.0}
 
 
 def test_no_evidence_no_picture_of_it() -> None:

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from elision.lab.report import wording
 from elision.lab.results import Row
-from elision.trajectory.price_sets import named
+from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Problem
 from tests.lab.report.studies import HINDSIGHT, HYBRID, MASKING, PUBLISHED, RAW, empty, row, study
@@ -101,7 +101,7 @@ def test_notes_speak_of_what_is_there() -> None:
     """The digest is mentioned where there are summaries, the split by rates where prices have tiers."""
     assert any("digest" in note for note in wording.notes(study()))
     assert not any("digest" in note for note in wording.notes(study((RAW, MASKING))))
-    assert any("lowest tier" in note for note in wording.notes(replace(study(), prices=named("qwen3-coder"))))
+    assert any("lowest tier" in note for note in wording.notes(replace(study(), prices=find_price_set("qwen3-coder"))))
 
 
 def test_problems_are_grouped() -> None:
