@@ -95,7 +95,7 @@ def test_extractors() -> None:
 
 def test_price_sets() -> None:
     """Every named price set is listed where it is chosen and where it is explained."""
-    assert set(load_price_table().sets) <= quoted("start/replay.md") & quoted("concepts/prices.md")
+    assert set(load_price_table().sets) <= quoted("reference/replay.md") & quoted("concepts/prices.md")
 
 
 def test_commands() -> None:
@@ -110,7 +110,7 @@ def test_commands() -> None:
     assert set(group.commands) <= typed
     assert all(f"`elision {name}`" in prose(README) for name in group.commands)
     flags = {name for item in group.commands["replay"].params for name in item.opts if name.startswith("-")}
-    assert flags - {"--help"} <= quoted("start/replay.md")
+    assert flags - {"--help"} <= quoted("reference/replay.md")
 
 
 def test_json_keys() -> None:
@@ -119,7 +119,7 @@ def test_json_keys() -> None:
     study = Study(prices=load_price_table().sets["anthropic"], counter="o200k", strategies=(), rows=()).json()
     prices = prices_json(load_price_table().sets["anthropic"])
     keys = {*row, *row["tokens"], *study, *prices, *prices["cache"], *(key for tier in prices["tiers"] for key in tier)}
-    assert keys | options(Control) <= quoted("start/replay.md")
+    assert keys | options(Control) <= quoted("reference/json.md")
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -196,7 +196,7 @@ def test_settings() -> None:
     ("page", "table"),
     [
         ("reference/metrics.md", METRICS),
-        ("guides/deployment.md", (*gateway_metrics.METRICS, *gateway_metrics.STANDING)),
+        ("reference/gateway-metrics.md", (*gateway_metrics.METRICS, *gateway_metrics.STANDING)),
     ],
 )
 def test_metrics(page: str, table: Sequence[Metric]) -> None:
@@ -218,5 +218,5 @@ def test_log_fields() -> None:
             setattr(told, each.name, {"str": "x", "int": 2, "float": 1.0, "bool": True}[str(each.type)])
     told.usage = Usage(input=1, cache_read=1, output=1)
     told.passes = [Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")]
-    assert set(facts(told)) - {"event"} <= quoted("guides/deployment.md")
+    assert set(facts(told)) - {"event"} <= quoted("reference/gateway-metrics.md")
     assert len(facts(told)) == 27
