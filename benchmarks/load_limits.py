@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from elision.stores.linear_hash.changes import PUT, Change
-from elision.stores.linear_hash.files import OsFile
+from elision.stores.linear_hash.file_access import OsFile
 from elision.stores.linear_hash.meta import Meta
 from elision.stores.linear_hash.pager import Pager
 from elision.stores.linear_hash.table import SPLIT_ABOVE, Table
@@ -47,7 +47,7 @@ def main() -> None:
             for size in SIZES:
                 for number in range(turns, size):
                     for change in changes(number, chance):
-                        table.apply(change)
+                        table.apply_change(change)
                 turns = size
                 found.append(measured(table, turns, chance))
             for file in files:

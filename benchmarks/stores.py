@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from benchmarks.stitched import runs
 from elision.stores.linear_hash.store import LinearHashStore
-from elision.stores.linear_hash.writer import Limits
+from elision.stores.linear_hash.writer import WriterLimits
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession, Store
 from elision.trajectory.content import Part, Text
@@ -41,7 +41,7 @@ CONTESTANTS: dict[str, tuple[Opener, int]] = {
     "linear hash, one turn a sync": (lambda folder: LinearHashStore(folder), 1),
     "SQLite, 64 turns an append": (lambda folder: SqliteStore(folder / "store.db"), 64),
     "linear hash, 64 turns an append": (lambda folder: LinearHashStore(folder), 64),
-    "linear hash, 64 appends a sync": (lambda folder: LinearHashStore(folder, Limits(group=64)), 1),
+    "linear hash, 64 appends a sync": (lambda folder: LinearHashStore(folder, WriterLimits(group=64)), 1),
 }
 
 

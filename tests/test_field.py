@@ -13,7 +13,7 @@ from elision.strategies.budget import Budget
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import Fixed
 from elision.strategies.spec import parse
-from elision.summarizers.digest import digest
+from elision.summarizers.digest import write_digest
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import SummaryRequest
@@ -134,7 +134,7 @@ def test_a_tool_only_history_keeps_the_user_s_constraints() -> None:
 
     def write(request: SummaryRequest) -> str:
         asked.append(request)
-        return digest(request, SIZER.count)
+        return write_digest(request, SIZER.count)
 
     turns = [step(index, said=[user("And keep API v2.")] if index == 2 else ()) for index in range(1, 12)]
     strategy = "summarization(every=5, tail=2, summary_max_tokens=200, schedule=every-turn)"

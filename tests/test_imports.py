@@ -143,7 +143,7 @@ def test_the_core_needs_no_extra() -> None:
         for path in FILES
         if member(path) in CORE
     ]
-    assert {"elision.engine", "elision.stores.postgres.link", "elision.manager.context"} <= set(modules)
+    assert {"elision.engine", "elision.stores.postgres.connection", "elision.manager.context"} <= set(modules)
     python(BLOCKED + "\n".join(f"import {module}" for module in modules))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from elision.errors import BudgetError, ConflictError, ElisionError, StoreError, UnknownHandle
     from elision.manager import ContextManager, ContextView
-    from elision.stores.urls import open_store
+    from elision.stores.store_urls import open_store
     from elision.strategies.guards import Guards
     from elision.strategies.rules import Rule
 
@@ -38,7 +38,7 @@ _HOMES = {
     "Rule": "elision.strategies.rules",
     "StoreError": "elision.errors",
     "UnknownHandle": "elision.errors",
-    "open_store": "elision.stores.urls",
+    "open_store": "elision.stores.store_urls",
 }
 
 

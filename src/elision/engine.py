@@ -29,11 +29,18 @@ from elision.strategies.session_costs import SessionCosts
 from elision.strategies.situation import Situation
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import SummaryCall
-from elision.summarizers.breaker import Breaker
-from elision.summarizers.candidate import MODEL_FREE, accepted, billed, count_replaced_tokens, request, used
-from elision.summarizers.digest import digest
-from elision.summarizers.redacted import redact_request
-from elision.summarizers.written import Written, parse_answer
+from elision.summarizers.circuit_breaker import CircuitBreaker
+from elision.summarizers.digest import write_digest
+from elision.summarizers.request_redaction import redact_request
+from elision.summarizers.summary_acceptance import (
+    MODEL_FREE,
+    accept_summary,
+    bill_call,
+    build_request,
+    count_replaced_tokens,
+    estimate_call,
+)
+from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import (
     Amended,
@@ -61,7 +68,7 @@ from elision.trajectory.usage import Usage
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for; raises SummaryError if it cannot.
-Summarizer: TypeAlias = Callable[[SummaryRequest], "str | Written"]
+Summarizer: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class Later:
 
 
 #: What a pass is sent for the request it yielded.
-Answer: TypeAlias = str | Written | SummaryError | Later
+Answer: TypeAlias = str | SummaryResult | SummaryError | Later
 Pass: TypeAlias = Generator[SummaryRequest, Answer, View]
 
 #: How the reason of a pass begins that was not to decide anything.
@@ -160,7 +167,7 @@ class Session:
         self.policy = strategy.start()
         self.policy.placeholders = replace(placeholders, extractors=self.extractors, redaction=redaction)
         self.books = Books(prices)
-        self.breaker = Breaker()
+        self.breaker = CircuitBreaker()
         self.events: list[Event] = []
         self.newest: Pending | None = None
         #: What the calls cost and would have cost, on the provider's scale.
@@ -314,7 +321,7 @@ class Session:
         plan = self._deferred(plan)
         summary = None
         cost = Bill()
-        if plan.summarize and self._is_worth_asking(plan) and self.breaker.may(situation.call):
+        if plan.summarize and self._is_worth_asking(plan) and self.breaker.may_ask(situation.call):
             answer = yield self._request(plan, situation)
             summary, cost, plan = self._settle(plan, answer, situation)
         if summary is None:
@@ -462,8 +469,8 @@ class Session:
 
     def _request(self, plan: Plan, situation: Situation) -> SummaryRequest:
         limit = self._summary_limit(plan)
-        route = billed(self.state, situation, plan.summarize, limit).route
-        asked = request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh")
+        route = estimate_call(self.state, situation, plan.summarize, limit).route
+        asked = build_request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh")
         # Redacted just before it is written: that is work on all of the history, in vain while a writer is at work.
         return replace(asked, redaction=self.redaction)
 
@@ -472,15 +479,15 @@ class Session:
         if isinstance(answer, Later):
             return None, Bill(), Plan(reason="summary is being written")
         parsed = _parse(answer)
-        covers = (parsed.covers if isinstance(parsed, Written) else 0) or plan.summarize
-        call = used(self.state, situation, covers, parsed)
+        covers = (parsed.covers if isinstance(parsed, SummaryResult) else 0) or plan.summarize
+        call = bill_call(self.state, situation, covers, parsed)
         cost = self._bill(call.input, call.cached, call.output, call.usd)
         try:
             summary = self._accept(plan, covers, parsed, call, situation)
         except Exception as error:  # noqa: BLE001 - an answer that cannot be used is not asked for again at once
             reason = self._reject(error, call, situation.call)
             return None, cost, Plan(reason=f"summary rejected: {reason}")
-        self.breaker.succeeded()
+        self.breaker.record_success()
         self.books.summarize(cost)
         if covers < plan.summarize:
             # Written in the background for fewer turns: what is pending behind them is masked in the same rewrite.
@@ -489,7 +496,7 @@ class Session:
         return summary, cost, plan
 
     def _accept(
-        self, plan: Plan, covers: int, answer: Written | SummaryError, call: SummaryCall, situation: Situation
+        self, plan: Plan, covers: int, answer: SummaryResult | SummaryError, call: SummaryCall, situation: Situation
     ) -> Summary:
         """The summary that `answer` is. Raises SummaryError if it may not stand for turns 1 ... `covers`."""
         if isinstance(answer, SummaryError):
@@ -502,7 +509,9 @@ class Session:
             raise SummaryError(wrong, cause="malformed")
         limit = self._summary_limit(plan)
         room = self._room(plan, covers, situation)
-        return accepted(self.state, self.policy, covers, answer.text, call, self.redaction, limit=limit, room=room)
+        return accept_summary(
+            self.state, self.policy, covers, answer.text, call, self.redaction, max_tokens=limit, room_tokens=room
+        )
 
     def _room(self, plan: Plan, covers: int, situation: Situation) -> int | None:
         """Tokens that may stand in the place of turns 1 ... `covers` in a view that fits; None where none does."""
@@ -532,7 +541,7 @@ class Session:
                 cached=used.cached,
                 output=used.output,
                 usd=self._bill(used.input, used.cached, used.output, used.usd).usd,
-                retry_at=self.breaker.failed(call),
+                retry_at=self.breaker.record_failure(call),
             )
         )
         return reason
@@ -545,7 +554,7 @@ class Session:
         if event in self.events:
             return
         if isinstance(event, Attempted):
-            self._attempted(replace(event, retry_at=self.breaker.failed(event.call)))
+            self._attempted(replace(event, retry_at=self.breaker.record_failure(event.call)))
         elif (made := event.summary) is not None:
             cost = self._bill(made.input_tokens, made.cached_tokens, made.output_tokens, made.usd)
             used = SummaryCall(
@@ -577,9 +586,9 @@ class Session:
         may_summarize = self.terms.may_summarize
         wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
         if wanted.summarize:
-            asked = request(self.state, wanted.summarize, self._summary_limit(wanted))
+            asked = build_request(self.state, wanted.summarize, self._summary_limit(wanted))
             clean = redact_request(replace(asked, redaction=self.redaction))
-            written = Written(text=digest(clean, self.sizer.count), route=MODEL_FREE.route)
+            written = SummaryResult(text=write_digest(clean, self.sizer.count), route=MODEL_FREE.route)
             try:
                 return self._accept(wanted, wanted.summarize, written, MODEL_FREE, situation), wanted
             except SummaryError:
@@ -641,10 +650,10 @@ class Session:
         cost = Bill()
         for event in waiting:
             if isinstance(event, Attempted):
-                self.breaker.failed(event.call)
+                self.breaker.record_failure(event.call)
                 self._attempted(event)
         if (summary := decided.summary) is not None:
-            self.breaker.succeeded()
+            self.breaker.record_success()
             cost = self._bill(summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd)
             self.books.summarize(cost)
         self._send(decided, called.at, called.model, before, cost)
@@ -668,7 +677,7 @@ def _versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int,
     return settled, {id for ids in reworded.values() for id in ids}
 
 
-def _parse(answer: str | Written | SummaryError) -> Written | SummaryError:
+def _parse(answer: str | SummaryResult | SummaryError) -> SummaryResult | SummaryError:
     """`answer` as far as it has a meaning; an error where it has none."""
     try:
         if isinstance(answer, SummaryError):

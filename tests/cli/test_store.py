@@ -16,10 +16,10 @@ from elision.cli.store import store
 from elision.errors import CorruptError, FormatError, OutputError, SettingError, StoreError, UnknownHandle
 from elision.formats.registry import read
 from elision.stores.store import SessionInfo
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event
 from elision.trajectory.trajectory import Trajectory
-from tests.stores.logs import added, begun, every_event, new
+from tests.stores.session_logs import add_turn, begin_session, list_every_event, new_session
 
 SECRET = "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE"
 
@@ -30,10 +30,10 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     now = time.time()
     with closing(open_store("sqlite:///elision.db")) as opened:
-        begun(opened, "old", added(1, "x" * 4_000), at=now - 100 * 86_400)
-        begun(opened, "run", added(1, SECRET, said="look"), added(2, "y" * 9_000), at=now - 86_400 * 2)
-        begun(opened, "odd\x1b[31m\nkey", at=now - 7_200)
-        opened.create(new("fork", parent="run", shared=1, at=now - 60))
+        begin_session(opened, "old", add_turn(1, "x" * 4_000), at=now - 100 * 86_400)
+        begin_session(opened, "run", add_turn(1, SECRET, said="look"), add_turn(2, "y" * 9_000), at=now - 86_400 * 2)
+        begin_session(opened, "odd\x1b[31m\nkey", at=now - 7_200)
+        opened.create(new_session("fork", parent="run", shared=1, at=now - 60))
     return "sqlite:///elision.db"
 
 
@@ -89,7 +89,7 @@ def test_du_lists_twenty(url: str) -> None:
     """The rest is counted, and listed with --all."""
     with closing(open_store(url)) as opened:
         for number in range(30):
-            begun(opened, f"more{number}", added(1, "z" * 20_000))
+            begin_session(opened, f"more{number}", add_turn(1, "z" * 20_000))
     assert "and 14 more sessions; --all lists them" in printed("du")
     assert sum("more" in line for line in printed("du", "--all").splitlines()) == 30
 
@@ -206,11 +206,11 @@ def test_migrate_names_a_conflict(url: str) -> None:
     """Copies the rest, and fails."""
     target = "sqlite:///copy.db"
     with closing(open_store(target)) as opened:
-        begun(opened, "run", added(1, "mine"))
+        begin_session(opened, "run", add_turn(1, "mine"))
     said = failed(StoreError, "migrate", url, target)
     assert said == "1 session not copied: session 'run' is there already and is another one"
     assert keys(target) == keys(url)
-    assert logs(target)["run"] == [added(1, "mine")]
+    assert logs(target)["run"] == [add_turn(1, "mine")]
 
 
 def test_migrate_onto_itself_is_refused(url: str) -> None:
@@ -298,7 +298,7 @@ def test_what_to_export_is_said_once(url: str) -> None:
 def test_an_import_is_a_copy(url: str) -> None:
     """Logs go out and come in elsewhere, event for event."""
     with closing(open_store(url)) as opened:
-        begun(opened, "every", *every_event())
+        begin_session(opened, "every", *list_every_event())
     printed("export", "--all", "--log", "--raw", "--out", "logs.jsonl")
     assert "5 sessions copied and verified" in printed("import", "logs.jsonl", "--store", "sqlite:///copy.db")
     assert logs("sqlite:///copy.db") == logs(url)

@@ -16,7 +16,7 @@ from elision.config.keys import KEYS, PREFIX
 from elision.config.values import PROVIDERS, STORES
 from elision.errors import SettingError
 from elision.manager.options import Options
-from elision.stores import urls
+from elision.stores import store_urls
 from elision.strategies.budget import Budget
 from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
@@ -395,7 +395,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_summarizers_and_stores_are_those_that_exist() -> None:
     """What may be given is what the library can make."""
     assert set(KINDS) == {"digest", *PROVIDERS}
-    assert tuple(STORES.values()) == urls._FORMS
+    assert tuple(STORES.values()) == store_urls._FORMS
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------

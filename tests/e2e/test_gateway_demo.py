@@ -17,7 +17,7 @@ from urllib.error import URLError
 
 import pytest
 
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.processes import start_process
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "gateway_demo.py"

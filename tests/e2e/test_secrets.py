@@ -21,14 +21,14 @@ from elision.errors import ElisionError, SettingError, StoreError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-from elision.stores.urls import open_existing, open_store
-from elision.summarizers.factory import summarizer
+from elision.stores.store_urls import open_existing, open_store
+from elision.summarizers.factory import make_summarizer
 from elision.telemetry.logs import PassLog
 from elision.trajectory.events import Attempted, Decided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
 from tests.manager.agents import history, openai
-from tests.summarizers.server import chat, error, serving
+from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=900, schedule=every-turn)"
 URL = "sqlite:///agent.db"
@@ -181,9 +181,9 @@ def test_the_digest_of_pressure_holds_none() -> None:
 def test_a_model_is_not_told() -> None:
     """What goes over the wire to a summarizer has none, by our rules and by those of the user."""
     hidden = Redaction(extra=(("codename", r"module_\d+_39"),))
-    answer = chat("Files of src were read, the newest src/module_4_1.py; all ok, go on with src/module_5_1.py.")
-    with serving(*[answer] * 12) as server:
-        writer = summarizer("openai:small", base_url=server.url, redaction=hidden)
+    answer = reply_chat("Files of src were read, the newest src/module_4_1.py; all ok, go on with src/module_5_1.py.")
+    with serve_script(*[answer] * 12) as server:
+        writer = make_summarizer("openai:small", base_url=server.url, redaction=hidden)
         walked(summarizer=writer, redaction=hidden)
         sent = everything(server.bodies)
     assert server.requests
@@ -247,8 +247,8 @@ def test_a_summarizer_that_fails_tells_none() -> None:
 
 def test_a_server_that_fails_tells_none() -> None:
     """The same over HTTP."""
-    with serving(*[error(400, f"invalid key and {ALL}")] * 12) as server:
-        views = walked(summarizer=summarizer("openai:small", base_url=server.url))
+    with serve_script(*[reply_error(400, f"invalid key and {ALL}")] * 12) as server:
+        views = walked(summarizer=make_summarizer("openai:small", base_url=server.url))
     assert any(view.diagnostics.faults for view in views)
     assert leaks(everything(faults(views))) == []
 

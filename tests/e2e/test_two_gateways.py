@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.testing.exchange import Received
 from elision.testing.playback import Playback
 from tests.e2e.doors import gateway
@@ -21,7 +21,7 @@ from tests.gateway.crowd import Crowd
 from tests.gateway.playing import AGENT, TURN
 from tests.gateway.process import Process, served
 from tests.gateway.trials import TWINS, Trial, marks, recorded, trials
-from tests.stores.postgres_server import fresh_url
+from tests.stores.postgres_server import make_fresh_url
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents that are nobody's twins, one for each API, and turns of the longest.
@@ -114,7 +114,7 @@ def assert_hidden_for_good(got: Upstream) -> None:
 def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool) -> None:
     """Each session's calls go to them in turn, or each to both at the same time: no turn is lost or doubled, what is
     hidden stays hidden, and not a byte differs where nothing is left to chance."""
-    url = fresh_url()
+    url = make_fresh_url()
     with Playback(recorded()) as provider, ExitStack() as stack:
         made = processes(stack, tmp_path, provider, url, strategy)
         crowd = Crowd([each.url for each in made], at_once=BEGUN if at_once else NEVER)

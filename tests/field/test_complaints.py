@@ -16,10 +16,10 @@ import pytest
 from elision.errors import BudgetError, SettingError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
-from elision.stores.urls import open_existing
+from elision.stores.store_urls import open_existing
 from elision.strategies.rules import Rule
-from elision.summarizers.factory import summarizer
-from elision.summarizers.written import Written
+from elision.summarizers.factory import make_summarizer
+from elision.summarizers.summary_result import SummaryResult
 from elision.testing.provider import Terms
 from elision.trajectory.events import Attempted
 from elision.trajectory.plan import SummaryRequest
@@ -27,7 +27,7 @@ from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.trajectory import Trajectory
 from tests.field.played import Played, cost, play, recorded
 from tests.manager.agents import LONG, SHAPES, Message, anthropic, history, openai
-from tests.summarizers.server import chat, error, serving
+from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=200, schedule=every-turn)"
@@ -134,9 +134,9 @@ def test_6_the_compaction_call_is_not_retried_unchanged() -> None:
     """The compaction call itself overflowed, was retried unchanged and billed: the second is cut to what the error
     names, and what both used is in the costs."""
     good = "f1.py, f2.py, f3.py and f4.py were read; line 117: value 114309 in each. Nothing was changed yet."
-    refused = error(400, "prompt is too long: 9000 tokens > 5000 maximum")
-    with serving(*[refused, chat(good)] * 6) as server:
-        context = manager(FOLDING, summarizer=summarizer("openai:small", base_url=server.url))
+    refused = reply_error(400, "prompt is too long: 9000 tokens > 5000 maximum")
+    with serve_script(*[refused, reply_chat(good)] * 6) as server:
+        context = manager(FOLDING, summarizer=make_summarizer("openai:small", base_url=server.url))
         views = walk(context, 9)
         sizes = [len(json.dumps(body)) for body in server.bodies]
     assert len(sizes) >= 2
@@ -402,8 +402,8 @@ def test_23_images_count_and_are_kept() -> None:
 def test_24_the_summarizer_s_own_cost_is_debited() -> None:
     """The summarizer's own cost was left out: each dollar of it is in the costs, and off the savings."""
 
-    def write(request: SummaryRequest) -> Written:
-        return Written(text=short(request), input=5_000, output=100, usd=0.25)
+    def write(request: SummaryRequest) -> SummaryResult:
+        return SummaryResult(text=short(request), input=5_000, output=100, usd=0.25)
 
     dear, free = manager(FOLDING, summarizer=write), manager(FOLDING, summarizer=short)
     one, other = walk(dear, 14)[-1].diagnostics, walk(free, 14)[-1].diagnostics
@@ -453,8 +453,8 @@ def test_inspect_a_run_does_not_die_of_its_compaction() -> None:
 
 def test_openhands_an_answer_without_text_forgets_nothing() -> None:
     """OpenHands forgets events and inserts no summary where an answer has no text: here every turn still stands."""
-    with serving(*[chat(None)] * 9) as server:
-        context = manager(FOLDING, summarizer=summarizer("openai:small", base_url=server.url))
+    with serve_script(*[reply_chat(None)] * 9) as server:
+        context = manager(FOLDING, summarizer=make_summarizer("openai:small", base_url=server.url))
         view = walk(context, 12)[-1]
     assert server.requests
     assert view.diagnostics.summaries == 0

@@ -11,7 +11,7 @@ import pytest
 from elision.errors import StoreError
 from elision.gateway.check import Tried, tried
 from elision.gateway.server import bound
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.gateway.running import settings
 from tests.gateway.scripted import always, answer, scripted
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from elision.gateway.routes import Api
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.gateway.conversing import APIS, EAGER, PATHS, body, frames
 from tests.gateway.process import Process, served
 from tests.gateway.providing import api_of

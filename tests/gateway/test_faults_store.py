@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from elision.gateway.routes import Api
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
 from tests.gateway.providing import through
 from tests.gateway.running import Client, Gateway
 from tests.gateway.scripted import Scripted
 from tests.stores.full_disk import full_disk
-from tests.stores.postgres_server import Server, new_server
+from tests.stores.postgres_server import Server, start_server
 
 Fault = Callable[[Path], AbstractContextManager[None]]
 
@@ -122,7 +122,7 @@ def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One of our own, to be broken."""
-    found = new_server()
+    found = start_server()
     yield found
     found.remove()
 
@@ -139,12 +139,12 @@ def test_a_server_that_is_gone(how: str, server: Server) -> None:
         finally:
             server.start()
 
-    asyncio.run(survives(server.fresh(), gone))
+    asyncio.run(survives(server.make_fresh_url(), gone))
 
 
 def test_a_server_that_stands_still(server: Server) -> None:
     """Who needs it waits, as long as its URL allows and no longer; nobody else does, and it goes on when it does."""
-    store = server.fresh(timeout=1)
+    store = server.make_fresh_url(timeout=1)
 
     async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
         for steps in range(ENOUGH):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from elision.gateway.refusals import LONGEST, refusal, stream_error
 from elision.gateway.routes import Api
 from elision.gateway.sse import Frame, written
-from tests.summarizers.server import Reply, raw, serving
+from tests.summarizers.scripted_server import Reply, reply_raw, serve_script
 
 SAID = "the provider could not be reached"
 ASKED: list[Any] = [{"role": "user", "content": "hello"}]
@@ -33,7 +33,7 @@ def clients() -> Iterator[Clients]:
 
 def _answer(said: tuple[int, dict[str, str], bytes]) -> Reply:
     status, headers, body = said
-    return raw(status, body, **headers)
+    return reply_raw(status, body, **headers)
 
 
 def _ask(clients: Clients, api: Api, url: str, *, stream: bool = False, retries: int = 0) -> None:
@@ -84,7 +84,10 @@ OPENAI = {
 @pytest.mark.parametrize("status", list(ANTHROPIC))
 def test_anthropics_client_raises_its_own_error(clients: Clients, status: int) -> None:
     """The exception that the client has for the status, with our words and a type that it knows."""
-    with serving(_answer(refusal("anthropic", status, SAID))) as server, pytest.raises(ANTHROPIC[status]) as caught:
+    with (
+        serve_script(_answer(refusal("anthropic", status, SAID))) as server,
+        pytest.raises(ANTHROPIC[status]) as caught,
+    ):
         _ask(clients, "anthropic", server.url)
     assert caught.value.status_code == status
     assert f"Elision gateway: {SAID}. " in (caught.value.api_message or "")
@@ -95,7 +98,7 @@ def test_anthropics_client_raises_its_own_error(clients: Clients, status: int) -
 @pytest.mark.parametrize("status", list(OPENAI))
 def test_openais_client_raises_its_own_error(clients: Clients, status: int, api: Api) -> None:
     """The exception that the client has for the status, with our words, and a code that is ours alone."""
-    with serving(_answer(refusal(api, status, SAID))) as server, pytest.raises(OPENAI[status]) as caught:
+    with serve_script(_answer(refusal(api, status, SAID))) as server, pytest.raises(OPENAI[status]) as caught:
         _ask(clients, api, server.url)
     assert caught.value.status_code == status
     assert f"Elision gateway: {SAID}. " in caught.value.message
@@ -108,7 +111,7 @@ def test_a_limit_that_passes_is_tried_again(clients: Clients, api: Api) -> None:
     """Official clients wait as long as they are told and ask once more."""
     busy = _answer(refusal(api, 429, "too many requests at once", retry_after=0.01))
     final = _answer(refusal(api, 400, "enough"))
-    with serving(busy, final) as server:
+    with serve_script(busy, final) as server:
         with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)):
             _ask(clients, api, server.url, retries=1)
         assert len(server.requests) == 2
@@ -117,7 +120,7 @@ def test_a_limit_that_passes_is_tried_again(clients: Clients, api: Api) -> None:
 @pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
 def test_a_limit_that_stays_is_not_tried_again(clients: Clients, api: Api) -> None:
     """A budget that is spent is said once: waiting would not mend it."""
-    with serving(_answer(refusal(api, 429, "the session's budget is spent", "budget"))) as server:
+    with serve_script(_answer(refusal(api, 429, "the session's budget is spent", "budget"))) as server:
         with pytest.raises((openai.RateLimitError, anthropic.RateLimitError)):
             _ask(clients, api, server.url, retries=2)
         assert len(server.requests) == 1
@@ -161,7 +164,7 @@ def test_clients_raise_what_breaks_a_stream(clients: Clients, api: Api) -> None:
     """An answer that breaks off is an exception with our words, not an answer that ends early."""
     body = BEGUN[api] + stream_error(api, SAID, sequence=5)
     raised = pytest.raises((openai.APIError, anthropic.APIError), match=f"Elision gateway: {SAID}")
-    with serving(raw(200, body, content_type="text/event-stream")) as server, raised:
+    with serve_script(reply_raw(200, body, content_type="text/event-stream")) as server, raised:
         _ask(clients, api, server.url, stream=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from elision.errors import StoreError
 from elision.gateway.secret import gateway_secret, keep_in_file
 from elision.stores.memory import MemoryStore
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.gateway.conversing import PATHS, body, whole
 from tests.gateway.running import running, settings
 from tests.gateway.scripted import Asked, answer, scripted

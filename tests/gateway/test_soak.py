@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.gateway.crowd import Crowd
 from tests.gateway.playing import Saw, playing
 from tests.gateway.process import Process, served

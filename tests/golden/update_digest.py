@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from elision.summarizers import digest
+from elision.summarizers import write_digest
 from elision.trajectory.content import content
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import counter
@@ -32,7 +32,7 @@ def digested(case: Path) -> str:
     text, count = "", counter("o200k").count
     for turns in _stretches(data):
         request = SummaryRequest(previous=text, task=data["task"], turns=turns, max_tokens=data["max_tokens"])
-        text = digest(request, count)
+        text = write_digest(request, count)
     return text + "\n"
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import handle
 from elision.trajectory.tokens import counter

@@ -12,7 +12,7 @@ import pytest
 from elision.formats.registry import read
 from elision.lab.dialect import renderer
 from elision.lab.views import views
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.strategies.raw import Raw
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter

@@ -10,7 +10,7 @@ import pytest
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.events import Exchanged
 from tests.manager.agents import SHAPES, history
 

@@ -8,12 +8,12 @@ import pytest
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from elision.summarizers.factory import summarizer
+from elision.summarizers.factory import make_summarizer
 from tests.manager.agents import history
-from tests.summarizers.server import chat, claude, serving
+from tests.summarizers.scripted_server import reply_chat, reply_claude, serve_script
 
 GOOD = "Steps 1 to 6 were done: the files f1.py to f6.py were read; line 119 of each says value 116263."
-ENDPOINTS: list[tuple[Any, str, Any]] = [("openai", "/v1", chat), ("anthropic", "", claude)]
+ENDPOINTS: list[tuple[Any, str, Any]] = [("openai", "/v1", reply_chat), ("anthropic", "", reply_claude)]
 
 
 @pytest.mark.parametrize(("kind", "path", "answer"), ENDPOINTS, ids=["openai", "anthropic"])
@@ -22,8 +22,8 @@ def test_a_summary_extends_what_is_in_cache(kind: Any, path: str, answer: Any) -
     tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
     if kind == "anthropic":
         tools = [{"name": "bash", "input_schema": {"type": "object"}}]
-    with serving(answer(GOOD)) as server:
-        writer = summarizer(f"{kind}:m", api_key="a-long-key-of-nobody", base_url=f"{server.url}{path}")
+    with serve_script(answer(GOOD)) as server:
+        writer = make_summarizer(f"{kind}:m", api_key="a-long-key-of-nobody", base_url=f"{server.url}{path}")
         context = ContextManager(
             "summarization(every=6, tail=2, summary_max_tokens=200, schedule=every-turn)",
             model="m",

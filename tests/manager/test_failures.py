@@ -16,8 +16,8 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
-from elision.summarizers.factory import ModelFree
-from elision.summarizers.written import Written
+from elision.summarizers.factory import DigestSummarizer
+from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, history, openai
@@ -168,10 +168,12 @@ def test_in_the_background_the_agent_goes_on() -> None:
     """While a summary is written passes go on without; once there it is swapped in, for the turns it was asked."""
     ready, begun = threading.Event(), threading.Event()
 
-    def write(request: SummaryRequest) -> Written:
+    def write(request: SummaryRequest) -> SummaryResult:
         begun.set()
         ready.wait()
-        return Written(text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5)
+        return SummaryResult(
+            text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5
+        )
 
     context = manager(FOLDING, summarizer=write, background=True)
     for steps in range(10):
@@ -390,8 +392,8 @@ class LosingBeginnings(SqliteStore):
 
     losing = False
 
-    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
-        length = super().create_with(session, events, at=at)
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        length = super().create_with_events(session, events, at=at)
         if self.losing:
             raise StoreError("the connection was lost")
         return length
@@ -637,8 +639,8 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
     """Without a model there is nothing to wait for, and no thread to begin."""
     names = []
 
-    class Seen(ModelFree):
-        def __call__(self, request: SummaryRequest) -> Written:
+    class Seen(DigestSummarizer):
+        def __call__(self, request: SummaryRequest) -> SummaryResult:
             names.append(threading.current_thread().name)
             return super().__call__(request)
 

@@ -16,7 +16,7 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.history import History
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.strategies.policy import Policy
 from elision.trajectory.events import Opened
 from elision.trajectory.state import State

@@ -24,8 +24,8 @@ from elision.manager.drivers import run
 from elision.manager.passes import Passes
 from elision.manager.scribe import Scribe
 from elision.strategies.guards import Guards
-from elision.summarizers.candidate import accepted, used
-from elision.summarizers.written import Written
+from elision.summarizers.summary_acceptance import accept_summary, bill_call
+from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Attempted, Called, Decided, Event, Learned
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, Message, history, openai
@@ -50,9 +50,11 @@ class Counted:
     def __init__(self) -> None:
         self.times = 0
 
-    def __call__(self, request: SummaryRequest) -> Written:
+    def __call__(self, request: SummaryRequest) -> SummaryResult:
         self.times += 1
-        return Written(text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5)
+        return SummaryResult(
+            text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5
+        )
 
 
 #: What an agent does between two calls; each writes.
@@ -322,8 +324,8 @@ def test_a_summary_that_was_stored_after_all_is_no_loss() -> None:
 
 #: What follows an answer.
 PLACES: dict[str, Callable[..., Any]] = {
-    "elision.engine.accepted": accepted,
-    "elision.engine.used": used,
+    "elision.engine.accept_summary": accept_summary,
+    "elision.engine.bill_call": bill_call,
     "elision.engine.Session._send": Session._send,
     "elision.engine.Session._offers": Session._offers,
 }

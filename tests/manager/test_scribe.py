@@ -12,7 +12,7 @@ import pytest
 
 from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
-from elision.summarizers.written import Written
+from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import history
 
@@ -41,12 +41,12 @@ class BareError(SummaryError):
 
 #: What a summarizer answers, or raises; and the cause that is told.
 ANSWERS: dict[str, tuple[Any, str]] = {
-    "no text": (Written(text=None), "malformed"),  # type: ignore[arg-type]
-    "less than no tokens": (Written(text=TEXT, input=-5), "malformed"),
-    "tokens in words": (Written(text=TEXT, input="5"), "malformed"),  # type: ignore[arg-type]
-    "costs that are no number": (Written(text=TEXT, input=5, usd=math.nan), "malformed"),
-    "earned money": (Written(text=TEXT, input=5, usd=-1.0), "malformed"),
-    "turns that are not there": (Written(text=TEXT, covers=500), "malformed"),
+    "no text": (SummaryResult(text=None), "malformed"),  # type: ignore[arg-type]
+    "less than no tokens": (SummaryResult(text=TEXT, input=-5), "malformed"),
+    "tokens in words": (SummaryResult(text=TEXT, input="5"), "malformed"),  # type: ignore[arg-type]
+    "costs that are no number": (SummaryResult(text=TEXT, input=5, usd=math.nan), "malformed"),
+    "earned money": (SummaryResult(text=TEXT, input=5, usd=-1.0), "malformed"),
+    "turns that are not there": (SummaryResult(text=TEXT, covers=500), "malformed"),
     "nothing": (None, "malformed"),
     "an exit": (SystemExit(3), "other"),
     "an interrupt": (KeyboardInterrupt(), "other"),
@@ -56,7 +56,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     "a group of such": (BaseExceptionGroup("all", [Halt()]), "other"),
     "an error that is none of ours": (BareError("no"), "other"),
     "a bill that is none": (
-        SummaryError("no", cause="server", billed=Written(text="", input=5, usd=math.nan)),
+        SummaryError("no", cause="server", billed=SummaryResult(text="", input=5, usd=math.nan)),
         "server",
     ),
     "a cause that is none": (SummaryError("no", cause=["mine"]), "other"),  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def test_a_bad_answer_is_told_and_backs_off(answer: Any, cause: str, driver: Any
 
 def test_a_summary_for_fewer_turns_than_asked_is_taken() -> None:
     """`covers` says so, and what is behind is masked."""
-    views = run(lambda request: Written(text=TEXT, covers=request.turns[-1].index - 1, input=900, output=20))
+    views = run(lambda request: SummaryResult(text=TEXT, covers=request.turns[-1].index - 1, input=900, output=20))
     first = next(view for view in views if view.diagnostics.summarized)
     assert first.diagnostics.summarized is not None
     assert first.diagnostics.summarized.last == first.diagnostics.turns - 3

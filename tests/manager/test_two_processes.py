@@ -16,7 +16,7 @@ from elision.errors import ConflictError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.events import Answered, Called, Event, TurnAdded
 from tests.manager.agents import LONG, SHAPES, history
 from tests.stores.implementations import STORES

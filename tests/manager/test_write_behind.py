@@ -120,7 +120,7 @@ def test_a_store_that_is_busy_is_asked_in_a_thread() -> None:
     """Where nobody knows at once how long the log is, it is waited for, and the pass goes on as ever."""
 
     class Busy(MemoryStore):
-        def length_at_once(self, session: str) -> int | None:
+        def try_length(self, session: str) -> int | None:
             return None
 
     store = Busy()

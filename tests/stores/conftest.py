@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.stores.implementations import DURABLE, STORES
 
 Opener: TypeAlias = Callable[[], Store]

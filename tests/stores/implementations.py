@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.stores.postgres_server import fresh_url
+from tests.stores.postgres_server import make_fresh_url
 
 STORES: dict[str, Callable[[Path], str]] = {
     "memory": lambda _: "memory:",
     "sqlite": lambda folder: f"sqlite:///{folder}/store.db",
     "linear-hash": lambda folder: f"linear-hash:///{folder}/store",
-    "postgresql": lambda _: fresh_url(),
+    "postgresql": lambda _: make_fresh_url(),
 }
 #: Those that a second opening, and a process that died, find again.
 DURABLE = tuple(name for name in STORES if name != "memory")

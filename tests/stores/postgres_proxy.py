@@ -15,9 +15,9 @@ _SOCKET = ".s.PGSQL.5432"
 class Proxy:
     """Listens in `folder`, for what is said to the server whose socket is in `behind`."""
 
-    def __init__(self, folder: Path, behind: Path) -> None:
+    def __init__(self, folder: Path, server_folder: Path) -> None:
         self.folder = folder
-        self.behind = behind
+        self.server_folder = server_folder
         self._cut: tuple[Direction, bytes] | None = None
         self.cuts = 0
         self._lines: list[socket.socket] = []
@@ -37,7 +37,7 @@ class Proxy:
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for line in self._lines:
-            _end(line)
+            _shut_down(line)
         for thread in self._threads:
             thread.join()
         for line in self._lines:
@@ -52,9 +52,9 @@ class Proxy:
             far = socket.socket(socket.AF_UNIX)
             self._lines += [near, far]
             try:
-                far.connect(str(self.behind / _SOCKET))
+                far.connect(str(self.server_folder / _SOCKET))
             except OSError:
-                _end(near)
+                _shut_down(near)
                 continue
             for source, sink, direction in ((near, far, "asked"), (far, near, "answered")):
                 self._threads.append(threading.Thread(target=self._pass_on, args=(source, sink, direction)))
@@ -68,10 +68,10 @@ class Proxy:
                     self.cuts += 1
                     break
                 sink.sendall(said)
-        _end(source)
-        _end(sink)
+        _shut_down(source)
+        _shut_down(sink)
 
 
-def _end(line: socket.socket) -> None:
+def _shut_down(line: socket.socket) -> None:
     with contextlib.suppress(OSError):
         line.shutdown(socket.SHUT_RDWR)

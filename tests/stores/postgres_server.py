@@ -41,7 +41,7 @@ _SETTINGS = {
 }
 
 #: Why there is no server here, once that was tried; the next test need not try again.
-_NONE: list[str] = []
+_WHY_NONE: list[str] = []
 
 
 class Server:
@@ -54,7 +54,7 @@ class Server:
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
         folder.chmod(0o755)
-        self.programs = self._reachable(programs)
+        self.programs = self._make_readable(programs)
         self.data, self.sockets = folder / "data", folder / "s"
         for each in (self.data, self.sockets):
             each.mkdir(mode=0o700)
@@ -62,12 +62,16 @@ class Server:
                 shutil.chown(each, self._user)
         self.sockets.chmod(0o755)
         if like is None:
-            self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+            self._run_program(
+                "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"
+            )
             # Who is called `locked` needs a password.
             hba = self.data / "pg_hba.conf"
             hba.write_text(f"local all locked scram-sha-256\n{hba.read_text()}")
         else:
-            self._run("pg_basebackup", "-D", self.data, "-h", like.sockets, "-U", "postgres", "-R", "-c", "fast")
+            self._run_program(
+                "pg_basebackup", "-D", self.data, "-h", like.sockets, "-U", "postgres", "-R", "-c", "fast"
+            )
 
     def start(self) -> None:
         """Until it answers."""
@@ -87,15 +91,15 @@ class Server:
                 preexec_fn=_die_with_parent,
             )
         until = time.monotonic() + _PATIENCE
-        while not self._answers():
+        while not self._is_answering():
             if self._process.poll() is not None or time.monotonic() > until:
                 self.crash()
                 raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2_000:])
-            self._waited(0.02)
+            self._wait_for_end(0.02)
 
     def stop(self) -> None:
         """Orderly; clients are thrown out."""
-        self._ended(signal.SIGINT)
+        self._end_process(signal.SIGINT)
 
     def crash(self) -> None:
         """Every process of it is killed at once; what the system had not been told to keep on disk is at its mercy."""
@@ -104,30 +108,30 @@ class Server:
         if self._process.poll() is None:
             # Stopped first, it starts no children while they are counted.
             self._process.send_signal(signal.SIGSTOP)
-        for child in _children(self._process.pid):
-            _kill(child, signal.SIGKILL)
-        self._ended(signal.SIGKILL)
+        for child in _list_children(self._process.pid):
+            _send_signal(child, signal.SIGKILL)
+        self._end_process(signal.SIGKILL)
 
     def freeze(self) -> None:
         """It stands still, and answers nobody, until `thaw`."""
         assert self._process is not None
-        for each in (self._process.pid, *_children(self._process.pid)):
-            _kill(each, signal.SIGSTOP)
+        for each in (self._process.pid, *_list_children(self._process.pid)):
+            _send_signal(each, signal.SIGSTOP)
 
     def thaw(self) -> None:
         assert self._process is not None
-        for each in (*_children(self._process.pid), self._process.pid):
-            _kill(each, signal.SIGCONT)
+        for each in (*_list_children(self._process.pid), self._process.pid):
+            _send_signal(each, signal.SIGCONT)
 
-    def url(self, *, user: str = "postgres", host: Path | None = None, **options: object) -> str:
+    def build_url(self, *, user: str = "postgres", host: Path | None = None, **options: object) -> str:
         """Of its one database. options: of the URL."""
         return f"postgresql://{user}@/postgres?{urlencode({'host': host or self.sockets, **options})}"
 
-    def fresh(self, **options: object) -> str:
+    def make_fresh_url(self, **options: object) -> str:
         """The URL of a store that is not there yet."""
-        return self.url(schema=f"s{os.getpid()}_{next(self._numbers)}", **options)
+        return self.build_url(schema=f"s{os.getpid()}_{next(self._numbers)}", **options)
 
-    def admin(self) -> psycopg.Connection[tuple[object, ...]]:
+    def connect_as_admin(self) -> psycopg.Connection[tuple[object, ...]]:
         """As the superuser; every statement for itself."""
         return psycopg.connect(user="postgres", host=str(self.sockets), dbname="postgres", autocommit=True)
 
@@ -139,14 +143,14 @@ class Server:
     def _group(self) -> int | None:
         return pwd.getpwnam(self._user).pw_gid if self._user else None
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
-            self.admin().close()
+            self.connect_as_admin().close()
         except psycopg.OperationalError:
             return False
         return True
 
-    def _waited(self, seconds: float) -> None:
+    def _wait_for_end(self, seconds: float) -> None:
         """Until the process ends, or for as long."""
         assert self._process is not None
         try:
@@ -154,14 +158,14 @@ class Server:
         except subprocess.TimeoutExpired:
             return
 
-    def _ended(self, number: signal.Signals) -> None:
+    def _end_process(self, number: signal.Signals) -> None:
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.send_signal(number)
             self._process.wait(_PATIENCE)
             self._process = None
 
-    def _run(self, program: str, *arguments: object) -> None:
+    def _run_program(self, program: str, *arguments: object) -> None:
         command = [str(self.programs / program), *map(str, arguments)]
         groups: list[str | int] | None = [] if self._user else None
         done = subprocess.run(
@@ -170,7 +174,7 @@ class Server:
         if done.returncode:
             raise RuntimeError(done.stderr.decode(errors="replace")[-2_000:])
 
-    def _reachable(self, programs: Path) -> Path:
+    def _make_readable(self, programs: Path) -> Path:
         """`programs`, or a copy where the user that the server runs as can read it."""
         if not self._user or all(each.stat().st_mode & 0o001 for each in (programs / "postgres").resolve().parents):
             return programs
@@ -188,12 +192,12 @@ class Server:
         return copy / package.name / home.name / programs.name
 
 
-def new_server(like: Server | None = None) -> Server:
+def start_server(like: Server | None = None) -> Server:
     """Running; whoever asks for it removes it. Skips the test where none can be started."""
-    if _NONE:
-        pytest.skip(_NONE[0])
+    if _WHY_NONE:
+        pytest.skip(_WHY_NONE[0])
     troubles: list[str] = []
-    for programs in [like.programs] if like else _candidates():
+    for programs in [like.programs] if like else _list_candidates():
         folder = Path(tempfile.mkdtemp(prefix="elision-pg-", dir="/tmp"))
         try:
             server = Server(programs, folder, like)
@@ -203,24 +207,24 @@ def new_server(like: Server | None = None) -> Server:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             return server
-    _NONE.append("NO POSTGRESQL SERVER COULD BE STARTED: " + ("; ".join(troubles) or "no programs of one found"))
-    pytest.skip(_NONE[0])
+    _WHY_NONE.append("NO POSTGRESQL SERVER COULD BE STARTED: " + ("; ".join(troubles) or "no programs of one found"))
+    pytest.skip(_WHY_NONE[0])
 
 
 @cache
 def shared_server() -> Server:
     """The one that all tests share who do not break it; gone when the tests end, however they end."""
-    server = new_server()
+    server = start_server()
     atexit.register(server.remove)
     return server
 
 
-def fresh_url() -> str:
+def make_fresh_url() -> str:
     """Of a PostgreSQL store that is not there yet."""
-    return shared_server().fresh()
+    return shared_server().make_fresh_url()
 
 
-def _candidates() -> Iterator[Path]:
+def _list_candidates() -> Iterator[Path]:
     """Folders with the programs of a server, the package's newest first."""
     if named := os.environ.get("ELISION_POSTGRES"):
         yield Path(named)
@@ -236,13 +240,13 @@ def _candidates() -> Iterator[Path]:
             yield each
 
 
-def _children(process: int) -> list[int]:
+def _list_children(process: int) -> list[int]:
     listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = (line.split() for line in listed.splitlines())
     return [int(pid) for pid, parent in pairs if int(parent) == process]
 
 
-def _kill(process: int, number: signal.Signals) -> None:
+def _send_signal(process: int, number: signal.Signals) -> None:
     try:
         os.kill(process, number)
     except ProcessLookupError:

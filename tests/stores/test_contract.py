@@ -9,21 +9,30 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
-from elision.stores.store import AtATime, NewSession, Prompt, SessionInfo, Store
+from elision.stores.store import AtomicCreate, NewSession, NonBlockingLength, SessionInfo, Store
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, TurnAdded
 from elision.trajectory.turn import Action, Observation, Turn
 from tests.stores.conftest import Opener
-from tests.stores.logs import ODD_KEYS, added, amended, begun, every_event, log, new, turn
+from tests.stores.session_logs import (
+    ODD_KEYS,
+    add_turn,
+    amend_turn,
+    begin_session,
+    list_every_event,
+    make_turn,
+    new_session,
+    read_log,
+)
 
 # --- logs --------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_session_is_empty(store: Store) -> None:
     """It exists, has no records and no turns, and was changed when it began."""
-    store.create(new("s", family="team", at=7.25))
+    store.create(new_session("s", family="team", at=7.25))
     assert store.length("s") == 0
-    assert log(store) == []
+    assert read_log(store) == []
     assert store.turns("s") == []
     found = store.info("s")
     assert found == SessionInfo(
@@ -33,19 +42,19 @@ def test_a_new_session_is_empty(store: Store) -> None:
 
 def test_events_come_back_equal_and_in_order(store: Store) -> None:
     """Every kind of event survives, in batches and one by one."""
-    events = every_event()
-    begun(store)
+    events = list_every_event()
+    begin_session(store)
     assert store.append("s", events[:4], after=0, at=2.0) == 4
     for number, event in enumerate(events[4:], start=4):
         assert store.append("s", (event,), after=number, at=3.0) == number + 1
-    assert tuple(log(store)) == events
+    assert tuple(read_log(store)) == events
     assert store.length("s") == len(events)
 
 
 def test_events_behind_a_record(store: Store) -> None:
     """`after` leaves out what came up to it; behind the end there is nothing."""
-    events = every_event()
-    begun(store, "s", *events)
+    events = list_every_event()
+    begin_session(store, "s", *events)
     assert tuple(store.events("s", after=3)) == events[3:]
     assert list(store.events("s", after=len(events))) == []
     assert list(store.events("s", after=len(events) + 5)) == []
@@ -53,76 +62,76 @@ def test_events_behind_a_record(store: Store) -> None:
 
 def test_a_length_that_is_known_at_once(store: Store) -> None:
     """Where a store tells it without waiting, it is the length, and an unknown session is named."""
-    if not isinstance(store, Prompt):
+    if not isinstance(store, NonBlockingLength):
         pytest.skip("this store waits for a server or a lock")
-    begun(store, "s", *every_event())
-    assert store.length_at_once("s") == store.length("s") == len(every_event())
+    begin_session(store, "s", *list_every_event())
+    assert store.try_length("s") == store.length("s") == len(list_every_event())
     with pytest.raises(UnknownHandle, match="nobody"):
-        store.length_at_once("nobody")
+        store.try_length("nobody")
 
 
 def test_events_are_those_of_the_moment_of_the_call(store: Store) -> None:
     """A log that grows while it is read ends where it ended."""
-    begun(store, "s", *(added(index) for index in range(1, 700)))
+    begin_session(store, "s", *(add_turn(index) for index in range(1, 700)))
     reading = store.events("s")
-    assert next(reading) == added(1)
-    store.append("s", (added(700),), after=699, at=2.0)
+    assert next(reading) == add_turn(1)
+    store.append("s", (add_turn(700),), after=699, at=2.0)
     assert len(list(reading)) == 698
 
 
 def test_a_writer_that_is_behind_gets_a_conflict(store: Store) -> None:
     """Whoever has not seen the newest record writes nothing."""
-    begun(store, "s", added(1), added(2))
+    begin_session(store, "s", add_turn(1), add_turn(2))
     for after in (0, 1, 3):
         with pytest.raises(ConflictError, match="'s'"):
-            store.append("s", (added(9),), after=after, at=9.0)
-    assert log(store) == [added(1), added(2)]
+            store.append("s", (add_turn(9),), after=after, at=9.0)
+    assert read_log(store) == [add_turn(1), add_turn(2)]
     assert store.info("s").changed == 1.0
 
 
 def test_a_taken_key_is_a_conflict(store: Store) -> None:
     """The session that is there stays as it is."""
-    begun(store, "s", added(1), family="first")
+    begin_session(store, "s", add_turn(1), family="first")
     with pytest.raises(ConflictError, match="'s'"):
-        store.create(new("s", family="second"))
+        store.create(new_session("s", family="second"))
     assert store.info("s").family == "first"
     assert store.length("s") == 1
 
 
 def test_a_session_that_begins_with_its_first_records(store: Store) -> None:
     """Both are there, or neither; where it shares a log, its own records stand behind what it shares."""
-    if not isinstance(store, AtATime):
+    if not isinstance(store, AtomicCreate):
         pytest.skip("this store begins a session first")
-    assert store.create_with(new("s", family="team", at=1.0), (added(1), added(2)), at=2.0) == 2
-    assert (log(store), store.info("s").begun, store.info("s").changed) == ([added(1), added(2)], 1.0, 2.0)
-    assert store.create_with(new("t", parent="s", shared=1), (added(2, "other"),), at=3.0) == 2
-    assert log(store, "t") == [added(1), added(2, "other")]
-    assert store.create_with(new("empty", at=4.0), (), at=5.0) == 0
+    assert store.create_with_events(new_session("s", family="team", at=1.0), (add_turn(1), add_turn(2)), at=2.0) == 2
+    assert (read_log(store), store.info("s").begun, store.info("s").changed) == ([add_turn(1), add_turn(2)], 1.0, 2.0)
+    assert store.create_with_events(new_session("t", parent="s", shared=1), (add_turn(2, "other"),), at=3.0) == 2
+    assert read_log(store, "t") == [add_turn(1), add_turn(2, "other")]
+    assert store.create_with_events(new_session("empty", at=4.0), (), at=5.0) == 0
     assert store.info("empty").changed == 4.0
     with pytest.raises(ConflictError, match="'s'"):
-        store.create_with(new("s"), (added(9),), at=9.0)
+        store.create_with_events(new_session("s"), (add_turn(9),), at=9.0)
     bad = TurnAdded(Turn(index=1, content=(Opaque("image", 1, {"no JSON": object()}),)))
     with pytest.raises(TypeError):
-        store.create_with(new("bad"), (added(1, "x" * 5_000), bad), at=9.0)
+        store.create_with_events(new_session("bad"), (add_turn(1, "x" * 5_000), bad), at=9.0)
     with pytest.raises(UnknownHandle, match="'bad'"):
         store.info("bad")
-    assert log(store) == [added(1), added(2)]
+    assert read_log(store) == [add_turn(1), add_turn(2)]
 
 
 def test_an_append_is_all_or_nothing(store: Store) -> None:
     """If the last of several events cannot be written, none is, and the session goes on."""
-    begun(store, "s", added(1))
+    begin_session(store, "s", add_turn(1))
     bad = TurnAdded(Turn(index=3, content=(Opaque("image", 1, {"no JSON": object()}),)))
     with pytest.raises(TypeError):
-        store.append("s", (added(2, "x" * 5_000), bad), after=1, at=2.0)
-    assert log(store) == [added(1)]
-    assert store.append("s", (added(2),), after=1, at=2.0) == 2
-    assert store.turns("s") == [turn(1), turn(2)]
+        store.append("s", (add_turn(2, "x" * 5_000), bad), after=1, at=2.0)
+    assert read_log(store) == [add_turn(1)]
+    assert store.append("s", (add_turn(2),), after=1, at=2.0) == 2
+    assert store.turns("s") == [make_turn(1), make_turn(2)]
 
 
 def test_appending_nothing_changes_nothing(store: Store) -> None:
     """It still tells a writer that is behind."""
-    begun(store, "s", added(1))
+    begin_session(store, "s", add_turn(1))
     assert store.append("s", (), after=1, at=9.0) == 1
     assert store.info("s").changed == 1.0
     with pytest.raises(ConflictError):
@@ -131,15 +140,15 @@ def test_appending_nothing_changes_nothing(store: Store) -> None:
 
 def test_info_counts(store: Store) -> None:
     """Records, the newest turn, the last change, and the bytes before packing."""
-    begun(store, "s", added(1, "x" * 1_000))
-    store.append("s", (amended(1, "y" * 2_000), added(2)), after=1, at=5.5)
+    begin_session(store, "s", add_turn(1, "x" * 1_000))
+    store.append("s", (amend_turn(1, "y" * 2_000), add_turn(2)), after=1, at=5.5)
     found = store.info("s")
     assert (found.records, found.turns, found.begun, found.changed) == (3, 2, 1.0, 5.5)
     assert 3_000 < found.raw_bytes < 4_500
 
 
 UNKNOWN: dict[str, Callable[[Store], object]] = {
-    "append": lambda store: store.append("none", (added(1),), after=0, at=1.0),
+    "append": lambda store: store.append("none", (add_turn(1),), after=0, at=1.0),
     "length": lambda store: store.length("none"),
     "events": lambda store: store.events("none"),
     "turns": lambda store: store.turns("none"),
@@ -148,14 +157,14 @@ UNKNOWN: dict[str, Callable[[Store], object]] = {
     "search for nothing": lambda store: store.search("none", ""),
     "info": lambda store: store.info("none"),
     "delete": lambda store: store.delete("none"),
-    "fork": lambda store: store.create(new("s", parent="none", shared=1)),
+    "fork": lambda store: store.create(new_session("s", parent="none", shared=1)),
 }
 
 
 @pytest.mark.parametrize("call", UNKNOWN.values(), ids=UNKNOWN)
 def test_an_unknown_session_is_named(store: Store, call: Callable[[Store], object]) -> None:
     """Every method that takes a session says which one is not there, at once."""
-    begun(store, "nones")
+    begin_session(store, "nones")
     with pytest.raises(UnknownHandle, match="'none'"):
         call(store)
 
@@ -186,15 +195,15 @@ def test_any_text_comes_back(store: Store, text: str) -> None:
         actions=(Action(id="a", name=text, arguments=text),),
         observations=(Observation(action_id="a", tool=text, content=(Text(text),), tags=frozenset({text})),),
     )
-    begun(store, "s", TurnAdded(whole))
-    assert log(store) == [TurnAdded(whole)]
+    begin_session(store, "s", TurnAdded(whole))
+    assert read_log(store) == [TurnAdded(whole)]
     assert store.observation("s", (1, 1)).text == text
 
 
 def test_a_huge_text_comes_back(store: Store) -> None:
     """Ten megabytes that hardly compress."""
     text = "".join(f"{number * number:x} " for number in range(1_300_000))[:10_000_000]
-    begun(store, "s", added(1, text), added(2))
+    begin_session(store, "s", add_turn(1, text), add_turn(2))
     assert store.observation("s", (1, 1)).text == text
     assert store.length("s") == 2
 
@@ -208,7 +217,7 @@ def test_opaque_parts_come_back(store: Store) -> None:
         Opaque("none"),
     )
     whole = Turn(index=1, content=parts, observations=())
-    begun(store, "s", TurnAdded(whole))
+    begin_session(store, "s", TurnAdded(whole))
     assert store.turns("s") == [whole]
 
 
@@ -217,7 +226,16 @@ def test_opaque_parts_come_back(store: Store) -> None:
 
 def test_turns_by_range(store: Store) -> None:
     """Both ends included, other events left out, whatever is not there is no error."""
-    begun(store, "s", *every_event()[:2], added(1), *every_event()[4:6], added(2), added(3), added(4))
+    begin_session(
+        store,
+        "s",
+        *list_every_event()[:2],
+        add_turn(1),
+        *list_every_event()[4:6],
+        add_turn(2),
+        add_turn(3),
+        add_turn(4),
+    )
     assert [each.index for each in store.turns("s")] == [1, 2, 3, 4]
     assert [each.index for each in store.turns("s", 2, 3)] == [2, 3]
     assert [each.index for each in store.turns("s", 3)] == [3, 4]
@@ -227,19 +245,26 @@ def test_turns_by_range(store: Store) -> None:
 
 def test_an_amended_turn_stands_as_it_is_now(store: Store) -> None:
     """Turns and observations are the newest form; the log keeps both."""
-    begun(store, "s", added(1, "one"), added(2, "old", "gone"), amended(2, "new"), amended(2, "newer"))
-    assert store.turns("s", 2) == [turn(2, "newer")]
+    begin_session(
+        store, "s", add_turn(1, "one"), add_turn(2, "old", "gone"), amend_turn(2, "new"), amend_turn(2, "newer")
+    )
+    assert store.turns("s", 2) == [make_turn(2, "newer")]
     assert store.observation("s", (2, 1)).text == "newer"
     with pytest.raises(UnknownHandle, match=r"t2\.2"):
         store.observation("s", (2, 2))
-    assert log(store) == [added(1, "one"), added(2, "old", "gone"), amended(2, "new"), amended(2, "newer")]
+    assert read_log(store) == [
+        add_turn(1, "one"),
+        add_turn(2, "old", "gone"),
+        amend_turn(2, "new"),
+        amend_turn(2, "newer"),
+    ]
     assert store.info("s").turns == 2
 
 
 @pytest.mark.parametrize("key", [(0, 1), (1, 0), (1, 3), (2, 1), (-1, 1), (1, -1), (3, 1), (10**12, 1)])
 def test_what_is_not_there_is_named(store: Store, key: tuple[int, int]) -> None:
     """No such turn, or no such result in it."""
-    begun(store, "s", added(1, "a", "b"), added(2))
+    begin_session(store, "s", add_turn(1, "a", "b"), add_turn(2))
     with pytest.raises(UnknownHandle, match=rf"t{key[0]}\.{key[1]}"):
         store.observation("s", key)
 
@@ -250,12 +275,12 @@ def test_what_is_not_there_is_named(store: Store, key: tuple[int, int]) -> None:
 def test_a_fork_begins_with_a_copy(store: Store) -> None:
     """The shared records, their turns, nodes and words; then both go their own ways."""
     long = "shared words " * 100
-    begun(store, "s", added(1, long, node="n1"), added(2, "left out", node="n2"), at=1.0)
-    store.create(new("fork", parent="s", shared=1, at=2.0))
-    assert log(store, "fork") == [added(1, long, node="n1")]
-    assert store.append("fork", (added(2, "other", node="n2x"),), after=1, at=3.0) == 2
-    assert store.turns("fork") == [turn(1, long), turn(2, "other")]
-    assert store.turns("s") == [turn(1, long), turn(2, "left out")]
+    begin_session(store, "s", add_turn(1, long, node="n1"), add_turn(2, "left out", node="n2"), at=1.0)
+    store.create(new_session("fork", parent="s", shared=1, at=2.0))
+    assert read_log(store, "fork") == [add_turn(1, long, node="n1")]
+    assert store.append("fork", (add_turn(2, "other", node="n2x"),), after=1, at=3.0) == 2
+    assert store.turns("fork") == [make_turn(1, long), make_turn(2, "other")]
+    assert store.turns("s") == [make_turn(1, long), make_turn(2, "left out")]
     assert [hit.turn for hit in store.search("fork", "shared")] == [1]
     assert store.search("fork", "left") == []
     assert store.locate("f", ["n1"]) == ("fork", 1)
@@ -264,7 +289,7 @@ def test_a_fork_begins_with_a_copy(store: Store) -> None:
 
 def test_a_fork_says_where_it_is_from(store: Store) -> None:
     """Parent and relation, and the counts of what it shares."""
-    begun(store, "s", added(1, "x" * 1_000), added(2), added(3))
+    begin_session(store, "s", add_turn(1, "x" * 1_000), add_turn(2), add_turn(3))
     store.create(NewSession(key="b", family="f", at=2.0, parent="s", relation="replaced", shared=2))
     found = store.info("b")
     assert (found.parent, found.relation, found.records, found.turns) == ("s", "replaced", 2, 2)
@@ -275,13 +300,13 @@ def test_a_fork_says_where_it_is_from(store: Store) -> None:
 def test_a_fork_outlives_its_parent(store: Store) -> None:
     """And its own forks; nothing that it shares goes with the parent."""
     long = "kept " * 300
-    begun(store, "s", added(1, long, node="n1"), added(2, long + "2", node="n2"))
-    store.create(new("b", parent="s", shared=2))
-    store.create(new("c", parent="b", shared=1))
+    begin_session(store, "s", add_turn(1, long, node="n1"), add_turn(2, long + "2", node="n2"))
+    store.create(new_session("b", parent="s", shared=2))
+    store.create(new_session("c", parent="b", shared=1))
     store.delete("s")
     store.delete("b")
     store.compact()
-    assert store.turns("c") == [turn(1, long)]
+    assert store.turns("c") == [make_turn(1, long)]
     assert store.observation("c", (1, 1)).text == long
     assert [hit.turn for hit in store.search("c", "kept")] == [1]
     assert store.locate("f", ["n1", "n2"]) == ("c", 1)
@@ -290,25 +315,25 @@ def test_a_fork_outlives_its_parent(store: Store) -> None:
 
 def test_an_amended_turn_in_a_fork(store: Store) -> None:
     """A fork from before the amendment has the turn as it was then."""
-    begun(store, "s", added(1, "old", node="n1"), amended(1, "new", node="n1b"))
-    store.create(new("before", parent="s", shared=1))
-    store.create(new("behind", parent="s", shared=2))
-    assert store.turns("before") == [turn(1, "old")]
-    assert store.turns("behind") == [turn(1, "new")]
+    begin_session(store, "s", add_turn(1, "old", node="n1"), amend_turn(1, "new", node="n1b"))
+    store.create(new_session("before", parent="s", shared=1))
+    store.create(new_session("behind", parent="s", shared=2))
+    assert store.turns("before") == [make_turn(1, "old")]
+    assert store.turns("behind") == [make_turn(1, "new")]
     assert store.locate("f", ["n1"]) == ("before", 1)
 
 
 def test_a_fork_cannot_share_more_than_there_is(store: Store) -> None:
     """The parent's log is shorter: a conflict, and no session."""
-    begun(store, "s", added(1))
+    begin_session(store, "s", add_turn(1))
     with pytest.raises(ConflictError, match="'s'"):
-        store.create(new("b", parent="s", shared=2))
+        store.create(new_session("b", parent="s", shared=2))
     assert [info.key for info in store.sessions()] == ["s"]
 
 
 def test_a_session_may_name_a_parent_that_is_not_there(store: Store) -> None:
     """As long as it shares nothing with it: a sub-agent's run may outlive, or precede, what is kept of its parent."""
-    store.create(new("b", parent="gone"))
+    store.create(new_session("b", parent="gone"))
     assert store.info("b").parent == "gone"
     assert store.length("b") == 0
 
@@ -318,7 +343,7 @@ def test_a_session_may_name_a_parent_that_is_not_there(store: Store) -> None:
 
 def test_the_longest_known_history_is_found(store: Store) -> None:
     """The last node that anybody holds, and the turn that it names."""
-    begun(store, "s", added(1, node="n1"), added(2, node="n2"), added(3, node="n3"))
+    begin_session(store, "s", add_turn(1, node="n1"), add_turn(2, node="n2"), add_turn(3, node="n3"))
     assert store.locate("f", ["n1", "n2", "n3", "n4"]) == ("s", 3)
     assert store.locate("f", ["n1", "n2", "other"]) == ("s", 2)
     assert store.locate("f", ["other"]) is None
@@ -328,24 +353,24 @@ def test_the_longest_known_history_is_found(store: Store) -> None:
 
 def test_of_several_the_one_changed_last_is_found(store: Store) -> None:
     """A fork that went on, or its parent if that did."""
-    begun(store, "s", added(1, node="n1"), at=1.0)
-    store.create(new("b", parent="s", shared=1, at=2.0))
+    begin_session(store, "s", add_turn(1, node="n1"), at=1.0)
+    store.create(new_session("b", parent="s", shared=1, at=2.0))
     assert store.locate("f", ["n1"]) == ("b", 1)
-    store.append("s", (added(2),), after=1, at=3.0)
+    store.append("s", (add_turn(2),), after=1, at=3.0)
     assert store.locate("f", ["n1"]) == ("s", 1)
 
 
 def test_an_amended_history_is_found_by_its_new_node_alone(store: Store) -> None:
     """What the turn was is not what the session goes on with."""
-    begun(store, "s", added(1, node="n1"), added(2, node="n2"), amended(2, node="n2b"))
+    begin_session(store, "s", add_turn(1, node="n1"), add_turn(2, node="n2"), amend_turn(2, node="n2b"))
     assert store.locate("f", ["n1", "n2b"]) == ("s", 2)
     assert store.locate("f", ["n1", "n2"]) == ("s", 1)
 
 
 def test_families_do_not_see_each_other(store: Store) -> None:
     """The same history in two families is two histories."""
-    begun(store, "a", added(1, node="n1"), family="one", at=1.0)
-    begun(store, "b", added(1, node="n1"), family="two", at=2.0)
+    begin_session(store, "a", add_turn(1, node="n1"), family="one", at=1.0)
+    begin_session(store, "b", add_turn(1, node="n1"), family="two", at=2.0)
     assert store.locate("one", ["n1"]) == ("a", 1)
     assert store.locate("two", ["n1"]) == ("b", 1)
     assert store.locate("on", ["n1"]) is store.locate("%", ["n1"]) is store.locate("", ["n1"]) is None
@@ -353,7 +378,7 @@ def test_families_do_not_see_each_other(store: Store) -> None:
 
 def test_a_long_history_is_looked_up(store: Store) -> None:
     """Thousands of nodes in one question."""
-    begun(store, "s", *(added(index, node=f"n{index}") for index in range(1, 50)))
+    begin_session(store, "s", *(add_turn(index, node=f"n{index}") for index in range(1, 50)))
     nodes = [f"n{index}" for index in range(1, 5_000)]
     assert store.locate("f", nodes) == ("s", 49)
 
@@ -364,13 +389,13 @@ def test_a_long_history_is_looked_up(store: Store) -> None:
 def test_odd_keys_are_keys_like_any_other(store: Store) -> None:
     """As sessions, families, parents and nodes: told apart, found again, deleted alone."""
     for number, key in enumerate(ODD_KEYS, start=1):
-        begun(store, key, added(1, f"text {number}", node=key), family=key)
+        begin_session(store, key, add_turn(1, f"text {number}", node=key), family=key)
     for number, key in enumerate(ODD_KEYS, start=1):
         assert store.info(key).key == store.info(key).family == key
         assert store.observation(key, (1, 1)).text == f"text {number}"
         assert [hit.session for hit in store.search(key, "text")] == [key]
         assert store.locate(key, [key]) == ((key, 1) if key else None)
-        store.create(new("fork of " + key, parent=key, shared=1))
+        store.create(new_session("fork of " + key, parent=key, shared=1))
         assert store.info("fork of " + key).parent == key
     store.delete(ODD_KEYS[5])
     left = {info.key for info in store.sessions()}
@@ -379,10 +404,10 @@ def test_odd_keys_are_keys_like_any_other(store: Store) -> None:
 
 def test_sessions_do_not_see_each_other(store: Store) -> None:
     """Handles, words and counts of one are nothing to the other."""
-    begun(store, "a", added(1, "alpha"), added(2, "alpha"))
-    begun(store, "ab", added(1, "beta"))
+    begin_session(store, "a", add_turn(1, "alpha"), add_turn(2, "alpha"))
+    begin_session(store, "ab", add_turn(1, "beta"))
     assert store.search("ab", "alpha") == []
-    assert store.turns("ab") == [turn(1, "beta")]
+    assert store.turns("ab") == [make_turn(1, "beta")]
     with pytest.raises(UnknownHandle):
         store.observation("ab", (2, 1))
 
@@ -391,8 +416,8 @@ def test_sessions_are_listed_the_one_changed_last_first(store: Store) -> None:
     """Creating and appending are changes; each says the same as `info`."""
     assert store.sessions() == []
     for key, at in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
-        store.create(new(key, at=at))
-    store.append("a", (added(1),), after=0, at=4.0)
+        store.create(new_session(key, at=at))
+    store.append("a", (add_turn(1),), after=0, at=4.0)
     assert [info.key for info in store.sessions()] == ["a", "c", "b"]
     assert store.sessions() == [store.info(key) for key in ("a", "c", "b")]
 
@@ -404,27 +429,27 @@ def test_threads_write_their_own_sessions(store: Store) -> None:
     """Nothing is lost and nothing is mixed up."""
 
     def write(key: str) -> None:
-        begun(store, key)
+        begin_session(store, key)
         for index in range(1, 26):
-            store.append(key, (added(index, f"{key} {index} " * 60),), after=index - 1, at=1.0)
+            store.append(key, (add_turn(index, f"{key} {index} " * 60),), after=index - 1, at=1.0)
             store.search(key, "a")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, "abcd"))
     for key in "abcd":
-        assert store.turns(key) == [turn(index, f"{key} {index} " * 60) for index in range(1, 26)]
+        assert store.turns(key) == [make_turn(index, f"{key} {index} " * 60) for index in range(1, 26)]
 
 
 def test_threads_race_for_one_session(store: Store) -> None:
     """Each record is written by one of them; the others are told."""
-    begun(store)
+    begin_session(store)
     start, won = threading.Barrier(4), [0] * 4
 
     def write(number: int) -> None:
         start.wait()
         for after in range(20):
             try:
-                store.append("s", (added(after + 1, f"by {number}"),), after=after, at=1.0)
+                store.append("s", (add_turn(after + 1, f"by {number}"),), after=after, at=1.0)
                 won[number] += 1
             except ConflictError:
                 continue
@@ -438,8 +463,8 @@ def test_threads_race_for_one_session(store: Store) -> None:
 # --- opening and closing -----------------------------------------------------------------------------------------
 
 CLOSED: dict[str, Callable[[Store], object]] = {
-    "create": lambda store: store.create(new("t")),
-    "append": lambda store: store.append("s", (added(2),), after=1, at=1.0),
+    "create": lambda store: store.create(new_session("t")),
+    "append": lambda store: store.append("s", (add_turn(2),), after=1, at=1.0),
     "length": lambda store: store.length("s"),
     "events": lambda store: list(store.events("s")),
     "turns": lambda store: store.turns("s"),
@@ -459,7 +484,7 @@ CLOSED: dict[str, Callable[[Store], object]] = {
 @pytest.mark.parametrize("call", CLOSED.values(), ids=CLOSED)
 def test_a_closed_store_says_so(store: Store, call: Callable[[Store], object]) -> None:
     """Whatever is asked of it; closing it twice is nothing."""
-    begun(store, "s", added(1, "x", node="n1"))
+    begin_session(store, "s", add_turn(1, "x", node="n1"))
     store.close()
     store.close()
     with pytest.raises(StoreError, match="closed"):
@@ -468,13 +493,13 @@ def test_a_closed_store_says_so(store: Store, call: Callable[[Store], object]) -
 
 def test_what_was_written_is_there_when_opened_again(opener: Opener) -> None:
     """Logs, turns, forks, lineage and search."""
-    first, events = opener(), every_event()
-    begun(first, "s", *events, at=3.0)
-    first.create(new("b", parent="s", shared=4, at=4.0))
+    first, events = opener(), list_every_event()
+    begin_session(first, "s", *events, at=3.0)
+    first.create(new_session("b", parent="s", shared=4, at=4.0))
     listed = first.sessions()
     first.close()
     second = opener()
-    assert tuple(log(second)) == events
+    assert tuple(read_log(second)) == events
     assert second.sessions() == listed
     assert second.turns("b") == second.turns("s") == [events[3].turn]  # type: ignore[union-attr]
     assert second.locate("f", ["n1b"]) == ("b", 1)
@@ -485,19 +510,19 @@ def test_what_was_written_is_there_when_opened_again(opener: Opener) -> None:
 def test_a_store_that_was_not_closed_is_opened_again(opener: Opener) -> None:
     """What was acknowledged is there, whoever still holds the place; or the second is told who does."""
     first = opener()
-    begun(first, "s", added(1, "x" * 1_000))
+    begin_session(first, "s", add_turn(1, "x" * 1_000))
     try:
         second = opener()
     except ConflictError:
         first.close()
         second = opener()
-    assert second.turns("s") == [turn(1, "x" * 1_000)]
+    assert second.turns("s") == [make_turn(1, "x" * 1_000)]
 
 
 def test_events_of_a_closed_store_are_not_half_read(store: Store) -> None:
     """A log that is being read when the store is closed goes on to its end or says so."""
-    events: list[Event] = [added(index) for index in range(1, 1_200)]
-    begun(store, "s", *events)
+    events: list[Event] = [add_turn(index) for index in range(1, 1_200)]
+    begin_session(store, "s", *events)
     reading = store.events("s")
     found = [next(reading)]
     store.close()
@@ -518,7 +543,7 @@ def families(store: Store, prefix: str) -> list[str]:
 def test_sessions_of_a_family_and_of_those_that_begin_like_it(store: Store) -> None:
     """By the letters that the family begins with, in the order of all lists."""
     for at, family in enumerate(("k1", "k1/a", "k10", "k2", "xk1", "")):
-        store.create(new(f"s{at}", family=family, at=float(at)))
+        store.create(new_session(f"s{at}", family=family, at=float(at)))
     assert families(store, "k1") == ["k10", "k1/a", "k1"]
     assert families(store, "k1/") == ["k1/a"]
     assert families(store, "k1/a/b") == []
@@ -528,9 +553,9 @@ def test_sessions_of_a_family_and_of_those_that_begin_like_it(store: Store) -> N
 @pytest.mark.parametrize("name", [*filter(None, ODD_KEYS), "k" * 200])
 def test_any_text_begins_a_family(store: Store, name: str) -> None:
     """Letters that a database has a meaning for are letters, and so is what stands at the end of an alphabet."""
-    store.create(new("own", family=name, at=1.0))
-    store.create(new("below", family=f"{name}\U0010ffff\U0010ffff", at=2.0))
-    store.create(new("other", family=f"x{name}", at=3.0))
+    store.create(new_session("own", family=name, at=1.0))
+    store.create(new_session("below", family=f"{name}\U0010ffff\U0010ffff", at=2.0))
+    store.create(new_session("other", family=f"x{name}", at=3.0))
     assert [info.key for info in store.sessions(family_prefix=name)] == ["below", "own"]
     assert [info.key for info in store.sessions(family_prefix=f"{name}\U0010ffff")] == ["below"]
 
@@ -538,8 +563,8 @@ def test_any_text_begins_a_family(store: Store, name: str) -> None:
 def test_sessions_that_changed_since(store: Store) -> None:
     """Then or later; a session that was written to counts as of that write, and both conditions hold together."""
     for at, family in enumerate(("k1", "k1", "k2"), start=1):
-        store.create(new(f"s{at}", family=family, at=float(at)))
-    store.append("s1", every_event()[:1], after=0, at=5.0)
+        store.create(new_session(f"s{at}", family=family, at=float(at)))
+    store.append("s1", list_every_event()[:1], after=0, at=5.0)
     assert [info.key for info in store.sessions(changed_since=3.0)] == ["s1", "s3"]
     assert [info.key for info in store.sessions(family_prefix="k1", changed_since=2.0)] == ["s1", "s2"]
     assert [info.key for info in store.sessions(family_prefix="k1", changed_since=5.5)] == []

@@ -13,9 +13,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from elision.errors import ElisionError
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from tests.stores.implementations import DURABLE, STORES
-from tests.stores.logs import added, amended, new
+from tests.stores.session_logs import add_turn, amend_turn, new_session
 
 KEYS = ("a", "b", "a%", "'")
 keys = st.sampled_from(KEYS)
@@ -57,12 +57,12 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(target=made, key=keys, family=families, at=times)
     def create(self, key: str, family: str, at: float) -> str:
-        self.same("create", new(key, family=family, at=at))
+        self.same("create", new_session(key, family=family, at=at))
         return key
 
     @rule(target=made, key=keys, parent=keys, shared=st.integers(0, 6), at=times)
     def fork(self, key: str, parent: str, shared: int, at: float) -> str:
-        self.same("create", new(key, parent=parent, shared=shared, at=at))
+        self.same("create", new_session(key, parent=parent, shared=shared, at=at))
         return key
 
     @rule(key=made, results=st.lists(texts, max_size=3), node=nodes, at=times, amend=st.booleans(), late=st.booleans())
@@ -70,12 +70,12 @@ class Comparison(RuleBasedStateMachine):
         try:
             info = self.model.info(key)
         except ElisionError:
-            self.same("append", key, (added(1),), after=0, at=at)
+            self.same("append", key, (add_turn(1),), after=0, at=at)
             return
         if amend and info.turns:
-            event = amended(info.turns, *results, node=node)
+            event = amend_turn(info.turns, *results, node=node)
         else:
-            event = added(info.turns + 1, *results, node=node)  # type: ignore[assignment]
+            event = add_turn(info.turns + 1, *results, node=node)  # type: ignore[assignment]
         self.same("append", key, (event,), after=info.records - late, at=at)
 
     @rule(key=made, results=st.lists(texts, max_size=2), at=times)
@@ -84,7 +84,7 @@ class Comparison(RuleBasedStateMachine):
             info = self.model.info(key)
         except ElisionError:
             return
-        events = [added(info.turns + step, *results, node=f"n{step}") for step in (1, 2, 3)]
+        events = [add_turn(info.turns + step, *results, node=f"n{step}") for step in (1, 2, 3)]
         self.same("append", key, events, after=info.records, at=at)
 
     @rule(key=made, query=texts, limit=st.integers(0, 5))

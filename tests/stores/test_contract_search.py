@@ -11,7 +11,7 @@ from elision.stores.store import Hit, Store
 from elision.trajectory.content import content
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Action, Turn
-from tests.stores.logs import added, amended, begun
+from tests.stores.session_logs import add_turn, amend_turn, begin_session
 
 #: Turns enough that a store with an index uses it.
 MANY = 600
@@ -23,7 +23,9 @@ def found(store: Store, query: str, limit: int = 20) -> list[str]:
 
 def test_a_hit_tells_where_and_what(store: Store) -> None:
     """Session, turn, result, tool, and a line around the words."""
-    begun(store, "s", added(1, "nothing"), added(2, "ok", "first line\n  ValueError:   bad   input\nlast"))
+    begin_session(
+        store, "s", add_turn(1, "nothing"), add_turn(2, "ok", "first line\n  ValueError:   bad   input\nlast")
+    )
     assert store.search("s", "valueerror") == [
         Hit(session="s", turn=2, position=2, tool="bash", excerpt="first line ValueError: bad input last")
     ]
@@ -37,13 +39,13 @@ def test_what_was_said_and_called_is_found(store: Store) -> None:
         reasoning="perhaps the parser",
         actions=(Action(id="a", name="bash", arguments='{"command": "cat setup.cfg"}'),),
     )
-    begun(store, "s", TurnAdded(whole))
+    begin_session(store, "s", TurnAdded(whole))
     assert found(store, "parser") == found(store, "OPEN") == found(store, "setup.cfg") == ["t1"]
 
 
 def test_all_words_stand_in_one_piece(store: Store) -> None:
     """Words that are spread over results, or over turns, are no hit."""
-    begun(store, "s", added(1, "red", "green", said="blue"), added(2, "green red"), added(3, "red"))
+    begin_session(store, "s", add_turn(1, "red", "green", said="blue"), add_turn(2, "green red"), add_turn(3, "red"))
     assert found(store, "red green") == ["t2.1"]
     assert found(store, "red") == ["t3.1", "t2.1", "t1.1"]
     assert found(store, "blue red") == []
@@ -51,7 +53,7 @@ def test_all_words_stand_in_one_piece(store: Store) -> None:
 
 def test_newest_turns_come_first_and_the_limit_holds(store: Store) -> None:
     """Within a turn what was said, then the results in order."""
-    begun(store, "s", *(added(index, "hit", "hit", said="hit") for index in range(1, MANY + 1)))
+    begin_session(store, "s", *(add_turn(index, "hit", "hit", said="hit") for index in range(1, MANY + 1)))
     assert found(store, "hit", 4) == [f"t{MANY}", f"t{MANY}.1", f"t{MANY}.2", f"t{MANY - 1}"]
     assert len(found(store, "hit")) == 20
     assert found(store, "hit", 0) == found(store, "hit", -1) == []
@@ -59,7 +61,7 @@ def test_newest_turns_come_first_and_the_limit_holds(store: Store) -> None:
 
 def test_a_word_is_found_inside_another(store: Store) -> None:
     """Parts of identifiers, paths, numbers, and of scripts that write without spaces."""
-    begun(store, "s", added(1, "MarshmallowError in src/fields_test.py:1234"), added(2, "配置文件损坏了"))
+    begin_session(store, "s", add_turn(1, "MarshmallowError in src/fields_test.py:1234"), add_turn(2, "配置文件损坏了"))
     for query in ("error", "mallow", "fields", "s_t", "23", "TEST.PY", "m", "Error fields_test 1234"):
         assert found(store, query) == ["t1.1"], query
     assert found(store, "文件") == found(store, "损坏") == ["t2.1"]
@@ -67,7 +69,7 @@ def test_a_word_is_found_inside_another(store: Store) -> None:
 
 def test_case_is_no_matter_in_any_script(store: Store) -> None:
     """Also where folding changes a word's length."""
-    begun(store, "s", added(1, "Straße ΣΊΣΥΦΟΣ İstanbul ŒUVRE"))
+    begin_session(store, "s", add_turn(1, "Straße ΣΊΣΥΦΟΣ İstanbul ŒUVRE"))
     for query in ("STRASSE", "straße", "σίσυφοσ", "Σίσυφος", "İSTANBUL", "i̇stanbul", "œuvre"):
         assert found(store, query) == ["t1.1"], query
 
@@ -102,31 +104,37 @@ def test_any_text_is_a_query(store: Store, query: str) -> None:
     """Operators are words or nothing; stores agree on which."""
     model = MemoryStore()
     for each in (store, model):
-        begun(each, "s", added(1, "a needle and not more"), added(2, 'unclosed "quote" or'), added(3, "needle_ x y"))
+        begin_session(
+            each,
+            "s",
+            add_turn(1, "a needle and not more"),
+            add_turn(2, 'unclosed "quote" or'),
+            add_turn(3, "needle_ x y"),
+        )
     assert store.search("s", query) == model.search("s", query)
 
 
 @pytest.mark.parametrize("query", ["", " ", "\n", '"', "-", "🗿", "...", "\0", "()", "\ud800"])
 def test_a_query_without_words_finds_nothing(store: Store, query: str) -> None:
     """Nothing was asked for."""
-    begun(store, "s", added(1, "text 🗿 ... \0 ()"))
+    begin_session(store, "s", add_turn(1, "text 🗿 ... \0 ()"))
     assert store.search("s", query) == []
 
 
 def test_an_amended_turn_is_found_as_it_is_now(store: Store) -> None:
     """Whether it was searched before the amendment or not."""
-    begun(store, "s", *(added(index, "filler") for index in range(1, MANY)), added(MANY, "before"))
+    begin_session(store, "s", *(add_turn(index, "filler") for index in range(1, MANY)), add_turn(MANY, "before"))
     assert found(store, "before") == [f"t{MANY}.1"]
-    store.append("s", (amended(MANY, "after"), added(MANY + 1, "x")), after=MANY, at=2.0)
+    store.append("s", (amend_turn(MANY, "after"), add_turn(MANY + 1, "x")), after=MANY, at=2.0)
     assert found(store, "before") == []
     assert found(store, "after") == [f"t{MANY}.1"]
 
 
 def test_what_comes_later_is_found_too(store: Store) -> None:
     """Searching, appending and searching again, beyond any size at which a store begins to index."""
-    begun(store)
+    begin_session(store)
     for step in range(6):
-        events = [added(step * 120 + index, f"word{step}x in many") for index in range(1, 121)]
+        events = [add_turn(step * 120 + index, f"word{step}x in many") for index in range(1, 121)]
         store.append("s", events, after=step * 120, at=1.0)
         assert found(store, f"word{step}x", 1) == [f"t{step * 120 + 120}.1"]
         assert len(found(store, "word0x", 1_000)) == 120
@@ -135,17 +143,17 @@ def test_what_comes_later_is_found_too(store: Store) -> None:
 
 def test_a_deleted_session_is_not_found(store: Store) -> None:
     """Nor what it said by one of the same name."""
-    begun(store, "s", *(added(index, "secret") for index in range(1, MANY)))
+    begin_session(store, "s", *(add_turn(index, "secret") for index in range(1, MANY)))
     assert found(store, "secret", 1)
     store.delete("s")
-    begun(store, "s", added(1, "open"))
+    begin_session(store, "s", add_turn(1, "open"))
     assert found(store, "secret") == []
     assert found(store, "open") == ["t1.1"]
 
 
 def test_large_and_odd_texts_are_searched(store: Store) -> None:
     """Far into a text, beside letters that are none, and behind a NUL."""
-    begun(store, "s", added(1, "x " * 60_000 + "needle" + " y" * 60_000), added(2, "\ud800needle\0pin"))
+    begin_session(store, "s", add_turn(1, "x " * 60_000 + "needle" + " y" * 60_000), add_turn(2, "\ud800needle\0pin"))
     assert found(store, "needle") == ["t2.1", "t1.1"]
     assert found(store, "pin") == ["t2.1"]
     assert "needle" in store.search("s", "needle")[1].excerpt
@@ -158,7 +166,7 @@ words = st.text(alphabet="aAbBéÉßẞİ大_1 -\n.\u0307\ud800", max_size=6)
 def test_a_search_is_a_scan(texts: list[list[str]], query: str) -> None:
     """Memory's search, which is the model of all others, finds what the plain sentence of the protocol says."""
     store = MemoryStore()
-    begun(store, "s", *(added(index, *results) for index, results in enumerate(texts, start=1)))
+    begin_session(store, "s", *(add_turn(index, *results) for index, results in enumerate(texts, start=1)))
     folded = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in query.casefold()).split()
     expected = [
         f"t{index}.{position}"

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.stores.kill import killed
+from tests.stores.killed_writers import kill_writers
 
 #: Kills for each store: a few in every test run, all in a soak.
 TRIALS = 500 if os.environ.get("ELISION_SOAK") == "1" else 8
@@ -14,7 +14,7 @@ TRIALS = 500 if os.environ.get("ELISION_SOAK") == "1" else 8
 
 def test_no_kill_loses_a_record(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every acknowledged record is there, equal; the log is a prefix of what was sent, and goes on."""
-    toll = killed(url, trials=TRIALS)
+    toll = kill_writers(url, trials=TRIALS)
     with capsys.disabled():
         print(f"\n  {url.partition(':')[0]}: {toll}")
     assert toll.lost == 0

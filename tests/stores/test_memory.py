@@ -12,7 +12,7 @@ from elision.stores.memory import MemoryStore
 from elision.trajectory.content import content
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Turn
-from tests.stores.logs import new
+from tests.stores.session_logs import new_session
 
 
 class Node(str):
@@ -32,7 +32,7 @@ class Node(str):
 def filled(sessions: int) -> MemoryStore:
     store = MemoryStore()
     for number in range(sessions):
-        store.create(new(f"s{number}", at=float(number)))
+        store.create(new_session(f"s{number}", at=float(number)))
         added = [TurnAdded(Turn(index=turn, content=content("x")), f"{number}-{turn}") for turn in range(1, 21)]
         store.append(f"s{number}", added, after=0, at=float(number))
     return store
@@ -55,10 +55,10 @@ def test_nothing_is_hashed_or_compressed(monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError
 
     expected = packing.Packer().pack(TurnAdded(Turn(index=1, content=content("x" * 9_000)), "n")).size
-    monkeypatch.setattr(packing, "address_of", fail)
-    monkeypatch.setattr(packing.Packer, "squeeze", fail)
+    monkeypatch.setattr(packing, "hash_text", fail)
+    monkeypatch.setattr(packing.Packer, "compress", fail)
     store = MemoryStore()
-    store.create(new("s"))
+    store.create(new_session("s"))
     store.append("s", [TurnAdded(Turn(index=1, content=content("x" * 9_000)), "n")], after=0, at=1.0)
     assert store.info("s").raw_bytes == expected > 9_000
 

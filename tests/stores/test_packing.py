@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import CorruptError
-from elision.stores.packing import LARGE, Packed, Packer, blobs_in, size_of
+from elision.stores.packing import LARGE, PackedEvent, Packer, list_blobs, measure_event
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, Exchanged, HeadSet, TurnAdded
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -31,7 +31,7 @@ def turn(content: tuple[Text | Opaque, ...], result: tuple[Text | Opaque, ...]) 
     )
 
 
-def blobs(packed: Packed) -> dict[bytes, bytes]:
+def blobs(packed: PackedEvent) -> dict[bytes, bytes]:
     return {blob.address: blob.packed for blob in packed.blobs}
 
 
@@ -44,7 +44,7 @@ def test_what_is_packed_is_unpacked(first: tuple[Text | Opaque, ...], second: tu
     for event in events:
         packed = packer.pack(event)
         assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
-        assert size_of(event) == packed.size
+        assert measure_event(event) == packed.size
 
 
 def test_large_texts_are_kept_once() -> None:
@@ -67,14 +67,14 @@ def test_a_text_under_a_wrong_address_is_corrupt() -> None:
     packer = Packer()
     packed = packer.pack(TurnAdded(turn((Text("x" * LARGE),), ())))
     with pytest.raises(CorruptError):
-        packer.unpack(packed.body, lambda _: packer.squeeze(b"y" * LARGE))
+        packer.unpack(packed.body, lambda _: packer.compress(b"y" * LARGE))
 
 
 @pytest.mark.parametrize("data", [b"", b"small", b"large " * 100, bytes(range(256)) * 4])
 def test_no_changed_bit_changes_what_is_read(data: bytes) -> None:
     """In what is compressed and in what is not: an error, or (zstd's header has unused bits) the same bytes."""
     packer = Packer()
-    packed = packer.squeeze(data)
+    packed = packer.compress(data)
     for place in range(len(packed)):
         changed = bytes([*packed[:place], packed[place] ^ 4, *packed[place + 1 :]])
         assert read(packer, changed) in (data, None)
@@ -83,7 +83,7 @@ def test_no_changed_bit_changes_what_is_read(data: bytes) -> None:
 
 def read(packer: Packer, packed: bytes) -> bytes | None:
     try:
-        return packer.stretch(packed)
+        return packer.decompress(packed)
     except CorruptError:
         return None
 
@@ -104,7 +104,7 @@ def test_large_tools_are_kept_once(tool: dict[str, object]) -> None:
     packed = packer.pack(event)
     assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
     assert len(packed.blobs) == (len(str(tool)) > LARGE or "blob" in tool)
-    assert set(blobs_in(json.loads(packer.stretch(packed.body)))) == set(blobs(packed))
+    assert set(list_blobs(json.loads(packer.decompress(packed.body)))) == set(blobs(packed))
 
 
 def test_large_exchanges_are_kept_once() -> None:
@@ -115,4 +115,4 @@ def test_large_exchanges_are_kept_once() -> None:
     assert [blob.size for blob in packed.blobs] == [len(said)]
     kept = blobs(packed)
     assert Packer().unpack(packed.body, kept.__getitem__) == event
-    assert [*blobs_in(json.loads(Packer().stretch(packed.body)))] == [packed.blobs[0].address] * 2
+    assert [*list_blobs(json.loads(Packer().decompress(packed.body)))] == [packed.blobs[0].address] * 2

@@ -13,12 +13,12 @@ import pytest
 
 from elision.errors import ConflictError
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnAdded
 from tests.processes import start_process, start_processes
-from tests.stores.kill import PATIENCE, ROOT, SESSION, event
-from tests.stores.logs import added, new
-from tests.stores.postgres_server import Server, fresh_url, new_server
+from tests.stores.killed_writers import PATIENCE, ROOT, SESSION, make_event
+from tests.stores.postgres_server import Server, make_fresh_url, start_server
+from tests.stores.session_logs import add_turn, new_session
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Crashes of the server: a twentieth in every test run, all in a soak; each costs a start with recovery.
@@ -31,21 +31,21 @@ ROUNDS = 400 if SOAK else 20
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    started = new_server()
+    started = start_server()
     yield started
     started.remove()
 
 
 def test_no_crash_of_the_server_loses_a_record(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """Every acknowledged record is there, byte for byte, and one store object sees the session through all crashes."""
-    url, chance, acknowledged, kept = server.fresh(), random.Random(0), 0, 0
+    url, chance, acknowledged, kept = server.make_fresh_url(), random.Random(0), 0, 0
     watching = open_store(url)
-    watching.create(new(SESSION))
+    watching.create(new_session(SESSION))
     for _ in range(CRASHES):
         heard = _crashed(server, url, chance)
         length = watching.length(SESSION)
         assert length >= heard, "acknowledged records are lost"
-        assert list(watching.events(SESSION)) == [event(number) for number in range(1, length + 1)]
+        assert list(watching.events(SESSION)) == [make_event(number) for number in range(1, length + 1)]
         acknowledged, kept = max(acknowledged, heard), kept + length - max(heard, acknowledged)
     assert watching.check() == []
     watching.close()
@@ -56,7 +56,7 @@ def test_no_crash_of_the_server_loses_a_record(server: Server, capsys: pytest.Ca
 
 def _crashed(server: Server, url: str, chance: random.Random) -> int:
     """Kill the server under a writer, and start it again; the newest record that the writer acknowledged."""
-    command = [sys.executable, "-m", "tests.stores.kill", url]
+    command = [sys.executable, "-m", "tests.stores.killed_writers", url]
     with start_process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stderr is not None
@@ -72,9 +72,9 @@ def _crashed(server: Server, url: str, chance: random.Random) -> int:
 
 def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) -> None:
     """Every acknowledged append is there exactly once, and whoever was too late was told."""
-    url = fresh_url()
+    url = make_fresh_url()
     store = open_store(url)
-    store.create(new("s"))
+    store.create(new_session("s"))
     command = [sys.executable, "-m", "tests.stores.test_postgres_crash", url]
     commands = [[*command, str(number)] for number in range(WRITERS)]
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -95,7 +95,7 @@ def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) ->
 
 def test_texts_that_come_and_go_at_once_are_not_lost() -> None:
     """Sessions that share large texts are written, deleted, swept and compacted side by side."""
-    url = fresh_url()
+    url = make_fresh_url()
     store = open_store(url)
     texts = [f"text {number} " * 200 for number in range(6)]
 
@@ -103,8 +103,8 @@ def test_texts_that_come_and_go_at_once_are_not_lost() -> None:
         for step in range(ROUNDS):
             key = f"{number}.{step}"
             results = texts[step % 3 :] if number % 2 else texts[::-1]
-            store.create(new(key))
-            store.append(key, (added(1, *results),), after=0, at=1.0)
+            store.create(new_session(key))
+            store.append(key, (add_turn(1, *results),), after=0, at=1.0)
             assert [each.text for each in store.turns(key)[0].observations] == results
             if step % 5:
                 store.delete(key)
@@ -131,7 +131,7 @@ def _hammer(store: Store, number: int) -> None:
     for _ in range(WINS):
         while True:
             try:
-                after = store.append("s", (added(after + 1, "x" * 600, said=f"by {number}"),), after=after, at=1.0)
+                after = store.append("s", (add_turn(after + 1, "x" * 600, said=f"by {number}"),), after=after, at=1.0)
             except ConflictError:
                 conflicts, after = conflicts + 1, store.length("s")
             else:

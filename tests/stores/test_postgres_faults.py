@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, MissingExtra, StoreError
-from elision.stores.postgres import link as link_module
+from elision.stores.postgres import connection as link_module
 from elision.stores.postgres.store import PostgresStore
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.events import Called, Event
-from tests.stores.logs import added, begun, log, new
 from tests.stores.postgres_proxy import Proxy
-from tests.stores.postgres_server import Server, new_server, shared_server
+from tests.stores.postgres_server import Server, shared_server, start_server
+from tests.stores.session_logs import add_turn, begin_session, new_session, read_log
 
 PASSWORD = "correct/horse@battery:staple"
 
@@ -28,7 +28,7 @@ PASSWORD = "correct/horse@battery:staple"
 @pytest.fixture(scope="module")
 def breakable() -> Iterator[Server]:
     """A server that tests may break; it runs again behind each."""
-    server = new_server()
+    server = start_server()
     yield server
     server.remove()
 
@@ -52,8 +52,8 @@ def opened(url: str) -> PostgresStore:
 def admin(statement: str, store: Store) -> None:
     """As the superuser, in the schema of `store`."""
     assert isinstance(store, PostgresStore)
-    with shared_server().admin() as connection:
-        connection.execute("select set_config('search_path', %s, false)", [store._link.address.schema])
+    with shared_server().connect_as_admin() as connection:
+        connection.execute("select set_config('search_path', %s, false)", [store._database.address.schema])
         connection.execute(statement)
 
 
@@ -63,32 +63,32 @@ def admin(statement: str, store: Store) -> None:
 @pytest.mark.parametrize("direction", ["asked", "answered"])
 def test_a_line_cut_at_the_commit_writes_once(proxy: Proxy, direction: str) -> None:
     """Whether the server heard of the commit or not, the append is done once, and acknowledged."""
-    store = opened(shared_server().fresh(host=proxy.folder))
-    begun(store, "s", added(1))
+    store = opened(shared_server().make_fresh_url(host=proxy.folder))
+    begin_session(store, "s", add_turn(1))
     for number in range(1, 6):
         proxy.cut_at("asked" if direction == "asked" else "answered", b"COMMIT")
-        assert store.append("s", (added(number + 1, "x" * 700),), after=number, at=1.0) == number + 1
+        assert store.append("s", (add_turn(number + 1, "x" * 700),), after=number, at=1.0) == number + 1
         assert proxy.cuts == number
-    assert log(store) == [added(1), *(added(number, "x" * 700) for number in range(2, 7))]
+    assert read_log(store) == [add_turn(1), *(add_turn(number, "x" * 700) for number in range(2, 7))]
     store.close()
 
 
 @pytest.mark.parametrize("direction", ["asked", "answered"])
 def test_a_line_cut_at_a_creation_makes_one_session(proxy: Proxy, direction: str) -> None:
     """The second try knows the session for its own; another creation of it is a conflict."""
-    store = opened(shared_server().fresh(host=proxy.folder))
+    store = opened(shared_server().make_fresh_url(host=proxy.folder))
     proxy.cut_at("asked" if direction == "asked" else "answered", b"COMMIT")
-    store.create(new("s"))
+    store.create(new_session("s"))
     assert proxy.cuts == 1
     with pytest.raises(ConflictError):
-        store.create(new("s"))
+        store.create(new_session("s"))
     store.close()
 
 
 def test_a_deletion_whose_answer_is_lost_is_done(proxy: Proxy) -> None:
     """That the session is gone already is then no error."""
-    store = opened(shared_server().fresh(host=proxy.folder))
-    begun(store, "s", added(1))
+    store = opened(shared_server().make_fresh_url(host=proxy.folder))
+    begin_session(store, "s", add_turn(1))
     proxy.cut_at("answered", b"COMMIT")
     store.delete("s")
     assert store.sessions() == []
@@ -97,17 +97,17 @@ def test_a_deletion_whose_answer_is_lost_is_done(proxy: Proxy) -> None:
 
 def test_the_callers_second_try_of_an_unknown_append_is_recognised(proxy: Proxy) -> None:
     """If even the store cannot find out, the same append once more is acknowledged, and not written twice."""
-    store = opened(shared_server().fresh(host=proxy.folder))
-    begun(store, "s", added(1))
+    store = opened(shared_server().make_fresh_url(host=proxy.folder))
+    begin_session(store, "s", add_turn(1))
     proxy.cut_at("answered", b"COMMIT")
-    refusing = proxy.behind
-    proxy.behind = Path("/nowhere")
-    events: tuple[Event, ...] = (added(2, "y" * 600), Called(call=3, at=None, model="m", tokens=1))
+    refusing = proxy.server_folder
+    proxy.server_folder = Path("/nowhere")
+    events: tuple[Event, ...] = (add_turn(2, "y" * 600), Called(call=3, at=None, model="m", tokens=1))
     with pytest.raises(StoreError, match="server runs"):
         store.append("s", events, after=1, at=2.0)
-    proxy.behind = refusing
+    proxy.server_folder = refusing
     assert store.append("s", events, after=1, at=2.0) == 3
-    assert log(store) == [added(1), *events]
+    assert read_log(store) == [add_turn(1), *events]
     with pytest.raises(ConflictError):
         store.append("s", events, after=1, at=2.0)
     store.close()
@@ -115,22 +115,22 @@ def test_the_callers_second_try_of_an_unknown_append_is_recognised(proxy: Proxy)
 
 def test_another_writers_equal_record_is_a_conflict() -> None:
     """What is recognised is the call, not the content: two writers with the same words are two writers."""
-    url = shared_server().fresh()
+    url = shared_server().make_fresh_url()
     first, second = opened(url), opened(url)
-    begun(first, "s", added(1))
-    assert first.append("s", (added(2, "same"),), after=1, at=1.0) == 2
+    begin_session(first, "s", add_turn(1))
+    assert first.append("s", (add_turn(2, "same"),), after=1, at=1.0) == 2
     with pytest.raises(ConflictError):
-        second.append("s", (added(2, "same"),), after=1, at=1.0)
+        second.append("s", (add_turn(2, "same"),), after=1, at=1.0)
     first.close()
     second.close()
 
 
 def test_a_line_cut_in_an_answer_is_read_again(proxy: Proxy) -> None:
     """Reading is tried once more on a fresh connection."""
-    store = opened(shared_server().fresh(host=proxy.folder))
-    begun(store, "s", added(1, "needle in here"))
+    store = opened(shared_server().make_fresh_url(host=proxy.folder))
+    begin_session(store, "s", add_turn(1, "needle in here"))
     proxy.cut_at("answered", b"COMMIT")
-    assert log(store) == [added(1, "needle in here")]
+    assert read_log(store) == [add_turn(1, "needle in here")]
     assert proxy.cuts == 1
     store.close()
 
@@ -141,8 +141,8 @@ def test_a_line_cut_in_an_answer_is_read_again(proxy: Proxy) -> None:
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_the_same_store_goes_on_when_the_server_is_back(breakable: Server, how: str) -> None:
     """While it is away every call says so; behind that nothing is missing."""
-    store = opened(breakable.fresh())
-    begun(store, "s", *(added(number, "x" * 900) for number in range(1, 30)))
+    store = opened(breakable.make_fresh_url())
+    begin_session(store, "s", *(add_turn(number, "x" * 900) for number in range(1, 30)))
     threads = [threading.Thread(target=store.turns, args=("s",)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -154,38 +154,38 @@ def test_the_same_store_goes_on_when_the_server_is_back(breakable: Server, how: 
             with pytest.raises(StoreError, match=r"database 'postgres' at /tmp/.*see that the server runs"):
                 store.length("s")
             with pytest.raises(StoreError, match="see that the server runs"):
-                store.append("s", (added(30),), after=29, at=1.0)
+                store.append("s", (add_turn(30),), after=29, at=1.0)
     finally:
         breakable.start()
-    assert store.append("s", (added(30),), after=29, at=1.0) == 30
-    assert len(log(store)) == 30
+    assert store.append("s", (add_turn(30),), after=29, at=1.0) == 30
+    assert len(read_log(store)) == 30
     assert store.check() == []
     store.close()
 
 
 def test_a_restart_between_two_calls_is_not_noticed(breakable: Server) -> None:
     """Connections that died unused are replaced."""
-    store = opened(breakable.fresh())
-    begun(store, "s", added(1))
+    store = opened(breakable.make_fresh_url())
+    begin_session(store, "s", add_turn(1))
     breakable.stop()
     breakable.start()
-    assert store.append("s", (added(2),), after=1, at=1.0) == 2
+    assert store.append("s", (add_turn(2),), after=1, at=1.0) == 2
     store.close()
 
 
 def test_nobody_waits_for_a_server_that_stands_still(breakable: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of this side holds where the server's own cannot; then the store goes on."""
-    monkeypatch.setattr(link_module, "GRACE", 0.3)
-    store = opened(f"{breakable.fresh()}&timeout=0.4&connect_timeout=2")
-    begun(store, "s", added(1))
+    monkeypatch.setattr(link_module, "GRACE_SECONDS", 0.3)
+    store = opened(f"{breakable.make_fresh_url()}&timeout=0.4&connect_timeout=2")
+    begin_session(store, "s", add_turn(1))
     breakable.freeze()
     try:
         with pytest.raises(StoreError, match=r"no answer within 0\.7 s"):
-            store.append("s", (added(2),), after=1, at=1.0)
+            store.append("s", (add_turn(2),), after=1, at=1.0)
     finally:
         breakable.thaw()
-    assert store.append("s", (added(2),), after=1, at=1.0) == 2
-    assert log(store) == [added(1), added(2)]
+    assert store.append("s", (add_turn(2),), after=1, at=1.0) == 2
+    assert read_log(store) == [add_turn(1), add_turn(2)]
     store.close()
 
 
@@ -197,19 +197,19 @@ def test_nobody_is_there() -> None:
 
 def test_a_server_without_fsync_is_refused(breakable: Server) -> None:
     """Unless its user says that it does not matter; then `check` says it."""
-    with breakable.admin() as connection:
+    with breakable.connect_as_admin() as connection:
         connection.execute("alter system set fsync = off")
         connection.execute("select pg_reload_conf()")
     breakable.stop()
     breakable.start()
     try:
         with pytest.raises(StoreError, match="fsync = off"):
-            open_store(breakable.fresh())
-        store = opened(f"{breakable.fresh()}&fsync=off")
+            open_store(breakable.make_fresh_url())
+        store = opened(f"{breakable.make_fresh_url()}&fsync=off")
         assert [finding.place for finding in store.check()] == ["server"]
         store.close()
     finally:
-        with breakable.admin() as connection:
+        with breakable.connect_as_admin() as connection:
             connection.execute("alter system reset fsync")
         breakable.stop()
         breakable.start()
@@ -217,17 +217,17 @@ def test_a_server_without_fsync_is_refused(breakable: Server) -> None:
 
 def test_a_standby_is_read_and_not_written() -> None:
     """A copy that takes no writes shows everything; a write says whom to ask instead."""
-    primary = new_server()
+    primary = start_server()
     standby: Server | None = None
     try:
-        url = primary.fresh()
+        url = primary.make_fresh_url()
         store = opened(url)
-        begun(store, "s", added(1, "x" * 800))
-        standby = new_server(like=primary)
+        begin_session(store, "s", add_turn(1, "x" * 800))
+        standby = start_server(like=primary)
         copy = opened(url.replace(primary.folder.name, standby.folder.name))
-        assert log(copy) == [added(1, "x" * 800)]
+        assert read_log(copy) == [add_turn(1, "x" * 800)]
         with pytest.raises(StoreError, match=r"takes no writes.*name the primary"):
-            copy.append("s", (added(2),), after=1, at=1.0)
+            copy.append("s", (add_turn(2),), after=1, at=1.0)
         copy.close()
         store.close()
     finally:
@@ -241,8 +241,11 @@ def test_a_standby_is_read_and_not_written() -> None:
 
 def test_a_full_pool_says_so() -> None:
     """Who waits for a connection longer than the time limit is told what to change."""
-    store = opened(shared_server().fresh(pool=1, timeout=0.3))
-    with store._link._connection(), pytest.raises(StoreError, match=r"all 1 connections were in use .* \?pool="):
+    store = opened(shared_server().make_fresh_url(pool=1, timeout=0.3))
+    with (
+        store._database._lend_connection(),
+        pytest.raises(StoreError, match=r"all 1 connections were in use .* \?pool="),
+    ):
         store.sessions()
     assert store.sessions() == []
     store.close()
@@ -250,15 +253,15 @@ def test_a_full_pool_says_so() -> None:
 
 def test_a_held_session_says_so() -> None:
     """A lock that somebody does not let go of ends the wait, not the agent; nothing is written."""
-    store = opened(shared_server().fresh(timeout=0.3))
-    begun(store, "s", added(1))
-    with shared_server().admin() as connection, connection.transaction():
-        schema = store._link.address.schema
+    store = opened(shared_server().make_fresh_url(timeout=0.3))
+    begin_session(store, "s", add_turn(1))
+    with shared_server().connect_as_admin() as connection, connection.transaction():
+        schema = store._database.address.schema
         connection.execute(f"update {schema}.agent_context_sessions set changed = changed")  # type: ignore[arg-type]
         with pytest.raises(StoreError, match=r"holds the session|timeout="):
-            store.append("s", (added(2),), after=1, at=1.0)
-    assert log(store) == [added(1)]
-    assert store.append("s", (added(2),), after=1, at=1.0) == 2
+            store.append("s", (add_turn(2),), after=1, at=1.0)
+    assert read_log(store) == [add_turn(1)]
+    assert store.append("s", (add_turn(2),), after=1, at=1.0) == 2
     store.close()
 
 
@@ -274,18 +277,18 @@ def test_a_held_session_says_so() -> None:
 )
 def test_an_error_in_the_middle_of_an_append_writes_nothing(state: str, mend: str) -> None:
     """Errors of the server (raised by it, in a trigger, at the second of three records) say what to do."""
-    store = opened(shared_server().fresh())
-    begun(store, "s", added(1))
+    store = opened(shared_server().make_fresh_url())
+    begin_session(store, "s", add_turn(1))
     admin(
         "create function fail() returns trigger language plpgsql as "
         f"$$ begin if new.position = 3 then raise exception 'no' using errcode = '{state}'; end if; return new; end $$",
         store,
     )
     admin("create trigger fail before insert on agent_context_log for each row execute function fail()", store)
-    events = [added(number, "z" * 900) for number in (2, 3, 4)]
+    events = [add_turn(number, "z" * 900) for number in (2, 3, 4)]
     with pytest.raises(StoreError, match=f"database 'postgres' at .*: no; .*{mend}"):
         store.append("s", events, after=1, at=1.0)
-    assert log(store) == [added(1)]
+    assert read_log(store) == [add_turn(1)]
     assert store.footprint().texts == 0
     admin("drop trigger fail on agent_context_log", store)
     assert store.append("s", events, after=1, at=1.0) == 4
@@ -294,39 +297,39 @@ def test_an_error_in_the_middle_of_an_append_writes_nothing(state: str, mend: st
 
 def test_commits_wait_for_the_disk_whatever_is_the_default() -> None:
     """A user or database whose default is another gets durable commits all the same."""
-    with shared_server().admin() as connection:
+    with shared_server().connect_as_admin() as connection:
         connection.execute("create role hasty login superuser")
         connection.execute("alter role hasty set synchronous_commit = off")
-    store = opened(shared_server().fresh().replace("postgres@", "hasty@"))
-    found = store._link.read(lambda cursor: cursor.execute("show synchronous_commit").fetchone())
+    store = opened(shared_server().make_fresh_url().replace("postgres@", "hasty@"))
+    found = store._database.read(lambda cursor: cursor.execute("show synchronous_commit").fetchone())
     assert found == ("on",)
     store.close()
 
 
 def test_commits_that_no_longer_wait_are_refused() -> None:
     """If something changes the setting behind the store's back, it is noticed before anything is acknowledged."""
-    store = opened(shared_server().fresh())
-    begun(store, "s", added(1))
-    store._link.read(lambda cursor: cursor.execute("set synchronous_commit = off"))
+    store = opened(shared_server().make_fresh_url())
+    begin_session(store, "s", add_turn(1))
+    store._database.read(lambda cursor: cursor.execute("set synchronous_commit = off"))
     with pytest.raises(StoreError, match=r"synchronous_commit is 'off'.*pooler"):
-        store.append("s", (added(2),), after=1, at=1.0)
-    assert log(store) == [added(1)]
+        store.append("s", (add_turn(2),), after=1, at=1.0)
+    assert read_log(store) == [add_turn(1)]
     store.close()
 
 
 def test_a_database_of_another_encoding_is_refused() -> None:
     """It could not hold every text."""
-    with shared_server().admin() as connection:
+    with shared_server().connect_as_admin() as connection:
         connection.execute("create database latin encoding latin1 template template0 lc_collate 'C' lc_ctype 'C'")
     with pytest.raises(StoreError, match="holds LATIN1, not UTF8"):
-        open_store(shared_server().url().replace("/postgres?", "/latin?"))
+        open_store(shared_server().build_url().replace("/postgres?", "/latin?"))
 
 
 def test_another_process_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections do not survive a fork; using them would garble both sides."""
-    store = opened(shared_server().fresh())
-    process = store._link._process
-    monkeypatch.setattr(store._link, "_process", process + 1)
+    store = opened(shared_server().make_fresh_url())
+    process = store._database._process
+    monkeypatch.setattr(store._database, "_process", process + 1)
     with pytest.raises(StoreError, match="another process"):
         store.sessions()
     monkeypatch.undo()
@@ -350,9 +353,9 @@ def whole(error: BaseException) -> str:
 
 def test_a_wrong_password_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     """Neither in the error, nor in its causes, nor in any log at any level."""
-    with shared_server().admin() as connection:
+    with shared_server().connect_as_admin() as connection:
         connection.execute("create role locked login password 'another'")
-    url = shared_server().url(user="locked:correct%2Fhorse%40battery%3Astaple")
+    url = shared_server().build_url(user="locked:correct%2Fhorse%40battery%3Astaple")
     with caplog.at_level(logging.DEBUG), pytest.raises(StoreError, match="password") as caught:
         open_store(url)
     said = whole(caught.value) + caplog.text
@@ -389,7 +392,7 @@ def test_a_url_that_does_not_read_shows_no_credentials(url: str) -> None:
 
 def test_a_stores_parts_do_not_show_credentials() -> None:
     """Printed for debugging, addresses keep the password to themselves."""
-    store = opened(shared_server().url(user="postgres:secretword"))
-    link = store._link
-    assert "secretword" not in f"{store!r} {link!r} {link.address!r} {link.place} {link._pool!r} {link._pool.name}"
+    store = opened(shared_server().build_url(user="postgres:secretword"))
+    link = store._database
+    assert "secretword" not in f"{store!r} {link!r} {link.address!r} {link.name} {link._pool!r} {link._pool.name}"
     store.close()

@@ -9,24 +9,24 @@ from dataclasses import fields
 
 import pytest
 
-from elision.stores.postgres.address import Address, address
+from elision.stores.postgres.address import PostgresAddress, parse_address
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.content import content
 from elision.trajectory.events import Answered, Decided, TurnAdded
 from elision.trajectory.plan import Mask
 from elision.trajectory.turn import Action, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.docs.blocks import ROOT, blocks, prose
-from tests.stores.logs import begun
-from tests.stores.postgres_server import Server, new_server
+from tests.stores.postgres_server import Server, start_server
+from tests.stores.session_logs import begin_session
 
 PAGE = ROOT / "docs" / "guides" / "postgres.md"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    started = new_server()
+    started = start_server()
     yield started
     started.remove()
 
@@ -46,7 +46,7 @@ def turn(index: int, tool: str, arguments: str, result: str) -> TurnAdded:
 def filled(store: Store) -> None:
     """The session that the page shows."""
     masks = (Mask((1, 1), "[t1.1 bash: ls; 17 chars]"), Mask((2, 1), "[t2.1 read_file: a.py; 3,600 chars]"))
-    begun(
+    begin_session(
         store,
         "task-42",
         turn(1, "bash", '{"command": "ls"}', "a.py b.py test.py"),
@@ -72,7 +72,7 @@ def outputs(server: Server) -> int:
     many of its outputs were compared."""
     found = [block for block in blocks(PAGE) if block.language == "sql"]
     psql(server, found[0].text, user="postgres", database="postgres")
-    store = open_store(server.url(user="agents").replace("/postgres?", "/agents?"))
+    store = open_store(server.build_url(user="agents").replace("/postgres?", "/agents?"))
     filled(store)
     printed: list[str] | None = None
     shown = 0
@@ -89,7 +89,7 @@ def outputs(server: Server) -> int:
 def test_the_page_runs(server: Server, outputs: int) -> None:
     """Every output that the page shows is what its statements print; at its end the store is empty and in order."""
     assert outputs == 4
-    store = open_store(server.url(user="agents").replace("/postgres?", "/agents?"))
+    store = open_store(server.build_url(user="agents").replace("/postgres?", "/agents?"))
     assert store.sessions() == []
     assert store.check() == []
     store.compact()
@@ -111,14 +111,14 @@ def test_who_reads_along_cannot_write(server: Server) -> None:
 def test_columns_and_options_are_explained(server: Server) -> None:
     """Every column of the table for people but the store's own two, and every option of the URL."""
     page = prose(PAGE)
-    url = server.fresh()
+    url = server.make_fresh_url()
     open_store(url).close()
-    with server.admin() as admin:
+    with server.connect_as_admin() as admin:
         rows = admin.execute(
             "select distinct column_name from information_schema.columns where table_name = 'agent_context_turns'"
         ).fetchall()
     named = set(re.findall(r"`(\w+)`", page))
     assert {str(name) for (name,) in rows} - {"session_id", "touched"} <= named
     options = re.findall(r"^\| `(schema|pool|timeout|fsync)` \|.* \| `?(\w+)`? \|$", page, re.MULTILINE)
-    assert len(options) == len(fields(Address)) - 1
-    assert address(f"//host/db?{'&'.join('='.join(pair) for pair in options)}") == address("//host/db")
+    assert len(options) == len(fields(PostgresAddress)) - 1
+    assert parse_address(f"//host/db?{'&'.join('='.join(pair) for pair in options)}") == parse_address("//host/db")

@@ -12,31 +12,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import StoreError
-from elision.stores.postgres.address import address
-from elision.stores.postgres.names import given as meant
-from elision.stores.postgres.names import kept, shown
-from elision.stores.postgres.readable import SHOWN
+from elision.stores.postgres.address import parse_address
+from elision.stores.postgres.readable_tables import SHOWN
 from elision.stores.postgres.store import PostgresStore
-from elision.stores.urls import open_store
+from elision.stores.postgres.text_escapes import escape_name, make_readable
+from elision.stores.postgres.text_escapes import unescape_name as meant
+from elision.stores.store_urls import open_store
 from elision.trajectory.content import content
 from elision.trajectory.events import Answered, Decided, Event, HeadSet, TurnAdded
 from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.usage import Usage
-from tests.stores.logs import added, amended, begun, log, new
-from tests.stores.postgres_server import fresh_url
+from tests.stores.postgres_server import make_fresh_url
+from tests.stores.session_logs import add_turn, amend_turn, begin_session, new_session, read_log
 
 
 @pytest.fixture
 def store() -> Iterator[PostgresStore]:
-    opened = open_store(fresh_url())
+    opened = open_store(make_fresh_url())
     assert isinstance(opened, PostgresStore)
     yield opened
     opened.close()
 
 
 def asked(store: PostgresStore, query: bytes, *parameters: object) -> list[tuple[Any, ...]]:
-    return store._link.read(lambda cursor: cursor.execute(query, parameters).fetchall())
+    return store._database.read(lambda cursor: cursor.execute(query, parameters).fetchall())
 
 
 def shown_turns(store: PostgresStore, session: str = "s") -> list[dict[str, Any]]:
@@ -55,7 +55,9 @@ def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> Decided:
 def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> None:
     """A masked result says the call and the placeholder, a turn since when a summary stands for it."""
     clip = Decided(call=4, reason="fits", clips=(Clip((3, 1), "long…"),))
-    begun(store, "s", added(1, "a", "b"), added(2, "c"), added(3, "long"), hidden((1, 2), call=3), clip)
+    begin_session(
+        store, "s", add_turn(1, "a", "b"), add_turn(2, "c"), add_turn(3, "long"), hidden((1, 2), call=3), clip
+    )
     first, second, third = shown_turns(store)
     assert [each.get("masked_at") for each in first["observations"]] == [None, 3]
     assert first["observations"][1]["placeholder"] == "[t1.2]"
@@ -69,19 +71,19 @@ def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> No
 def test_masks_of_what_is_not_there_change_nothing(store: PostgresStore) -> None:
     """The log keeps whatever it is given; the tables show what there is."""
     odd = hidden((1, 9), (9, 1), (0, 1), (1, 0), (-1, -1), (1, 2**40), (2**70, 1), call=2)
-    begun(store, "s", added(1, "a"), odd)
-    assert log(store) == [added(1, "a"), odd]
+    begin_session(store, "s", add_turn(1, "a"), odd)
+    assert read_log(store) == [add_turn(1, "a"), odd]
     assert shown_turns(store)[0]["masked_at"] is None
 
 
 def test_tokens_are_shown_whenever_they_come(store: PostgresStore) -> None:
     """With the turn, before it, or behind it."""
     usage = Usage(input=5, cache_read=90, cache_write=5, output=7)
-    begun(store)
+    begin_session(store)
     store.append("s", (Answered(call=1, usage=usage),), after=0, at=1.0)
-    store.append("s", (added(1), added(2)), after=1, at=1.0)
+    store.append("s", (add_turn(1), add_turn(2)), after=1, at=1.0)
     store.append("s", (Answered(call=2, usage=usage), TurnAdded(Turn(index=3, usage=usage))), after=3, at=1.0)
-    store.append("s", (added(4),), after=5, at=1.0)
+    store.append("s", (add_turn(4),), after=5, at=1.0)
     assert [(each["input_tokens"], each["output_tokens"]) for each in shown_turns(store)] == [
         (100, 7),
         (100, 7),
@@ -94,19 +96,19 @@ def test_a_fork_shows_its_turns_as_they_were(store: PostgresStore) -> None:
     """What the parent amended, hid or was billed for later is no part of it: each equals a log written that far."""
     usage = Usage(input=3, output=2)
     events: list[Event] = [
-        added(1, "one" * 300, "b", node="n1"),
-        added(2, "two", node="n2"),
+        add_turn(1, "one" * 300, "b", node="n1"),
+        add_turn(2, "two", node="n2"),
         hidden((1, 1), call=3),
-        amended(2, "two again", node="n2b"),
+        amend_turn(2, "two again", node="n2b"),
         Answered(call=2, usage=usage),
-        added(3, "three"),
+        add_turn(3, "three"),
         hidden((1, 2), (2, 1), call=4, covers=1),
-        added(4, "four"),
+        add_turn(4, "four"),
     ]
-    begun(store, "s", *events)
+    begin_session(store, "s", *events)
     for shared in range(1, len(events) + 1):
-        store.create(new(f"fork {shared}", parent="s", shared=shared))
-        begun(store, f"alone {shared}", *events[:shared])
+        store.create(new_session(f"fork {shared}", parent="s", shared=shared))
+        begin_session(store, f"alone {shared}", *events[:shared])
         fork, alone = (shown_turns(store, f"{kind} {shared}") for kind in ("fork", "alone"))
         assert fork == alone, shared
         words = b"select count(*) from agent_context_words w join agent_context_sessions s on s.id = w.session_id "
@@ -136,7 +138,7 @@ ARGUMENTS = (
 def test_any_arguments_are_stored_and_shown(store: PostgresStore, arguments: str) -> None:
     """JSON where the server can hold it, or the text; never an error."""
     whole = Turn(index=1, actions=(Action(id="a", name="f\0", arguments=arguments),))
-    begun(store, "s", TurnAdded(whole))
+    begin_session(store, "s", TurnAdded(whole))
     assert store.turns("s") == [whole]
     (action,) = shown_turns(store)[0]["actions"]
     assert action["tool"] == "f␀"
@@ -158,7 +160,7 @@ def test_any_arguments_are_stored_and_shown(store: PostgresStore, arguments: str
 )
 def test_any_time_is_stored_and_shown_if_it_is_a_date(store: PostgresStore, at: float, expected: object) -> None:
     """Sessions keep the number as it was given."""
-    begun(store, "s", added(1), at=at)
+    begin_session(store, "s", add_turn(1), at=at)
     assert store.info("s").changed == at
     assert asked(store, b"select created_at from agent_context_turns") == [(expected,)]
 
@@ -166,7 +168,7 @@ def test_any_time_is_stored_and_shown_if_it_is_a_date(store: PostgresStore, at: 
 def test_long_texts_are_shown_by_their_beginning(store: PostgresStore) -> None:
     """With their length, and where the whole is."""
     text = "line\n" * 5_000
-    begun(store, "s", added(1, text, said=text))
+    begin_session(store, "s", add_turn(1, text, said=text))
     ((shown_text, chars, texts),) = asked(store, b"select text, chars, texts from agent_context_observations")
     assert (len(shown_text), chars, len(texts)) == (SHOWN, len(text), 1)
     assert text.startswith(shown_text.removesuffix("…"))
@@ -176,9 +178,9 @@ def test_long_texts_are_shown_by_their_beginning(store: PostgresStore) -> None:
 def test_a_text_is_found_that_was_first_stored_as_something_else(store: PostgresStore) -> None:
     """A prompt that was kept before anybody could search it is found once it is observed."""
     text = "a needle in the prompt " * 40
-    begun(store, "s", HeadSet(Head(messages=(Message(role="user", content=content(text)),))))
+    begin_session(store, "s", HeadSet(Head(messages=(Message(role="user", content=content(text)),))))
     assert store.search("s", "needle") == []
-    store.append("s", (added(1, text),), after=1, at=1.0)
+    store.append("s", (add_turn(1, text),), after=1, at=1.0)
     assert [hit.handle for hit in store.search("s", "needle")] == ["t1.1"]
 
 
@@ -194,10 +196,10 @@ DAMAGE = (
 
 def test_damage_is_found_and_read_around(store: PostgresStore) -> None:
     """Changed bytes of a record or of a text, a missing record, and a missing row for people."""
-    begun(store, "a", added(1, "x" * 900), added(2, "y" * 901), added(3))
-    begun(store, "b", added(1), added(2))
+    begin_session(store, "a", add_turn(1, "x" * 900), add_turn(2, "y" * 901), add_turn(3))
+    begin_session(store, "b", add_turn(1), add_turn(2))
     for statement in DAMAGE:
-        store._link.write(lambda cursor, statement=statement: cursor.execute(statement))  # type: ignore[misc]
+        store._database.write(lambda cursor, statement=statement: cursor.execute(statement))  # type: ignore[misc]
     found = {(finding.place, finding.lost) for finding in store.check()}
     (text,) = {place for place, _ in found if place.startswith("text ")}
     assert found == {
@@ -219,7 +221,7 @@ odd_texts = st.text(alphabet=st.characters() | st.sampled_from("\\\0\ud800u0"))
 @given(odd_texts)
 def test_names_come_back(name: str) -> None:
     """What is kept can be held by PostgreSQL, and is the name again."""
-    held = kept(name)
+    held = escape_name(name)
     assert "\0" not in held
     held.encode("utf-8")
     assert meant(held) == name
@@ -228,20 +230,22 @@ def test_names_come_back(name: str) -> None:
 @given(odd_texts, odd_texts)
 def test_two_names_stay_two(first: str, second: str) -> None:
     """No two names are kept as one."""
-    assert (kept(first) == kept(second)) == (first == second)
+    assert (escape_name(first) == escape_name(second)) == (first == second)
 
 
 @given(odd_texts)
 def test_shown_text_can_be_held(text: str) -> None:
     """And is as long as the text."""
-    assert "\0" not in shown(text)
-    assert len(shown(text).encode("utf-8").decode()) == len(text)
+    assert "\0" not in make_readable(text)
+    assert len(make_readable(text).encode("utf-8").decode()) == len(text)
 
 
 def test_options_are_taken_out_of_the_url() -> None:
     """Ours are read, libpq's are left as they are, the password is not shown."""
-    found = address("//u:p%40w@h:5433/db?schema=a%20b&pool=9&timeout=1.5&sslmode=require&options=-c%20work_mem%3D1MB")
-    assert (found.schema, found.pool, found.timeout, found.unsafe) == ("a b", 9, 1.5, False)
+    found = parse_address(
+        "//u:p%40w@h:5433/db?schema=a%20b&pool=9&timeout=1.5&sslmode=require&options=-c%20work_mem%3D1MB"
+    )
+    assert (found.schema, found.pool_size, found.timeout_seconds, found.allows_unsafe) == ("a b", 9, 1.5, False)
     assert found.libpq == "postgresql://u:p%40w@h:5433/db?sslmode=require&options=-c%20work_mem%3D1MB"
     assert "p%40w" not in repr(found)
 
@@ -250,14 +254,14 @@ def test_options_are_taken_out_of_the_url() -> None:
 def test_options_without_sense_are_refused(option: str) -> None:
     """The error names the option."""
     with pytest.raises(StoreError, match=option.partition("=")[0]):
-        address(f"//host/db?{option}")
+        parse_address(f"//host/db?{option}")
 
 
 def test_a_schema_of_any_name_is_a_schema() -> None:
     """Quotes, blanks and capitals in it are part of the name."""
-    url = fresh_url().replace("schema=", "schema=An%20%22odd%22%3B%20drop--")
+    url = make_fresh_url().replace("schema=", "schema=An%20%22odd%22%3B%20drop--")
     store = open_store(url)
-    begun(store, "s", added(1, "x" * 600))
+    begin_session(store, "s", add_turn(1, "x" * 600))
     assert store.check() == []
     assert store.compact() >= 0
     store.close()

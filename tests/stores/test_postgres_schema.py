@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from elision.errors import StoreError
-from elision.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, statements
+from elision.stores.postgres.schema import FRESH, MIGRATIONS, VERSION, split_statements
 from elision.stores.store import KeepsSecret
-from elision.stores.urls import open_store
-from tests.stores.logs import added, begun, every_event, log
-from tests.stores.postgres_server import fresh_url, shared_server
+from elision.stores.store_urls import open_store
+from tests.stores.postgres_server import make_fresh_url, shared_server
+from tests.stores.session_logs import add_turn, begin_session, list_every_event, read_log
 
 #: Everything that makes up the tables: columns, constraints, indexes, views, storage, options.
 CATALOG = {
@@ -39,12 +39,12 @@ def schema_of(url: str) -> str:
 
 def made(files: tuple[str, ...], version: int) -> str:
     """The URL of a schema that was made by running `files`."""
-    url = fresh_url()
-    with shared_server().admin() as admin:
+    url = make_fresh_url()
+    with shared_server().connect_as_admin() as admin:
         admin.execute(psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(schema_of(url))))
         admin.execute("select set_config('search_path', %s, false)", [schema_of(url)])
         for file in files:
-            for statement in statements(file):
+            for statement in split_statements(file):
                 admin.execute(statement)
         admin.execute("insert into agent_context_schema (version) values (%s)", [version])
     return url
@@ -53,7 +53,7 @@ def made(files: tuple[str, ...], version: int) -> str:
 def catalog(url: str) -> dict[str, list[tuple[Any, ...]]]:
     """What the server says about the tables at `url`, the name of their schema left out."""
     name = schema_of(url)
-    with shared_server().admin() as admin:
+    with shared_server().connect_as_admin() as admin:
         found = {what: admin.execute(query, {"schema": name}).fetchall() for what, query in CATALOG.items()}
     return {
         what: [tuple(each.replace(name, "SCHEMA") if isinstance(each, str) else each for each in row) for row in rows]
@@ -70,7 +70,7 @@ def test_all_migrations_are_the_fresh_schema() -> None:
 
 def test_a_store_is_made_with_the_fresh_schema() -> None:
     """What opening a URL makes, is that."""
-    url = fresh_url()
+    url = make_fresh_url()
     open_store(url).close()
     assert catalog(url) == catalog(made((FRESH,), VERSION))
 
@@ -80,8 +80,8 @@ def test_an_older_schema_is_migrated(version: int) -> None:
     """From each version on, to the newest."""
     url = made(MIGRATIONS[:version], version)
     store = open_store(url)
-    begun(store, "s", *every_event())
-    assert tuple(log(store)) == every_event()
+    begin_session(store, "s", *list_every_event())
+    assert tuple(read_log(store)) == list_every_event()
     store.close()
     assert catalog(url) == catalog(made((FRESH,), VERSION))
 
@@ -97,11 +97,11 @@ def test_a_newer_schema_is_refused() -> None:
 
 def test_many_may_start_at_once() -> None:
     """One of them makes the tables, the others wait for it, and all of them work."""
-    url = fresh_url()
+    url = make_fresh_url()
 
     def start(number: int) -> int:
         store = open_store(url)
-        begun(store, f"session {number}", added(1))
+        begin_session(store, f"session {number}", add_turn(1))
         store.close()
         return number
 
@@ -114,22 +114,22 @@ def test_many_may_start_at_once() -> None:
 
 def test_two_schemas_are_two_stores() -> None:
     """The same session in both is two sessions."""
-    first, second = open_store(fresh_url()), open_store(fresh_url())
-    begun(first, "s", added(1))
+    first, second = open_store(make_fresh_url()), open_store(make_fresh_url())
+    begin_session(first, "s", add_turn(1))
     assert second.sessions() == []
-    begun(second, "s", added(1, "other"))
-    assert log(first) == [added(1)]
+    begin_session(second, "s", add_turn(1, "other"))
+    assert read_log(first) == [add_turn(1)]
     first.close()
     second.close()
 
 
 def test_gateways_on_one_database_keep_one_secret() -> None:
     """The first that comes keeps its own, on whatever machine; another database has another."""
-    url = fresh_url()
+    url = make_fresh_url()
     with (
         closing(open_store(url)) as first,
         closing(open_store(url)) as second,
-        closing(open_store(fresh_url())) as other,
+        closing(open_store(make_fresh_url())) as other,
     ):
         assert isinstance(first, KeepsSecret)
         assert isinstance(second, KeepsSecret)

@@ -19,11 +19,11 @@ from elision.errors import ConflictError, CorruptError, StoreError
 from elision.stores import sqlite_file, sqlite_search
 from elision.stores import sqlite_rows as rows
 from elision.stores.sqlite import SqliteStore
-from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, migrations, run, script
-from elision.stores.urls import open_store
+from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, read_migrations, read_script, run_script
+from elision.stores.store_urls import open_store
 from tests.processes import start_processes
 from tests.stores.full_disk import full_disk
-from tests.stores.logs import added, amended, begun, log, new, turn
+from tests.stores.session_logs import add_turn, amend_turn, begin_session, make_turn, new_session, read_log
 from tests.stores.test_contract_space import noise
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 def asked(store: SqliteStore, question: str) -> object:
     """One value from the store's own connection."""
-    with store._file.plain() as connection:
+    with store._file.use_connection() as connection:
         return connection.execute(question).fetchone()[0]
 
 
@@ -59,19 +59,19 @@ def test_every_append_is_synced(store: SqliteStore) -> None:
 def test_who_may_not_wait_does_not(store: SqliteStore) -> None:
     """While another thread writes, a length that is asked for at once is the one that is on the disk; while another one
     asks as well, it is not known."""
-    begun(store, "s", added(1))
-    with ThreadPoolExecutor(1) as pool, store._file.writing() as connection:
+    begin_session(store, "s", add_turn(1))
+    with ThreadPoolExecutor(1) as pool, store._file.write_transaction() as connection:
         connection.execute("UPDATE sessions SET records = records + 1")
-        assert pool.submit(store.length_at_once, "s").result(20) == 1
-    assert store.length_at_once("s") == 2
-    with store._file._glances:
-        assert store.length_at_once("s") is None
+        assert pool.submit(store.try_length, "s").result(20) == 1
+    assert store.try_length("s") == 2
+    with store._file._waitless_lock:
+        assert store.try_length("s") is None
 
 
 def test_what_is_forgotten_is_overwritten(store: SqliteStore, path: Path) -> None:
     """A deleted session's words are in no file once it is compacted, nor in the index."""
     words = "unforgettable words"
-    begun(store, "s", *(added(index, f"{words} {index}", said=words) for index in range(1, 700)))
+    begin_session(store, "s", *(add_turn(index, f"{words} {index}", said=words) for index in range(1, 700)))
     assert store.search("s", "unforgettable")
     store.delete("s")
     store.compact()
@@ -81,9 +81,9 @@ def test_what_is_forgotten_is_overwritten(store: SqliteStore, path: Path) -> Non
 
 def test_a_long_session_has_a_short_write_ahead_log(store: SqliteStore, path: Path) -> None:
     """It is folded in as it grows; a huge text does not leave it huge."""
-    begun(store, "s", added(1, noise(1, 50_000_000)))
+    begin_session(store, "s", add_turn(1, noise(1, 50_000_000)))
     for index in range(2, 40):
-        store.append("s", (added(index, noise(index, 100_000)),), after=index - 1, at=1.0)
+        store.append("s", (add_turn(index, noise(index, 100_000)),), after=index - 1, at=1.0)
     assert path.with_name("agent.db-wal").stat().st_size <= 20_000_000
 
 
@@ -92,7 +92,7 @@ def test_a_long_session_has_a_short_write_ahead_log(store: SqliteStore, path: Pa
 
 def test_new_files_are_for_their_owner_alone(store: SqliteStore, path: Path) -> None:
     """The file, its log and its shared memory, whatever the umask."""
-    begun(store, "s", added(1))
+    begin_session(store, "s", add_turn(1))
     found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert found == {"agent.db": 0o600, "agent.db-wal": 0o600, "agent.db-shm": 0o600}
 
@@ -138,7 +138,7 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
     """`touch` or a temporary file made beforehand is no obstacle."""
     path.touch()
     with closing(SqliteStore(path)) as store:
-        begun(store, "s", added(1))
+        begin_session(store, "s", add_turn(1))
 
 
 def test_sqlite_in_memory_is_refused() -> None:
@@ -163,11 +163,11 @@ def shape(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
 def test_all_migrations_lead_to_the_schema() -> None:
     """An old file that is brought up to date and a new one are alike."""
     with closing(sqlite3.connect(":memory:")) as old, closing(sqlite3.connect(":memory:")) as fresh:
-        for text in migrations():
-            run(old, text)
-        run(fresh, script("sqlite_schema.sql"))
+        for text in read_migrations():
+            run_script(old, text)
+        run_script(fresh, read_script("sqlite_schema.sql"))
         assert shape(old) == shape(fresh) != set()
-    assert len(migrations()) == VERSION
+    assert len(read_migrations()) == VERSION
 
 
 def test_a_file_says_whose_and_which_version_it_is(store: SqliteStore) -> None:
@@ -188,17 +188,17 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
 def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sessions stay; all of a migration happens or none of it."""
     with closing(SqliteStore(path)) as store:
-        begun(store, "s", added(1))
+        begin_session(store, "s", add_turn(1))
     monkeypatch.setattr(sqlite_file, "VERSION", VERSION + 1)
     more = "CREATE TABLE more (x);\n"
-    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), more + more])
+    monkeypatch.setattr(sqlite_file, "read_migrations", lambda: [*read_migrations(), more + more])
     with pytest.raises(StoreError, match="more"):
         SqliteStore(path)
-    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), more])
+    monkeypatch.setattr(sqlite_file, "read_migrations", lambda: [*read_migrations(), more])
     with closing(SqliteStore(path)) as store:
         assert asked(store, "PRAGMA user_version") == VERSION + 1
         assert asked(store, "SELECT count(*) FROM more") == 0
-        assert log(store) == [added(1)]
+        assert read_log(store) == [add_turn(1)]
 
 
 # --- processes ---------------------------------------------------------------------------------------------------
@@ -208,14 +208,14 @@ import sys
 from pathlib import Path
 from elision.errors import ConflictError
 from elision.stores.sqlite import SqliteStore
-from tests.stores.logs import added, new
+from tests.stores.session_logs import add_turn, new_session
 store, own = SqliteStore(Path(sys.argv[1])), sys.argv[2]
-store.create(new(own))
+store.create(new_session(own))
 won = 0
 for after in range(30):
-    store.append(own, (added(after + 1, own * 700),), after=after, at=1.0)
+    store.append(own, (add_turn(after + 1, own * 700),), after=after, at=1.0)
     try:
-        store.append("shared", (added(after + 1, own),), after=after, at=1.0)
+        store.append("shared", (add_turn(after + 1, own),), after=after, at=1.0)
         won += 1
     except ConflictError:
         pass
@@ -226,7 +226,7 @@ print(won)
 def test_processes_write_one_file(path: Path) -> None:
     """Each its own session in full; of those that write one session, one wins each record, and the rest are told."""
     with closing(SqliteStore(path)) as store:
-        begun(store, "shared")
+        begin_session(store, "shared")
         command = [sys.executable, "-c", _CHILD, str(path)]
         commands = [[*command, name] for name in "abc"]
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -236,13 +236,13 @@ def test_processes_write_one_file(path: Path) -> None:
         assert sum(int(out) for out, _ in said) == store.length("shared")
         assert [each.index for each in store.turns("shared")] == list(range(1, store.length("shared") + 1))
         for name in "abc":
-            assert store.turns(name) == [turn(index, name * 700) for index in range(1, 31)]
+            assert store.turns(name) == [make_turn(index, name * 700) for index in range(1, 31)]
         assert store.check() == []
 
 
 def test_processes_may_make_one_file_at_once(path: Path) -> None:
     """Whoever comes second finds it made."""
-    program = "import sys; from elision.stores.urls import open_store; open_store(sys.argv[1]).close()"
+    program = "import sys; from elision.stores.store_urls import open_store; open_store(sys.argv[1]).close()"
     command = [sys.executable, "-c", program, f"sqlite:///{path}"]
     with start_processes([command] * 4, cwd=ROOT, stderr=subprocess.PIPE, text=True) as children:
         said = [child.communicate()[1] for child in children]
@@ -252,11 +252,11 @@ def test_processes_may_make_one_file_at_once(path: Path) -> None:
 def test_two_openings_see_each_other(path: Path) -> None:
     """At once, and the one that is behind gets a conflict."""
     with closing(SqliteStore(path)) as one, closing(SqliteStore(path)) as two:
-        begun(one, "s", added(1))
-        assert two.append("s", (added(2),), after=1, at=1.0) == 2
+        begin_session(one, "s", add_turn(1))
+        assert two.append("s", (add_turn(2),), after=1, at=1.0) == 2
         with pytest.raises(ConflictError):
-            one.append("s", (added(2),), after=1, at=1.0)
-        assert log(one) == log(two) == [added(1), added(2)]
+            one.append("s", (add_turn(2),), after=1, at=1.0)
+        assert read_log(one) == read_log(two) == [add_turn(1), add_turn(2)]
 
 
 def test_a_forked_process_is_told_to_open_it_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,57 +271,57 @@ def test_a_forked_process_is_told_to_open_it_again(store: SqliteStore, monkeypat
 
 def test_a_locked_file_is_said_and_goes_on(store: SqliteStore, path: Path) -> None:
     """The append did not happen, the search scans, and once the lock is gone everything works."""
-    begun(store, "s", *(added(index, "word") for index in range(1, 700)))
+    begin_session(store, "s", *(add_turn(index, "word") for index in range(1, 700)))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
             StoreError, match=r"agent\.db: another process kept it locked for 0\.05 s; nothing was written"
         ):
-            store.append("s", (added(700),), after=699, at=2.0)
+            store.append("s", (add_turn(700),), after=699, at=2.0)
         assert store.length("s") == 699
         assert len(store.search("s", "word")) == 20
         other.execute("ROLLBACK")
-    assert store.append("s", (added(700),), after=699, at=2.0) == 700
+    assert store.append("s", (add_turn(700),), after=699, at=2.0) == 700
 
 
 def test_a_lock_is_waited_for_once(store: SqliteStore, path: Path) -> None:
     """While another process holds the file, only the first writer waits; once one was served, the next waits again."""
-    begun(store, "s", added(1))
+    begin_session(store, "s", add_turn(1))
     for records in (1, 2):
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             waited = [waits(store)]
             for said in ("kept it locked for 0.05 s", "still keeps it locked", "still keeps it locked"):
                 with pytest.raises(StoreError, match=f"another process {said}; nothing was written, try again"):
-                    store.append("s", (added(records + 1),), after=records, at=2.0)
+                    store.append("s", (add_turn(records + 1),), after=records, at=2.0)
                 waited.append(waits(store))
             assert waited == [50, 0, 0, 0]
             assert store.length("s") == records
             other.execute("ROLLBACK")
-        assert store.append("s", (added(records + 1),), after=records, at=2.0) == records + 1
+        assert store.append("s", (add_turn(records + 1),), after=records, at=2.0) == records + 1
         assert waits(store) == 50
 
 
 def waits(store: SqliteStore) -> int:
     """Milliseconds that the next writer would wait for another process."""
-    with store._file.plain() as connection:
+    with store._file.use_connection() as connection:
         found: int = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     return found
 
 
 def test_an_interrupted_write_did_not_happen(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of an append, or of a read, leaves the store as it was and in working order."""
-    begun(store, "s", added(1))
+    begin_session(store, "s", add_turn(1))
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "_write", interrupted)
+        patch.setattr(rows, "_write_record", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            store.append("s", (added(2),), after=1, at=2.0)
-        patch.setattr(rows, "find", interrupted)
+            store.append("s", (add_turn(2),), after=1, at=2.0)
+        patch.setattr(rows, "find_session", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.length("s")
-    assert log(store) == [added(1)]
+    assert read_log(store) == [add_turn(1)]
     assert store.info("s").changed == 1.0
-    assert store.append("s", (added(2),), after=1, at=2.0) == 2
+    assert store.append("s", (add_turn(2),), after=1, at=2.0) == 2
 
 
 def interrupted(*_: object) -> None:
@@ -342,13 +342,13 @@ def full_pages(store: SqliteStore) -> Iterator[None]:
 )
 def test_a_full_disk_loses_nothing(store: SqliteStore, path: Path, full: Fault, said: str) -> None:
     """What was acknowledged stays, what was refused is not there, and with room again the session goes on."""
-    begun(store, "s", added(1, noise(1, 50_000)))
+    begin_session(store, "s", add_turn(1, noise(1, 50_000)))
     with full(store):
         with pytest.raises(StoreError, match=f"{path.name}: {said}"):
-            store.append("s", (added(2, noise(2, 5_000_000)),), after=1, at=2.0)
-        assert log(store) == [added(1, noise(1, 50_000))]
-    assert store.append("s", (added(2, noise(2, 5_000_000)),), after=1, at=2.0) == 2
-    assert store.turns("s", 2) == [turn(2, noise(2, 5_000_000))]
+            store.append("s", (add_turn(2, noise(2, 5_000_000)),), after=1, at=2.0)
+        assert read_log(store) == [add_turn(1, noise(1, 50_000))]
+    assert store.append("s", (add_turn(2, noise(2, 5_000_000)),), after=1, at=2.0) == 2
+    assert store.turns("s", 2) == [make_turn(2, noise(2, 5_000_000))]
     assert store.check() == []
 
 
@@ -399,34 +399,34 @@ DAMAGES = {
 @pytest.mark.parametrize(("statement", "place"), DAMAGES.values(), ids=DAMAGES)
 def test_damage_is_found(store: SqliteStore, path: Path, statement: str, place: str) -> None:
     """`check` names the place, and reads on around it."""
-    begun(store, "s", added(1, noise(1, 1_000)), added(2), amended(3))
-    begun(store, "t", added(1))
+    begin_session(store, "s", add_turn(1, noise(1, 1_000)), add_turn(2), amend_turn(3))
+    begin_session(store, "t", add_turn(1))
     damage(path, statement)
     found = store.check()
     assert any(place in f"{each.place} {each.what}" for each in found), found
-    assert store.turns("t") == [turn(1)]
+    assert store.turns("t") == [make_turn(1)]
 
 
 def test_a_damaged_record_is_said_when_it_is_read(store: SqliteStore, path: Path) -> None:
     """And the ones around it can still be read."""
-    begun(store, "s", added(1), added(2), added(3))
+    begin_session(store, "s", add_turn(1), add_turn(2), add_turn(3))
     damage(path, "UPDATE records SET body = substr(body, 1, 20) WHERE id & 4294967295 = 2")
     with pytest.raises(CorruptError, match=r"agent\.db: .*`elision store fsck`"):
         store.turns("s")
-    assert store.turns("s", 3) == [turn(3)]
+    assert store.turns("s", 3) == [make_turn(3)]
 
 
 def test_damaged_pages_are_said(path: Path) -> None:
     """Bytes that a disk changed below SQLite are an error of ours, and a finding."""
     with closing(SqliteStore(path)) as store:
-        begun(store, "s", *(added(index, noise(index, 3_000)) for index in range(1, 200)))
+        begin_session(store, "s", *(add_turn(index, noise(index, 3_000)) for index in range(1, 200)))
     data = bytearray(path.read_bytes())
     for page in range(4, 40):
         data[page * 4_096 : page * 4_096 + 64] = b"\xff" * 64
     path.write_bytes(data)
     with closing(SqliteStore(path)) as store:
         with pytest.raises(CorruptError, match=r"agent\.db: "):
-            log(store)
+            read_log(store)
         assert any(finding.lost for finding in store.check())
 
 
@@ -435,17 +435,17 @@ def test_damaged_pages_are_said(path: Path) -> None:
 
 def test_short_sessions_have_no_index(store: SqliteStore) -> None:
     """Whether there is one is a question of what is new, and no question of the result."""
-    begun(store, "s", *(added(index, "word") for index in range(1, sqlite_search.SCANNED + 1)))
+    begin_session(store, "s", *(add_turn(index, "word") for index in range(1, sqlite_search.SCANNED + 1)))
     store.search("s", "word")
     assert asked(store, "SELECT indexed FROM sessions") == 0
-    store.append("s", (added(999, "other"),), after=sqlite_search.SCANNED, at=1.0)
+    store.append("s", (add_turn(999, "other"),), after=sqlite_search.SCANNED, at=1.0)
     assert [hit.turn for hit in store.search("s", "other")] == [999]
     assert asked(store, "SELECT indexed FROM sessions") == sqlite_search.SCANNED + 1
 
 
 def test_the_index_is_used(store: SqliteStore, path: Path) -> None:
     """Of an indexed session only what may hold the words is read: damage elsewhere goes unnoticed."""
-    begun(store, "s", *(added(index, f"number{index}") for index in range(1, 700)))
+    begin_session(store, "s", *(add_turn(index, f"number{index}") for index in range(1, 700)))
     assert [hit.turn for hit in store.search("s", "number77")] == [77]
     damage(path, "UPDATE records SET body = x'00' WHERE id & 4294967295 <> 77")
     assert [hit.turn for hit in store.search("s", "number77")] == [77]
@@ -453,14 +453,14 @@ def test_the_index_is_used(store: SqliteStore, path: Path) -> None:
 
 def test_without_fts5_everything_is_scanned(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A SQLite without it finds the same, beside an index that another one made, and deletes like any other."""
-    begun(store, "s", *(added(index, f"number{index}") for index in range(1, 700)))
-    begun(store, "t", added(1, "number77"))
+    begin_session(store, "s", *(add_turn(index, f"number{index}") for index in range(1, 700)))
+    begin_session(store, "t", add_turn(1, "number77"))
     expected = store.search("s", "ber77")
     monkeypatch.setattr(sqlite_search, "can_index", lambda connection: False)
     with closing(SqliteStore(path)) as lacking:
         assert lacking.search("s", "ber77") == expected != []
         lacking.delete("s")
-        begun(lacking, "s", added(1, "other"))
+        begin_session(lacking, "s", add_turn(1, "other"))
     monkeypatch.undo()
     assert store.search("s", "ber77") == []
     assert [hit.turn for hit in store.search("t", "ber77")] == [1]
@@ -469,7 +469,7 @@ def test_without_fts5_everything_is_scanned(store: SqliteStore, path: Path, monk
 def test_a_deleted_session_takes_the_index_with_it(store: SqliteStore) -> None:
     """Those that remain are indexed again when they are searched."""
     for key in "st":
-        begun(store, key, *(added(index, f"{key}word{index:04}") for index in range(1, 700)))
+        begin_session(store, key, *(add_turn(index, f"{key}word{index:04}") for index in range(1, 700)))
         assert store.search(key, f"{key}word", 1)
     store.delete("s")
     assert asked(store, "SELECT indexed FROM sessions") == 0
@@ -480,9 +480,9 @@ def test_a_deleted_session_takes_the_index_with_it(store: SqliteStore) -> None:
 def test_a_closed_file_can_be_closed_again(path: Path) -> None:
     """Closing lets go of the file: its write-ahead log is folded in and gone."""
     store = SqliteStore(path)
-    store.create(new("s"))
+    store.create(new_session("s"))
     store.close()
     store.close()
     assert [file.name for file in path.parent.iterdir()] == ["agent.db"]
-    with closing(SqliteFile(path)) as file, file.reading() as connection:
+    with closing(SqliteFile(path)) as file, file.read_transaction() as connection:
         assert connection.execute("SELECT count(*) FROM sessions").fetchone() == (1,)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, summary_call
-from elision.summarizers.prompt import prompt
+from elision.summarizers.prompt import build_prompt
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Prices
@@ -56,4 +56,4 @@ def test_the_instructions_are_what_they_are_taken_for() -> None:
     """The prompt around the turns is within what it is counted as."""
     request = SummaryRequest(previous="", task="Mend it.", turns=steps(2), max_tokens=1_000)
     said = sum(SIZER.assistant(turn) + sum(map(SIZER.observation, turn.observations)) for turn in request.turns)
-    assert SIZER.count(prompt(request)) - said <= INSTRUCTION_TOKENS
+    assert SIZER.count(build_prompt(request)) - said <= INSTRUCTION_TOKENS

@@ -5,21 +5,23 @@ from __future__ import annotations
 import pytest
 
 from elision.errors import MissingExtra, SpecError, SummaryError
-from elision.summarizers.factory import ModelFree, summarizer
-from elision.summarizers.writer import THINKING, Writer
-from tests.summarizers.runs import filler, request, turn
-from tests.summarizers.server import chat, claude, serving
+from elision.summarizers.factory import DigestSummarizer, make_summarizer
+from elision.summarizers.model_summarizer import THINKING, ModelSummarizer
+from tests.summarizers.scripted_server import reply_chat, reply_claude, serve_script
+from tests.summarizers.turns import make_filler_turn, make_request, make_turn
 
 GOOD = "COMPLETED: read notes1.md, notes2.md and notes3.md; nothing in them."
-ASKED = request(filler(1), filler(2), filler(3))
+ASKED = make_request(make_filler_turn(1), make_filler_turn(2), make_filler_turn(3))
 KEY = "gh" + "p_Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Ddabcd"
 
 
 def test_the_digest_is_the_default() -> None:
     """Where nothing is configured no model is asked, nothing is paid, and secrets are taken out all the same."""
-    default = summarizer()
-    assert isinstance(default, ModelFree)
-    found = default(request(filler(1), turn(2, f"The cause is {KEY}, found.", command="ls", result="x " * 900)))
+    default = make_summarizer()
+    assert isinstance(default, DigestSummarizer)
+    found = default(
+        make_request(make_filler_turn(1), make_turn(2, f"The cause is {KEY}, found.", command="ls", result="x " * 900))
+    )
     assert found.text.startswith("Digest of turns 1-2")
     assert (found.route, found.input, found.usd, found.attempts) == ("model-free", 0, None, 0)
     assert KEY not in found.text
@@ -29,7 +31,7 @@ def test_the_digest_is_the_default() -> None:
 def test_nothing_to_say_in_fewer_words() -> None:
     """A digest that would be no shorter is an error with a cause."""
     with pytest.raises(SummaryError) as found:
-        summarizer()(request(turn(1, "Hi.")))
+        make_summarizer()(make_request(make_turn(1, "Hi.")))
     assert found.value.cause == "empty"
 
 
@@ -37,58 +39,58 @@ def test_nothing_to_say_in_fewer_words() -> None:
 def test_unknown_names(spec: str) -> None:
     """What no kind fits is refused with a list of what there is."""
     with pytest.raises(SpecError, match="digest, anthropic:MODEL, openai:MODEL, openai-responses:MODEL, litellm:MODEL"):
-        summarizer(spec)
+        make_summarizer(spec)
 
 
 def test_a_key_is_needed_at_home() -> None:
     """The provider itself is not asked without a key; the error says where one may stand."""
     with pytest.raises(SpecError, match="give api_key, or set ANTHROPIC_API_KEY"):
-        summarizer("anthropic:claude-haiku-4-5")
+        make_summarizer("anthropic:claude-haiku-4-5")
 
 
 def test_keys_come_from_the_environment_that_is_handed_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is read from the process's own environment."""
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-process")
     with pytest.raises(SpecError, match="OPENAI_API_KEY"):
-        summarizer("openai:gpt-5-mini")
-    found = summarizer("openai:gpt-5-mini", environment={"OPENAI_API_KEY": "handed-in"})
-    assert isinstance(found, Writer)
+        make_summarizer("openai:gpt-5-mini")
+    found = make_summarizer("openai:gpt-5-mini", environment={"OPENAI_API_KEY": "handed-in"})
+    assert isinstance(found, ModelSummarizer)
     assert "handed-in" not in repr(found)
 
 
 def test_a_key_from_the_environment_stays_at_home() -> None:
     """It goes to the provider, or to the base URL that stands beside it; not to a base URL given in code."""
-    with serving(chat(GOOD), chat(GOOD)) as server:
+    with serve_script(reply_chat(GOOD), reply_chat(GOOD)) as server:
         environment = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"}
-        summarizer("openai:m", environment=environment)(ASKED)
-        summarizer("openai:m", base_url=server.url, environment={"OPENAI_API_KEY": "k"})(ASKED)
+        make_summarizer("openai:m", environment=environment)(ASKED)
+        make_summarizer("openai:m", base_url=server.url, environment={"OPENAI_API_KEY": "k"})(ASKED)
     first, second = (headers.get("authorization") for _, headers, _ in server.requests)
     assert (first, second) == ("Bearer k", None)
 
 
 def test_window_price_and_room_follow_the_model() -> None:
     """The model's own price list says how much it takes and what it costs; those that think first get room."""
-    haiku = summarizer("anthropic:claude-haiku-4-5", api_key="k")
-    assert isinstance(haiku, Writer)
-    assert (haiku.window, haiku.thinking) == (200_000, 0)
+    haiku = make_summarizer("anthropic:claude-haiku-4-5", api_key="k")
+    assert isinstance(haiku, ModelSummarizer)
+    assert (haiku.window, haiku.thinking_tokens) == (200_000, 0)
     assert haiku.prices is not None
-    thinks = summarizer("openai:gpt-5-mini", api_key="k")
-    assert isinstance(thinks, Writer)
-    assert thinks.thinking == THINKING
+    thinks = make_summarizer("openai:gpt-5-mini", api_key="k")
+    assert isinstance(thinks, ModelSummarizer)
+    assert thinks.thinking_tokens == THINKING
 
 
 def test_a_price_cliff_is_a_window() -> None:
     """Where a longer prompt costs a multiple, the input is cut to below that."""
-    found = summarizer("anthropic:claude-haiku-5-5", api_key="k")
-    assert isinstance(found, Writer)
+    found = make_summarizer("anthropic:claude-haiku-5-5", api_key="k")
+    assert isinstance(found, ModelSummarizer)
     assert found.window == 100_000
 
 
 def test_every_kind_asks() -> None:
     """Each HTTP kind is wired to its own path."""
-    with serving(chat(GOOD), claude(GOOD)) as server:
+    with serve_script(reply_chat(GOOD), reply_claude(GOOD)) as server:
         for kind in ("openai", "anthropic"):
-            found = summarizer(f"{kind}:m", api_key="k", base_url=server.url)
+            found = make_summarizer(f"{kind}:m", api_key="k", base_url=server.url)
             assert found(ASKED).text == GOOD
     assert [path for path, _, _ in server.requests] == ["/chat/completions", "/v1/messages"]
 
@@ -97,4 +99,4 @@ def test_litellm_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the extra."""
     monkeypatch.setitem(__import__("sys").modules, "litellm", None)
     with pytest.raises(MissingExtra, match=r"needs an extra: .*\[litellm\]"):
-        summarizer("litellm:gemini/gemini-2.5-flash")
+        make_summarizer("litellm:gemini/gemini-2.5-flash")

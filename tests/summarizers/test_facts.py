@@ -3,23 +3,23 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, facts, parse, pick, render
+from elision.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, collect_facts, parse_facts, pick_facts, render_facts
 from elision.trajectory.items import items
-from tests.summarizers.runs import turn
+from tests.summarizers.turns import make_turn
 
 
 def test_what_the_agent_wrote_is_no_fact() -> None:
     """Items in the agent's own words, its calls or the task need no telling."""
-    seen = turn(
+    seen = make_turn(
         1, "I use first_name here.", command="grep second_name", result="first_name second_name third_name task_name"
     )
-    assert [fact.text for fact in facts([seen], "about task_name")] == ["third_name"]
+    assert [fact.text for fact in collect_facts([seen], "about task_name")] == ["third_name"]
 
 
 def test_a_number_stands_under_its_key() -> None:
     """A value in JSON is told under its key, and the key itself is not told."""
-    seen = turn(1, tool="get", result='{"price_usd": 1207, "flight_no": "HAT030"}', id=4)
-    assert sorted(facts([seen], ""), key=lambda fact: fact.label) == [
+    seen = make_turn(1, tool="get", result='{"price_usd": 1207, "flight_no": "HAT030"}', id=4)
+    assert sorted(collect_facts([seen], ""), key=lambda fact: fact.label) == [
         Fact("flight_no", "HAT030"),
         Fact("price_usd", "1207"),
     ]
@@ -28,35 +28,35 @@ def test_a_number_stands_under_its_key() -> None:
 def test_line_numbers_in_a_margin_are_not_told() -> None:
     """Numbers between two neighbours are a file's margin."""
     margin = "\n".join(f"{number}: words" for number in range(500, 520))
-    told = [fact.text for fact in facts([turn(1, command="cat -n x", result=margin)], "")]
+    told = [fact.text for fact in collect_facts([make_turn(1, command="cat -n x", result=margin)], "")]
     assert told == ["500", "519"]
 
 
 def test_what_is_seen_often_comes_first() -> None:
     """An item of several turns beats one that was seen once."""
-    turns = [turn(n, command=f"step {n}", result=f"often_seen only_in_{n}") for n in (1, 2, 3)]
-    assert facts(turns, "")[0].text == "often_seen"
+    turns = [make_turn(n, command=f"step {n}", result=f"often_seen only_in_{n}") for n in (1, 2, 3)]
+    assert collect_facts(turns, "")[0].text == "often_seen"
 
 
 def test_facts_survive_their_line() -> None:
-    """Every fact is found again by the extractor in what is rendered, and by `parse`."""
+    """Every fact is found again by the extractor in what is rendered, and by `parse_facts`."""
     chosen = [Fact("a.py", "some_name"), Fact("a.py", "word"), Fact("b.py", "src/x/y.py"), Fact("b.py", "4711")]
-    lines = render(chosen)
+    lines = render_facts(chosen)
     assert {fact.text for fact in chosen} <= set(items("\n".join(lines)))
-    assert sorted((fact for line in lines for fact in parse(line)), key=str) == sorted(chosen, key=str)
+    assert sorted((fact for line in lines for fact in parse_facts(line)), key=str) == sorted(chosen, key=str)
 
 
 def test_absolute_paths_stay_absolute() -> None:
     """A path that stood with its leading slash is told with it."""
     assert "/opt/tool/run.cfg" in {
-        fact.text for fact in facts([turn(1, command="locate", result="at /opt/tool/run.cfg")], "")
+        fact.text for fact in collect_facts([make_turn(1, command="locate", result="at /opt/tool/run.cfg")], "")
     }
 
 
 def test_pick_stays_within_its_budget() -> None:
     """Facts are taken until the tokens are used up, and none is taken that is told already."""
     ranked = [Fact("a", f"name_{number}") for number in range(50)]
-    chosen = pick(ranked, 40, lambda text: len(text.split()), {"name_0": None})
+    chosen = pick_facts(ranked, 40, lambda text: len(text.split()), {"name_0": None})
     assert 20 < len(chosen) < 40
     assert ranked[0] not in chosen
 
@@ -64,7 +64,7 @@ def test_pick_stays_within_its_budget() -> None:
 def test_old_facts_go_once_the_agent_writes_them() -> None:
     """A fact of an earlier digest that the agent has used since is dropped; the others stay."""
     old = [Fact("a.py", "used_name"), Fact("a.py", "open_name")]
-    assert facts([turn(9, "Now used_name it is.")], "", old) == [old[1]]
+    assert collect_facts([make_turn(9, "Now used_name it is.")], "", old) == [old[1]]
 
 
 @given(st.lists(st.sampled_from(['"ab":', "ab=", "line ", "123", '"', "\n", " ", "x."]), max_size=8).map("".join))

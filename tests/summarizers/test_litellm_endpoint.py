@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from elision.errors import SummaryError
-from elision.summarizers.litellm_endpoint import LiteLLM
-from elision.summarizers.writer import Patience, Writer
-from tests.summarizers.runs import filler, request
-from tests.summarizers.server import chat, error, serving
+from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
+from elision.summarizers.model_summarizer import ModelSummarizer, SummaryRetryPolicy
+from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
+from tests.summarizers.turns import make_filler_turn, make_request
 
 GOOD = "COMPLETED: read notes1.md, notes2.md and notes3.md; nothing in them."
-ASKED = request(filler(1), filler(2), filler(3))
+ASKED = make_request(make_filler_turn(1), make_filler_turn(2), make_filler_turn(3))
 
 
 class Completion(dict[str, Any]):
@@ -60,7 +60,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
 def test_what_is_asked_and_what_comes_back(stand: Stand) -> None:
     """Its errors are faults with a cause, its answers answers with LiteLLM's own cost."""
     pauses: list[float] = []
-    found = Writer(LiteLLM("gemini/x", key="k"), sleep=pauses.append)(ASKED)
+    found = ModelSummarizer(LiteLLMEndpoint("gemini/x", key="k"), sleep=pauses.append)(ASKED)
     assert (found.text, found.input, found.output, found.usd) == (GOOD, 900, 60, 0.25)
     assert pauses == [2.0]
     assert stand.calls[1]["model"] == "gemini/x"
@@ -70,10 +70,19 @@ def test_what_is_asked_and_what_comes_back(stand: Stand) -> None:
 def test_the_real_one() -> None:
     """LiteLLM itself, against a server on loopback: an answer, an overflow and a server error."""
     pytest.importorskip("litellm")
-    overflow = error(400, "This model's maximum context length is 128000 tokens. However, you sent 130204 tokens.")
-    with serving(chat(GOOD), overflow, chat(GOOD), error(500, "a"), error(500, "b"), error(500, "c")) as server:
-        endpoint = LiteLLM("openai/m", key="k", base_url=f"{server.url}/v1")
-        writer = Writer(endpoint, patience=Patience(pause=0))
+    overflow = reply_error(
+        400, "This model's maximum context length is 128000 tokens. However, you sent 130204 tokens."
+    )
+    with serve_script(
+        reply_chat(GOOD),
+        overflow,
+        reply_chat(GOOD),
+        reply_error(500, "a"),
+        reply_error(500, "b"),
+        reply_error(500, "c"),
+    ) as server:
+        endpoint = LiteLLMEndpoint("openai/m", key="k", base_url=f"{server.url}/v1")
+        writer = ModelSummarizer(endpoint, retry_policy=SummaryRetryPolicy(pause=0))
         assert writer(ASKED).text == GOOD
         assert len(writer(ASKED).text) == len(GOOD)
         with pytest.raises(SummaryError) as found:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from elision.agent.model import Finish, Json, ModelAnswer, ModelError, Prompt, Shape
 from elision.dialects import anthropic, mapping_in, mappings_in, openai_chat, text_in
 from elision.errors import MissingExtra
-from elision.summarizers.endpoint import Fault
+from elision.summarizers.model_endpoint import EndpointFault
 from elision.summarizers.transport import Transport
 from elision.trajectory.content import text_of
 
@@ -61,14 +61,14 @@ class _HttpModel:
         added = tuple((extra_headers or {}).items())
         if added not in self._transports:
             self._transports[added] = self._make_transport(dict(added))
-        answer = self._transports[added].post(body, self._seconds)
-        if isinstance(answer, Fault):
+        answer = self._transports[added].post_json(body, self._seconds)
+        if isinstance(answer, EndpointFault):
             raise ModelError(
                 f"{self.name} at {self.url}: {answer.reason}",
                 is_temporary=answer.cause in _TEMPORARY_CAUSES,
-                wait_seconds=answer.wait,
-                sent_tokens=answer.sent,
-                room_tokens=answer.room,
+                wait_seconds=answer.wait_seconds,
+                sent_tokens=answer.prompt_tokens,
+                room_tokens=answer.window_tokens,
             )
         return answer
 

@@ -17,7 +17,7 @@ from elision.config import settings
 from elision.errors import SettingError, UnknownHandle
 from elision.manager.recall import Part, named, parsed, taken, text_under
 from elision.stores.store import Hit, SessionInfo, Store
-from elision.stores.urls import open_existing
+from elision.stores.store_urls import open_existing
 from elision.trajectory.content import Opaque
 from elision.trajectory.plan import Key, handle
 

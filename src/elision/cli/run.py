@@ -23,7 +23,7 @@ from elision.config.in_force import Settings
 from elision.errors import ElisionError, SettingError
 from elision.manager import ContextManager
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 
 #: Turns of one run where nobody says otherwise.
 MAX_TURNS = 250

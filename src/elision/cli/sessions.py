@@ -19,7 +19,7 @@ from elision.errors import StoreError
 from elision.manager.session_json import account_json
 from elision.manager.session_log import log_of, watchful
 from elision.stores.store import SessionInfo, Store
-from elision.stores.urls import open_existing
+from elision.stores.store_urls import open_existing
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, counter

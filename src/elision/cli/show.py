@@ -16,7 +16,7 @@ from elision.config import settings
 from elision.lab.dialect import sizer
 from elision.manager.session_json import account_json, pass_json
 from elision.manager.session_log import Log, log_of, watchful
-from elision.stores.urls import open_existing
+from elision.stores.store_urls import open_existing
 
 
 def show(

@@ -16,11 +16,11 @@ from elision.cli.options import StoreUrl
 from elision.cli.store_files import log_of, run_of, write_lines
 from elision.config import settings
 from elision.errors import CorruptError, SettingError, StoreError
-from elision.stores.copying import Copied, copy_all
 from elision.stores.linear_hash.repair import repair
 from elision.stores.log_file import LogFile
+from elision.stores.session_copy import CopyResult, copy_all
 from elision.stores.store import SessionInfo, Store
-from elision.stores.urls import open_existing, open_store, path_in
+from elision.stores.store_urls import open_existing, open_store, parse_path
 from elision.trajectory.redact import Redaction
 
 store = typer.Typer(
@@ -129,7 +129,7 @@ def _repaired(address: str) -> None:
     scheme, _, rest = address.partition(":")
     if scheme != "linear-hash":
         raise SettingError("--repair is for linear-hash stores; `elision store migrate` saves what another holds")
-    done = repair(Path(path_in(rest, address)))
+    done = repair(Path(parse_path(rest, address)))
     console = open_console()
     if done.lost:
         console.print(tables.findings(list(done.lost)))
@@ -218,7 +218,7 @@ def _lines(opened: Store, sessions: Sequence[SessionInfo], *, log: bool, redacti
         yield from log_of(opened, session, redaction) if log else run_of(opened, session, redaction)
 
 
-def _report(copies: Iterable[Copied | StoreError]) -> None:
+def _report(copies: Iterable[CopyResult | StoreError]) -> None:
     """Show what was copied. Raises StoreError if anything was not."""
     done = list(copies)
     open_console().print(tables.copies(done))

@@ -10,7 +10,7 @@ from pathlib import Path
 from elision.cli.outputs import check_outputs, replace_file
 from elision.formats.elision_export import export
 from elision.formats.stored_session import stored_session
-from elision.stores.log_file import log_lines
+from elision.stores.log_file import format_log
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.redact import Redaction
 
@@ -23,7 +23,7 @@ def run_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> I
 
 def log_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
     """`session` as a log (`elision.log/1`)."""
-    return log_lines(session, store.events(session.key), redaction)
+    return format_log(session, store.events(session.key), redaction)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from elision.cli.amounts import size_out, span_out
 from elision.errors import StoreError
-from elision.stores.copying import Copied
+from elision.stores.session_copy import CopyResult
 from elision.stores.store import Finding, Footprint, SessionInfo
 
 #: Characters of what is wrong somewhere.
@@ -114,10 +114,10 @@ def _finding(found: Finding) -> Text:
     return Text.assemble(mark, "  ", (printable(found.place), "bold"), f": {printable(found.what)[:_SAID]}")
 
 
-def copies(done: Sequence[Copied | StoreError]) -> RenderableType:
+def copies(done: Sequence[CopyResult | StoreError]) -> RenderableType:
     """What was written and what was there, then each session of which something was written."""
-    kept = [each for each in done if isinstance(each, Copied)]
-    written = [each for each in kept if each.added or each.new]
+    kept = [each for each in done if isinstance(each, CopyResult)]
+    written = [each for each in kept if each.added_records or each.is_new]
     told = {
         f"{count(len(written), 'session')} copied and verified ({_records(kept)})": len(written),
         f"{count(len(kept) - len(written), 'session')} there already": len(kept) - len(written),
@@ -129,13 +129,13 @@ def copies(done: Sequence[Copied | StoreError]) -> RenderableType:
         return Text(said)
     table = _table("session", "written", "there already")
     for each in written[:SHOWN]:
-        table.add_row(_line(each.key), f"{each.added:,}", f"{each.found:,}")
+        table.add_row(_line(each.key), f"{each.added_records:,}", f"{each.existing_records:,}")
     more = len(written) - SHOWN
     return Group(table, *([Text(f"and {count(more, 'more session')}", style="dim")] if more > 0 else []), Text(said))
 
 
-def _records(copied: Sequence[Copied]) -> str:
-    return count(sum(each.added for each in copied), "record")
+def _records(copied: Sequence[CopyResult]) -> str:
+    return count(sum(each.added_records for each in copied), "record")
 
 
 def printable(key: str) -> str:

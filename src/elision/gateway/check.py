@@ -16,7 +16,7 @@ from elision.gateway.routes import Provider, Route, target
 from elision.gateway.server import bound
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream, UpstreamError
-from elision.stores.urls import open_existing, open_store, path_in
+from elision.stores.store_urls import open_existing, open_store, parse_path
 
 #: Seconds that a provider has for its answer here.
 PATIENCE: Final = 10.0
@@ -102,7 +102,7 @@ def _not_there(address: str) -> str | None:
     A store makes its file or folder, and not the folders that it is to stand in.
     """
     scheme, _, rest = address.partition(":")
-    if scheme not in ("sqlite", "linear-hash") or (path := Path(path_in(rest, scheme))).exists():
+    if scheme not in ("sqlite", "linear-hash") or (path := Path(parse_path(rest, scheme))).exists():
         return None
     folder = path.absolute().parent
     if not folder.is_dir():

@@ -10,7 +10,7 @@ from typing import Final
 from elision.errors import StoreError
 from elision.gateway.settings import GatewaySettings
 from elision.stores.store import KeepsSecret, Store
-from elision.stores.urls import IN_FILES, path_in
+from elision.stores.store_urls import FILE_SCHEMES, parse_path
 
 _BYTES: Final = 32
 
@@ -27,8 +27,8 @@ def gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
     scheme, _, rest = settings.library.store.partition(":")
     if settings.off:
         return fresh
-    if scheme in IN_FILES:
-        return keep_in_file(Path(f"{path_in(rest, scheme).rstrip('/')}.secret"), fresh)
+    if scheme in FILE_SCHEMES:
+        return keep_in_file(Path(f"{parse_path(rest, scheme).rstrip('/')}.secret"), fresh)
     if isinstance(store, KeepsSecret):
         return store.keep_secret(fresh)
     return fresh

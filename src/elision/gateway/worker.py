@@ -18,7 +18,7 @@ from elision.gateway.sessions import LiveSession
 from elision.gateway.settings import GatewaySettings
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.trajectory.price_lookup import known_models
 from elision.trajectory.tokens import counter
 

@@ -12,7 +12,7 @@ from elision.engine import Session, Summarizer, drive
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, Tally
 from elision.strategies.strategy import Strategy
-from elision.summarizers.digest import digest
+from elision.summarizers.digest import write_digest
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
@@ -56,7 +56,7 @@ def model_free(sizer: Sizer) -> Summarizer:
     """The digest, as the summarizer of a replay."""
 
     def write(request: SummaryRequest) -> str:
-        return digest(request, sizer.count)
+        return write_digest(request, sizer.count)
 
     return write
 

@@ -10,7 +10,7 @@ from elision.engine import Session
 from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
-from elision.stores.store import AtATime, NewSession, Relation, Store
+from elision.stores.store import AtomicCreate, NewSession, Relation, Store
 from elision.strategies.guards import Guards, Watch
 from elision.trajectory.events import Amended, Event, TurnAdded
 from elision.trajectory.tokens import Sizer
@@ -149,8 +149,8 @@ class Branch:
 
     def _begin(self, store: Store, at: float) -> None:
         # Its class is asked, not the store: one that fails says so at every question.
-        if issubclass(type(store), AtATime):
-            self.saved = cast("AtATime", store).create_with(self.new, self.unsaved, at=at)
+        if issubclass(type(store), AtomicCreate):
+            self.saved = cast("AtomicCreate", store).create_with_events(self.new, self.unsaved, at=at)
         else:
             store.create(self.new)
 

@@ -49,9 +49,9 @@ from elision.manager.sending import Given as Sent
 from elision.manager.usage import usage_in
 from elision.manager.view import Admit, ContextView, Standing
 from elision.stores.store import Hit, Store
-from elision.stores.urls import open_store
+from elision.stores.store_urls import open_store
 from elision.strategies.strategy import Strategy
-from elision.summarizers.factory import summarizer
+from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import Answered, Exchanged, Learned, Recalled
@@ -137,7 +137,7 @@ class ContextManager:
 
         environment: where the summarizer's key is looked up, the process's own if None.
         """
-        writer = summarizer(
+        writer = make_summarizer(
             found.summarizer,
             base_url=found.summarizer_base_url or "",
             environment=os.environ if environment is None else environment,
@@ -646,7 +646,7 @@ class ContextManager:
 
 def _writer(named: str | None, redaction: Redaction) -> SummaryWriter:
     """A summarizer by name; its key is in the provider's usual variable, as for the provider's own client."""
-    return summarizer(named or "digest", environment=os.environ, redaction=redaction)
+    return make_summarizer(named or "digest", environment=os.environ, redaction=redaction)
 
 
 def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:

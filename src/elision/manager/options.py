@@ -20,7 +20,7 @@ from elision.strategies.guards import Guards
 from elision.strategies.rules import Rule
 from elision.strategies.spec import PRESET_GUARDS, parse, preset_of
 from elision.strategies.strategy import Strategy
-from elision.summarizers.written import Written
+from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
@@ -29,7 +29,7 @@ from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import Observations
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
-SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | Written | Awaitable[str | Written]"]
+SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]
 #: Told of every pass.
 Listener: TypeAlias = Callable[[Diagnostics], None]
 #: Whether a message, as JSON, must never be hidden.

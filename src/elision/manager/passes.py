@@ -38,7 +38,7 @@ from elision.manager.options import Options
 from elision.manager.reading import absorb
 from elision.manager.recall import TOOLS
 from elision.manager.sending import Given, live_prefix, marking
-from elision.stores.store import Prompt, Store
+from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe
 from elision.telemetry.diagnostics import Fault, FaultKind
 from elision.trajectory.draft import OPENING
@@ -72,7 +72,7 @@ class Passes:
         self.options = options
         self.store = store
         # Its class is asked, not the store: one that fails says so at every question.
-        self._at_once = cast("Prompt", store) if issubclass(type(store), Prompt) else None
+        self._at_once = cast("NonBlockingLength", store) if issubclass(type(store), NonBlockingLength) else None
         self.session = session
         self.strategy = options.tuned()
         self.sizer = Sizer(counter(options.tokens))
@@ -264,7 +264,7 @@ class Passes:
         if not self.options.family or history.conversation.turns or self._at_once is None:
             return False
         try:
-            self._at_once.length_at_once(self.session)
+            self._at_once.try_length(self.session)
         except UnknownHandle:
             return True
         except StoreError:
@@ -485,7 +485,7 @@ class Passes:
 
     def _is_whole(self, branch: Branch) -> bool:
         """Whether nobody wrote, as far as that can be known without waiting."""
-        return self._at_once is not None and self._at_once.length_at_once(branch.key) == branch.saved
+        return self._at_once is not None and self._at_once.try_length(branch.key) == branch.saved
 
     def settled(self) -> Steps[Fault | None]:
         """Write what is owed to the log; what failed."""

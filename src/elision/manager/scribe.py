@@ -17,9 +17,9 @@ from elision.engine import Answer, Later
 from elision.errors import SummaryError, describe_error
 from elision.manager.offload import LARGE, executor_for
 from elision.manager.options import SummaryWriter
-from elision.summarizers.factory import ModelFree
-from elision.summarizers.redacted import redact_request
-from elision.summarizers.written import Written, parse_answer
+from elision.summarizers.factory import DigestSummarizer
+from elision.summarizers.request_redaction import redact_request
+from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.plan import SummaryRequest
 
 
@@ -28,7 +28,7 @@ class _Job:
     """A summary that is being written. started: by `time.monotonic`."""
 
     request: SummaryRequest
-    future: Future[Written]
+    future: Future[SummaryResult]
     started: float
 
     def serves(self, request: SummaryRequest) -> bool:
@@ -62,7 +62,7 @@ class Scribe:
         started = time.perf_counter()
         try:
             # A digest waits for nobody: a thread for it would only be waited for.
-            at_once = isinstance(self.writer, ModelFree)
+            at_once = isinstance(self.writer, DigestSummarizer)
             if at_once:
                 return self._written(request)
             return self._begun(request).result(self.seconds)
@@ -114,27 +114,27 @@ class Scribe:
         self._job = None
         return self._late()
 
-    def _written(self, request: SummaryRequest) -> Written:
+    def _written(self, request: SummaryRequest) -> SummaryResult:
         started = time.perf_counter()
         try:
             # Before anybody cuts it: half a key has no beginning that tells what it is.
             found = self.writer(redact_request(request))
             if inspect.isawaitable(found):
-                found = asyncio.run(cast("Coroutine[Any, Any, str | Written]", found))
+                found = asyncio.run(cast("Coroutine[Any, Any, str | SummaryResult]", found))
             return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise
         except Exception as error:
             raise _failure(error) from error
 
-    async def _awaited(self, request: SummaryRequest) -> Written:
+    async def _awaited(self, request: SummaryRequest) -> SummaryResult:
         started = time.perf_counter()
         if not inspect.iscoroutinefunction(self.writer):
             return await asyncio.wrap_future(self._begun(request))
         try:
             # All of a history is read: other work does not wait for that.
             clean = await asyncio.get_running_loop().run_in_executor(executor_for(LARGE), redact_request, request)
-            found = await cast("Awaitable[str | Written]", self.writer(clean))
+            found = await cast("Awaitable[str | SummaryResult]", self.writer(clean))
             return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
             raise
@@ -154,10 +154,10 @@ class Scribe:
     def _late(self) -> SummaryError:
         return SummaryError(f"no summary within {self.seconds:g} s", cause="timeout")
 
-    def _begun(self, request: SummaryRequest) -> Future[Written]:
+    def _begun(self, request: SummaryRequest) -> Future[SummaryResult]:
         """The summary, written in a thread of its own: one that never ends holds up no other, nor the end of the
         process."""
-        future: Future[Written] = Future()
+        future: Future[SummaryResult] = Future()
         context = contextvars.copy_context()
 
         def write() -> None:
@@ -173,7 +173,7 @@ class Scribe:
         return future
 
 
-def _with_seconds(written: Written, seconds: float) -> Written:
+def _with_seconds(written: SummaryResult, seconds: float) -> SummaryResult:
     if written.seconds:
         return written
     return replace(written, seconds=seconds)

@@ -10,7 +10,7 @@ WIDTH = 160
 _WORD = re.compile(r"\w+")
 
 
-def words_in(query: str) -> list[str]:
+def split_words(query: str) -> list[str]:
     """The words of `query`, folded for comparison without case; what is no letter, digit or underscore separates.
 
     Folding comes first: a word then stands in a folded text exactly where it stands in one of the text's own words.
@@ -18,7 +18,7 @@ def words_in(query: str) -> list[str]:
     return _WORD.findall(query.casefold())
 
 
-def excerpt(text: str, words: Sequence[str], width: int = WIDTH) -> str:
+def make_excerpt(text: str, words: Sequence[str], width: int = WIDTH) -> str:
     """One line of `text` around the longest of `words`, which tells most, at most `width` characters."""
     # Folding may change lengths; a place that is a little off only moves the excerpt.
     middle = max(0, text.casefold().find(max(words, key=len, default="")))

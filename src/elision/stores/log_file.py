@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from elision.errors import FormatError
-from elision.stores.refusals import no_session
 from elision.stores.store import SessionInfo
+from elision.stores.store_errors import missing_session_error
 from elision.trajectory.event_json import event_in, event_out
 from elision.trajectory.events import Event, Exchanged
 from elision.trajectory.json_form import number, text
@@ -25,41 +25,45 @@ _FORMAT: Final = "elision.log/"
 _RELATIONS: Final = ("", "sub-agent", "fork", "replaced")
 
 
-def log_lines(session: SessionInfo, events: Iterable[Event], redaction: Redaction | None = None) -> Iterator[str]:
+def format_log(session: SessionInfo, events: Iterable[Event], redaction: Redaction | None = None) -> Iterator[str]:
     """The lines of one session, without line ends. redaction: None writes everything as it is."""
-    yield _line({"format": f"{_FORMAT}{VERSION}", "session": _session_out(session), "redacted": redaction is not None})
+    yield _format_line(
+        {"format": f"{_FORMAT}{VERSION}", "session": _describe_session(session), "redacted": redaction is not None}
+    )
     count = 0
     for count, event in enumerate(events, start=1):  # noqa: B007 - it is the last one that is written
-        yield _line(event_out(event) if redaction is None else _redacted(event, redaction))
-    yield _line({"end": count})
+        yield _format_line(event_out(event) if redaction is None else _redact_event(event, redaction))
+    yield _format_line({"end": count})
 
 
-def _redacted(event: Event, redaction: Redaction) -> Mapping[str, Any]:
+def _redact_event(event: Event, redaction: Redaction) -> Mapping[str, Any]:
     if isinstance(event, Exchanged):
         # Texts within a text: an escaped line break in front of a secret would hide it.
-        messages, results = (tuple(_inside(each, redaction) for each in of) for of in (event.messages, event.results))
+        messages, results = (
+            tuple(_redact_json(each, redaction) for each in of) for of in (event.messages, event.results)
+        )
         event = replace(event, messages=messages, results=results)
     value: Mapping[str, Any] = redaction.tree(event_out(event))
     return value
 
 
-def _inside(text: str, redaction: Redaction) -> str:
+def _redact_json(text: str, redaction: Redaction) -> str:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _line(redaction.tree(value))
+    return _format_line(redaction.tree(value))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LogSection:
     info: SessionInfo
     offset: int
     line: int
 
 
 class LogFile:
-    """The sessions of a file that `log_lines` wrote.
+    """The sessions of a file that `format_log` wrote.
 
     Reads it whole once, so that nothing is copied out of a file that is cut off. Raises FormatError with file, line and
     mend.
@@ -67,69 +71,71 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._places = {place.info.key: place for place in self._scanned()}
+        self._sections = {place.info.key: place for place in self._scan_sections()}
 
     def sessions(self) -> list[SessionInfo]:
         """In the order of `Store.sessions`."""
-        found = [place.info for place in self._places.values()]
+        found = [place.info for place in self._sections.values()]
         return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        if session not in self._places:
-            raise no_session(session)
-        return self._events(self._places[session], after)
+        if session not in self._sections:
+            raise missing_session_error(session)
+        return self._iterate_events(self._sections[session], after)
 
-    def _events(self, place: _Place, after: int) -> Iterator[Event]:
+    def _iterate_events(self, place: _LogSection, after: int) -> Iterator[Event]:
         with self._path.open("rb") as file:
             file.seek(place.offset)
             for position, line in enumerate(file, start=1):
-                value = self._value(line, place.line + position)
+                value = self._parse_line(line, place.line + position)
                 if "end" in value:
                     return
                 if position > after:
-                    yield self._event(value, place.line + position)
+                    yield self._parse_event(value, place.line + position)
 
-    def _scanned(self) -> Iterator[_Place]:
+    def _scan_sections(self) -> Iterator[_LogSection]:
         open_: tuple[Mapping[str, Any], int, int] | None = None
         turns = records = 0
         offset = 0
         with self._path.open("rb") as file:
             for line_number, line in enumerate(file, start=1):
                 offset += len(line)
-                value = self._value(line, line_number)
+                value = self._parse_line(line, line_number)
                 if open_ is None:
-                    open_ = (self._begun(value, line_number), offset, line_number)
+                    open_ = (self._parse_header(value, line_number), offset, line_number)
                     turns = records = 0
                 elif "end" in value:
                     if value["end"] != records:
-                        raise self._wrong(line_number, f"{value['end']} records are announced, {records} are there")
-                    yield _Place(self._info(open_[0], open_[2], records, turns), open_[1], open_[2])
+                        raise self._make_error(
+                            line_number, f"{value['end']} records are announced, {records} are there"
+                        )
+                    yield _LogSection(self._parse_info(open_[0], open_[2], records, turns), open_[1], open_[2])
                     open_ = None
                 else:
-                    event = self._event(value, line_number)
+                    event = self._parse_event(value, line_number)
                     records += 1
                     turns = max(turns, getattr(getattr(event, "turn", None), "index", 0))
         if open_ is not None:
-            raise self._wrong(open_[2], "this session has no end; the file was cut off, export it again")
+            raise self._make_error(open_[2], "this session has no end; the file was cut off, export it again")
 
-    def _begun(self, value: Mapping[str, Any], line: int) -> Mapping[str, Any]:
+    def _parse_header(self, value: Mapping[str, Any], line: int) -> Mapping[str, Any]:
         form = str(value.get("format", ""))
         if form.startswith("lacuna.log/"):
             form = form.replace("lacuna.log/", _FORMAT, 1)
         else:
             form = form
         if not form.startswith(_FORMAT):
-            raise self._wrong(
+            raise self._make_error(
                 line, "no line of `elision store export --log`; a recorded run is read by `elision replay`"
             )
         if form != f"{_FORMAT}{VERSION}":
-            raise self._wrong(line, f"format {form[:40]!r} is newer than this Elision reads; update elision")
+            raise self._make_error(line, f"format {form[:40]!r} is newer than this Elision reads; update elision")
         session = value.get("session")
         if not isinstance(session, dict):
-            raise self._wrong(line, "`session` is no object")
+            raise self._make_error(line, "`session` is no object")
         return session
 
-    def _info(self, value: Mapping[str, Any], line: int, records: int, turns: int) -> SessionInfo:
+    def _parse_info(self, value: Mapping[str, Any], line: int, records: int, turns: int) -> SessionInfo:
         try:
             relation = text(value, "relation")
             if relation not in _RELATIONS:
@@ -145,31 +151,31 @@ class LogFile:
                 turns=turns,
             )
         except (ValueError, KeyError) as error:
-            raise self._wrong(line, f"unreadable session ({error})") from error
+            raise self._make_error(line, f"unreadable session ({error})") from error
 
-    def _event(self, value: Mapping[str, Any], line: int) -> Event:
+    def _parse_event(self, value: Mapping[str, Any], line: int) -> Event:
         try:
             return event_in(value)
         except ValueError as error:
-            raise self._wrong(line, f"unreadable record ({error})") from error
+            raise self._make_error(line, f"unreadable record ({error})") from error
 
-    def _value(self, line: bytes, line_number: int) -> Mapping[str, Any]:
+    def _parse_line(self, line: bytes, line_number: int) -> Mapping[str, Any]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise self._wrong(line_number, f"no JSON ({error}); was the file cut off?") from error
+            raise self._make_error(line_number, f"no JSON ({error}); was the file cut off?") from error
         if not isinstance(value, dict):
-            raise self._wrong(line_number, "no JSON object")
+            raise self._make_error(line_number, "no JSON object")
         return value
 
-    def _wrong(self, line: int, what: str) -> FormatError:
+    def _make_error(self, line: int, what: str) -> FormatError:
         return FormatError(f"{self._path}:{line}: {what}")
 
 
-def _session_out(session: SessionInfo) -> dict[str, Any]:
+def _describe_session(session: SessionInfo) -> dict[str, Any]:
     names = ("key", "family", "parent", "relation", "begun", "changed")
     return {name: getattr(session, name) for name in names}
 
 
-def _line(value: Mapping[str, Any]) -> str:
+def _format_line(value: Mapping[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"), default=dict)

@@ -6,18 +6,25 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from elision.stores.excerpts import words_in
-from elision.stores.hits import hits
-from elision.stores.packing import size_of
-from elision.stores.refusals import behind, closed, no_session, nothing_under, shorter, taken
-from elision.stores.store import Finding, Footprint, Hit, NewSession, Purged, SessionInfo
+from elision.stores.excerpts import split_words
+from elision.stores.packing import measure_event
+from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
+from elision.stores.store_errors import (
+    closed_store_error,
+    missing_observation_error,
+    missing_session_error,
+    session_exists_error,
+    short_parent_error,
+    stale_writer_error,
+)
+from elision.stores.text_search import find_hits
 from elision.trajectory.events import Amended, Event, TurnAdded
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
 
 @dataclass(slots=True)
-class _Log:
+class _MemoryLog:
     new: NewSession
     changed: float
     events: list[Event] = field(default_factory=list)
@@ -30,7 +37,7 @@ class MemoryStore:
     """Keeps everything in this process, and loses it with it."""
 
     def __init__(self) -> None:
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, _MemoryLog] = {}
         #: (family, node) -> the sessions and turns that it names.
         self._places: dict[tuple[str, str], set[tuple[str, int]]] = {}
         self._lock = threading.RLock()
@@ -38,59 +45,59 @@ class MemoryStore:
 
     def create(self, session: NewSession) -> None:
         with self._lock:
-            self._open()
+            self._check_open()
             if session.key in self._logs:
-                raise taken(session)
-            log = _Log(session, session.at)
+                raise session_exists_error(session)
+            log = _MemoryLog(session, session.at)
             if session.shared:
-                parent = self._log(session.parent)
+                parent = self._find_log(session.parent)
                 if session.shared > len(parent.events):
-                    raise shorter(session, len(parent.events))
-                self._add(log, parent.events[: session.shared], parent.sizes[: session.shared])
+                    raise short_parent_error(session, len(parent.events))
+                self._add_events(log, parent.events[: session.shared], parent.sizes[: session.shared])
             self._logs[session.key] = log
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         with self._lock:
-            log = self._log(session)
+            log = self._find_log(session)
             if len(log.events) != after:
-                raise behind(session, len(log.events), after)
-            self._add(log, events, list(map(size_of, events)))
+                raise stale_writer_error(session, len(log.events), after)
+            self._add_events(log, events, list(map(measure_event, events)))
             log.changed = at if events else log.changed
             return len(log.events)
 
     def length(self, session: str) -> int:
         with self._lock:
-            return len(self._log(session).events)
+            return len(self._find_log(session).events)
 
-    def length_at_once(self, session: str) -> int | None:
+    def try_length(self, session: str) -> int | None:
         return self.length(session)
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._lock:
-            return iter(self._log(session).events[max(after, 0) :])
+            return iter(self._find_log(session).events[max(after, 0) :])
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         with self._lock:
-            kept = self._log(session).turns
+            kept = self._find_log(session).turns
             return [kept[index] for index in sorted(kept) if first <= index and (last is None or index <= last)]
 
     def observation(self, session: str, key: Key) -> Observation:
         with self._lock:
-            turn = self._log(session).turns.get(key[0])
+            turn = self._find_log(session).turns.get(key[0])
             if turn is None or not 1 <= key[1] <= len(turn.observations):
-                raise nothing_under(session, key)
+                raise missing_observation_error(session, key)
             return turn.observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        words = words_in(query)
+        words = split_words(query)
         if not words or limit < 1:
-            self._log(session)
+            self._find_log(session)
             return []
-        return [hit for turn in reversed(self.turns(session)) for hit in hits(session, turn, words)][:limit]
+        return [hit for turn in reversed(self.turns(session)) for hit in find_hits(session, turn, words)][:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._lock:
-            self._open()
+            self._check_open()
             for node in filter(None, reversed(nodes)):
                 if places := self._places.get((family, node)):
                     return max(places, key=lambda place: (self._logs[place[0]].changed, *place))
@@ -103,51 +110,51 @@ class MemoryStore:
             since = changed_since
         with self._lock:
             return [
-                _info(log)
-                for log in self._newest_first()
+                _describe_log(log)
+                for log in self._list_newest_first()
                 if log.changed >= since and log.new.family.startswith(family_prefix)
             ]
 
     def info(self, session: str) -> SessionInfo:
         with self._lock:
-            return _info(self._log(session))
+            return _describe_log(self._find_log(session))
 
     def delete(self, session: str) -> None:
         with self._lock:
-            log = self._log(session)
+            log = self._find_log(session)
             for turn in log.nodes:
                 self._forget_node(log, turn)
             del self._logs[session]
 
-    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         with self._lock:
-            before = self._bytes()
+            before = self._count_bytes()
             gone: list[str] = []
             for info in reversed(self.sessions()):
                 old = older_than is not None and info.changed < older_than
-                if old or (max_bytes is not None and self._bytes() > max_bytes):
+                if old or (max_bytes is not None and self._count_bytes() > max_bytes):
                     self.delete(info.key)
                     gone.append(info.key)
-            return Purged(sessions=tuple(gone), freed_bytes=before - self._bytes())
+            return PurgeResult(sessions=tuple(gone), freed_bytes=before - self._count_bytes())
 
     def footprint(self) -> Footprint:
         with self._lock:
-            self._open()
+            self._check_open()
             return Footprint(
                 sessions=len(self._logs),
                 records=sum(len(log.events) for log in self._logs.values()),
                 turns=sum(len(log.turns) for log in self._logs.values()),
                 texts=0,
-                raw_bytes=self._bytes(),
-                stored_bytes=self._bytes(),
+                raw_bytes=self._count_bytes(),
+                stored_bytes=self._count_bytes(),
             )
 
     def compact(self) -> int:
-        self._open()
+        self._check_open()
         return 0
 
     def check(self) -> list[Finding]:
-        self._open()
+        self._check_open()
         return []
 
     def close(self) -> None:
@@ -156,7 +163,7 @@ class MemoryStore:
             self._places.clear()
             self._closed = True
 
-    def _add(self, log: _Log, events: Sequence[Event], sizes: Sequence[int]) -> None:
+    def _add_events(self, log: _MemoryLog, events: Sequence[Event], sizes: Sequence[int]) -> None:
         log.events.extend(events)
         log.sizes.extend(sizes)
         for event in events:
@@ -167,7 +174,7 @@ class MemoryStore:
                 if event.node:
                     self._places.setdefault((log.new.family, event.node), set()).add((log.new.key, turn))
 
-    def _forget_node(self, log: _Log, turn: int) -> None:
+    def _forget_node(self, log: _MemoryLog, turn: int) -> None:
         """What the turn was named before names nothing any more."""
         name = (log.new.family, log.nodes.get(turn, ""))
         if (places := self._places.get(name)) is not None:
@@ -175,26 +182,26 @@ class MemoryStore:
             if not places:
                 del self._places[name]
 
-    def _bytes(self) -> int:
-        self._open()
+    def _count_bytes(self) -> int:
+        self._check_open()
         return sum(sum(log.sizes) for log in self._logs.values())
 
-    def _newest_first(self) -> list[_Log]:
-        self._open()
+    def _list_newest_first(self) -> list[_MemoryLog]:
+        self._check_open()
         return sorted(self._logs.values(), key=lambda log: (log.changed, log.new.key), reverse=True)
 
-    def _log(self, session: str) -> _Log:
-        self._open()
+    def _find_log(self, session: str) -> _MemoryLog:
+        self._check_open()
         if session not in self._logs:
-            raise no_session(session)
+            raise missing_session_error(session)
         return self._logs[session]
 
-    def _open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
-            raise closed("memory")
+            raise closed_store_error("memory")
 
 
-def _info(log: _Log) -> SessionInfo:
+def _describe_log(log: _MemoryLog) -> SessionInfo:
     return SessionInfo(
         key=log.new.key,
         family=log.new.family,

@@ -48,7 +48,7 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class PackedEvent:
     """One record of a log.
 
     kind: the event's name. turn: index of the turn it adds, 0 for none. node: of that turn. size: bytes before packing,
@@ -70,11 +70,11 @@ class Packer:
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._decompressor = zstandard.ZstdDecompressor()
 
-    def pack(self, event: Event) -> Packed:
+    def pack(self, event: Event) -> PackedEvent:
         """`event` as a record."""
-        value, texts = _split(event, lambda data: address_of(data).hex())
-        body = _bytes(value)
-        blobs = tuple(Blob(bytes.fromhex(address), self.squeeze(data), len(data)) for data, address in texts.items())
+        value, texts = _split_texts(event, lambda data: hash_text(data).hex())
+        body = _encode_json(value)
+        blobs = tuple(Blob(bytes.fromhex(address), self.compress(data), len(data)) for data, address in texts.items())
         if isinstance(event, TurnAdded | Amended):
             turn = event.turn.index
         else:
@@ -84,7 +84,7 @@ class Packer:
         else:
             node = ""
         size = len(body) + sum(blob.size for blob in blobs)
-        return Packed(kind=value["e"], turn=turn, node=node, body=self.squeeze(body), blobs=blobs, size=size)
+        return PackedEvent(kind=value["e"], turn=turn, node=node, body=self.compress(body), blobs=blobs, size=size)
 
     def unpack(self, body: bytes, fetch: Callable[[bytes], bytes]) -> Event:
         """The event that `pack` was given.
@@ -92,25 +92,25 @@ class Packer:
         fetch: packed bytes of a blob by its address. Raises CorruptError if the bytes are not what was written.
         """
         try:
-            value = json.loads(self.stretch(body))
-            for parts in _contents(value):
-                parts[:] = [self._put_back(part, fetch) for part in parts]
+            value = json.loads(self.decompress(body))
+            for parts in _find_part_lists(value):
+                parts[:] = [self._restore_part(part, fetch) for part in parts]
             if "tools" in value:
-                value["tools"] = [self._put_back(tool, fetch) for tool in value["tools"]]
+                value["tools"] = [self._restore_part(tool, fetch) for tool in value["tools"]]
             return event_in(value)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
 
-    def squeeze(self, data: bytes) -> bytes:
+    def compress(self, data: bytes) -> bytes:
         """`data`, compressed if that makes it smaller, behind a byte that says so, with a checksum."""
         if len(data) >= _WORTH and len(small := self._compressor.compress(data)) < len(data):
             return _ZSTD + small
         return _PLAIN + zlib.crc32(data).to_bytes(4, "little") + data
 
-    def stretch(self, packed: bytes) -> bytes:
-        """What `squeeze` was given. Raises CorruptError."""
+    def decompress(self, packed: bytes) -> bytes:
+        """What `compress` was given. Raises CorruptError."""
         if packed[:1] == _PLAIN:
-            return _checked(packed[5:], packed[1:5])
+            return _verify_checksum(packed[5:], packed[1:5])
         try:
             if packed[:1] == _ZSTD:
                 return self._decompressor.decompress(packed[1:], max_output_size=_LARGEST)
@@ -118,12 +118,12 @@ class Packer:
             raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
         raise CorruptError("stored bytes begin with no mark that this version knows")
 
-    def _put_back(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
+    def _restore_part(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
         address = part.get("blob")
         if address is None:
             return part
-        data = self.stretch(fetch(bytes.fromhex(address)))
-        if address_of(data).hex() != address:
+        data = self.decompress(fetch(bytes.fromhex(address)))
+        if hash_text(data).hex() != address:
             raise CorruptError(f"the text stored under {address} is another one")
         text = data.decode("utf-8", "surrogatepass")
         if part.get("of") == "tool":
@@ -135,25 +135,25 @@ class Packer:
         return {**rest, "text": text}
 
 
-def size_of(event: Event) -> int:
+def measure_event(event: Event) -> int:
     """Return the `size` that `Packer.pack` gives `event`, in bytes, without hashing or compressing anything."""
-    value, texts = _split(event, lambda data: _NO_ADDRESS)
-    return len(_bytes(value)) + sum(map(len, texts))
+    value, texts = _split_texts(event, lambda data: _NO_ADDRESS)
+    return len(_encode_json(value)) + sum(map(len, texts))
 
 
-def address_of(data: bytes) -> bytes:
+def hash_text(data: bytes) -> bytes:
     """Under which a text is stored: its SHA-256, 32 bytes."""
     return hashlib.sha256(data).digest()
 
 
-def blobs_in(value: Mapping[str, Any]) -> Iterator[bytes]:
+def list_blobs(value: Mapping[str, Any]) -> Iterator[bytes]:
     """Addresses of the large texts that a record's JSON refers to."""
-    for parts in _contents(value):
+    for parts in _find_part_lists(value):
         yield from (bytes.fromhex(part["blob"]) for part in parts if "blob" in part)
     yield from (bytes.fromhex(tool["blob"]) for tool in value.get("tools", ()) if "blob" in tool)
 
 
-def words_of(event: Event) -> Iterator[tuple[int, str, str]]:
+def list_texts(event: Event) -> Iterator[tuple[int, str, str]]:
     """What can be searched in `event`: (position, tool, text); position 0 is what the assistant said and called."""
     if not isinstance(event, TurnAdded | Amended):
         return
@@ -163,17 +163,17 @@ def words_of(event: Event) -> Iterator[tuple[int, str, str]]:
         yield position, observation.tool, observation.text
 
 
-def _checked(data: bytes, crc: bytes) -> bytes:
+def _verify_checksum(data: bytes, crc: bytes) -> bytes:
     if zlib.crc32(data).to_bytes(4, "little") != crc:
         raise CorruptError("stored bytes are not what was written: their checksum differs")
     return data
 
 
-def _bytes(value: object) -> bytes:
+def _encode_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), default=dict).encode()
 
 
-def _contents(value: Any) -> Iterator[list[Any]]:
+def _find_part_lists(value: Any) -> Iterator[list[Any]]:
     """The lists of content parts anywhere in a record."""
     if isinstance(value, dict):
         parts = value.get("content")
@@ -188,7 +188,7 @@ def _contents(value: Any) -> Iterator[list[Any]]:
                     yield each["content"]
 
 
-def _split(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
+def _split_texts(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
     """The JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
     value = event_out(event)
     texts: dict[bytes, str] = {}
@@ -197,14 +197,14 @@ def _split(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[byt
         data = text.encode("utf-8", "surrogatepass")
         return texts.get(data) or texts.setdefault(data, address(data))
 
-    for parts in _contents(value):
-        parts[:] = [_taken_out(part, keep) for part in parts]
+    for parts in _find_part_lists(value):
+        parts[:] = [_move_part_out(part, keep) for part in parts]
     if "tools" in value:
-        value["tools"] = [_tool_out(tool, keep) for tool in value["tools"]]
+        value["tools"] = [_move_tool_out(tool, keep) for tool in value["tools"]]
     return value, texts
 
 
-def _taken_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str, Any]:
+def _move_part_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str, Any]:
     """`part`, with the address of its text in its place if that is large."""
     if len(part.get("text", "")) >= LARGE:
         return {"blob": keep(part["text"])}
@@ -217,7 +217,7 @@ def _taken_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str, An
     return {**rest, "of": "data", "blob": keep(data)}
 
 
-def _tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mapping[str, Any]:
+def _move_tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mapping[str, Any]:
     """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
     an address."""
     data = json.dumps(tool, separators=(",", ":"), default=dict)

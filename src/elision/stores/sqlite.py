@@ -11,13 +11,13 @@ from typing import Final
 from elision.errors import CorruptError, StoreError
 from elision.stores import sqlite_rows as rows
 from elision.stores import sqlite_search
-from elision.stores.excerpts import words_in
-from elision.stores.hits import hits
+from elision.stores.excerpts import split_words
 from elision.stores.packing import Packer
-from elision.stores.refusals import behind, no_session, nothing_under
-from elision.stores.sqlite_check import findings
+from elision.stores.sqlite_check import find_damage
 from elision.stores.sqlite_file import BUSY_SECONDS, SqliteFile
-from elision.stores.store import Finding, Footprint, Hit, NewSession, Purged, SessionInfo
+from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
+from elision.stores.store_errors import missing_observation_error, missing_session_error, stale_writer_error
+from elision.stores.text_search import find_hits
 from elision.trajectory.events import Amended, Event, TurnAdded
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
@@ -37,78 +37,82 @@ class SqliteStore:
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._file = SqliteFile(path, busy_seconds=busy_seconds)
         self._threads = threading.local()
-        with self._file.plain() as connection:
+        with self._file.use_connection() as connection:
             self._can_index = sqlite_search.can_index(connection)
 
     # --- logs ----------------------------------------------------------------------------------------------------
 
     def create(self, session: NewSession) -> None:
-        with self._file.writing() as connection:
-            rows.create(connection, session)
+        with self._file.write_transaction() as connection:
+            rows.create_session(connection, session)
 
-    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
-        packer = self._packer()
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        packer = self._get_packer()
         packed = [packer.pack(event) for event in events]
-        with self._file.writing() as connection:
-            rows.create(connection, session)
+        with self._file.write_transaction() as connection:
+            rows.create_session(connection, session)
             if packed:
-                rows.append(connection, session.key, packed, session.shared, at)
+                rows.append_records(connection, session.key, packed, session.shared, at)
         return session.shared + len(packed)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        packer = self._packer()
+        packer = self._get_packer()
         packed = [packer.pack(event) for event in events]
         if not packed:
-            return self._at_end(session, after)
-        with self._file.writing() as connection:
-            rows.append(connection, session, packed, after, at)
+            return self._check_length(session, after)
+        with self._file.write_transaction() as connection:
+            rows.append_records(connection, session, packed, after, at)
         return after + len(packed)
 
     def length(self, session: str) -> int:
-        with self._file.reading() as connection:
-            return rows.find(connection, session)[1]
+        with self._file.read_transaction() as connection:
+            return rows.find_session(connection, session)[1]
 
-    def length_at_once(self, session: str) -> int | None:
-        return self._file.at_once(lambda connection: rows.find(connection, session)[1])
+    def try_length(self, session: str) -> int | None:
+        return self._file.try_read(lambda connection: rows.find_session(connection, session)[1])
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        with self._file.reading() as connection:
-            identity, records, _ = rows.find(connection, session)
-        return self._events(session, rows.number(identity, max(after, 0) + 1), rows.number(identity, records))
+        with self._file.read_transaction() as connection:
+            identity, records, _ = rows.find_session(connection, session)
+        return self._iterate_events(
+            session, rows.record_id(identity, max(after, 0) + 1), rows.record_id(identity, records)
+        )
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        with self._file.reading() as connection:
-            identity, _, _ = rows.find(connection, session)
-            return [self._turn(connection, each) for each in rows.turns(connection, identity, first, last)]
+        with self._file.read_transaction() as connection:
+            identity, _, _ = rows.find_session(connection, session)
+            return [
+                self._read_turn(connection, each) for each in rows.list_turn_records(connection, identity, first, last)
+            ]
 
     def observation(self, session: str, key: Key) -> Observation:
         found = self.turns(session, key[0], key[0])
         if not found or not 1 <= key[1] <= len(found[0].observations):
-            raise nothing_under(session, key)
+            raise missing_observation_error(session, key)
         return found[0].observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        words = words_in(query)
+        words = split_words(query)
         self._try_to_index(session)
         found: list[Hit] = []
-        with self._file.reading() as connection:
-            identity, _, indexed = rows.find(connection, session)
+        with self._file.read_transaction() as connection:
+            identity, _, indexed = rows.find_session(connection, session)
             if not words or limit < 1:
                 return []
-            known = sqlite_search.candidates(
-                connection, words, rows.number(identity, 1), rows.number(identity, indexed)
+            known = sqlite_search.find_candidates(
+                connection, words, rows.record_id(identity, 1), rows.record_id(identity, indexed)
             )
-            for number in rows.newest_first(connection, identity, indexed, known):
-                found.extend(hits(session, self._turn(connection, number), words))
+            for number in rows.iterate_newest_turns(connection, identity, indexed, known):
+                found.extend(find_hits(session, self._read_turn(connection, number), words))
                 if len(found) >= limit:
                     break
         return found[:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        with self._file.reading() as connection:
-            found = (rows.locate(connection, family, node) for node in reversed(nodes) if node)
+        with self._file.read_transaction() as connection:
+            found = (rows.locate_node(connection, family, node) for node in reversed(nodes) if node)
             return next(filter(None, found), None)
 
     # --- sessions ------------------------------------------------------------------------------------------------
@@ -118,146 +122,146 @@ class SqliteStore:
             since = float("-inf")
         else:
             since = changed_since
-        with self._file.reading() as connection:
-            return [rows.info(row) for row in rows.sessions(connection, family_prefix, since)]
+        with self._file.read_transaction() as connection:
+            return [rows.parse_session_row(row) for row in rows.select_sessions(connection, family_prefix, since)]
 
     def info(self, session: str) -> SessionInfo:
-        with self._file.reading() as connection:
-            row = connection.execute(rows.INFO, (rows.data(session),)).fetchone()
+        with self._file.read_transaction() as connection:
+            row = connection.execute(rows.INFO, (rows.encode_key(session),)).fetchone()
             if row is None:
-                raise no_session(session)
-            return rows.info(row)
+                raise missing_session_error(session)
+            return rows.parse_session_row(row)
 
     def delete(self, session: str) -> None:
-        with self._file.writing() as connection:
-            rows.delete(connection, session)
+        with self._file.write_transaction() as connection:
+            rows.delete_session(connection, session)
 
-    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
-        before = self._used()
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
+        before = self._count_used_bytes()
         if max_bytes is not None and before > max_bytes:
-            with self._file.writing() as connection:
+            with self._file.write_transaction() as connection:
                 # It can be made again; sessions cannot.
-                sqlite_search.drop(connection)
-        gone = tuple(self._purged(older_than, max_bytes))
+                sqlite_search.drop_index(connection)
+        gone = tuple(self._purge_sessions(older_than, max_bytes))
         if gone:
             self.compact()
-        return Purged(sessions=gone, freed_bytes=max(0, before - self._used()) if gone else 0)
+        return PurgeResult(sessions=gone, freed_bytes=max(0, before - self._count_used_bytes()) if gone else 0)
 
     # --- the file ------------------------------------------------------------------------------------------------
 
     def footprint(self) -> Footprint:
-        with self._file.reading() as connection:
+        with self._file.read_transaction() as connection:
             sessions, records, raw, turns, texts = connection.execute(rows.FOOTPRINT).fetchone()
-            stored = rows.stored(connection)
+            stored = rows.count_stored_bytes(connection)
         return Footprint(
             sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw, stored_bytes=stored
         )
 
     def compact(self) -> int:
-        with self._file.plain() as connection:
-            before = rows.stored(connection)
+        with self._file.use_connection() as connection:
+            before = rows.count_stored_bytes(connection)
             # It takes one page a step, and `execute` takes but one step of what returns no columns.
             connection.executescript("PRAGMA incremental_vacuum")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return max(0, before - rows.stored(connection))
+            return max(0, before - rows.count_stored_bytes(connection))
 
     def check(self) -> list[Finding]:
-        with self._file.reading() as connection:
-            return list(findings(connection, self._file.path, self._packer()))
+        with self._file.read_transaction() as connection:
+            return list(find_damage(connection, self._file.path, self._get_packer()))
 
     def close(self) -> None:
         self._file.close()
 
     # --- pieces --------------------------------------------------------------------------------------------------
 
-    def _packer(self) -> Packer:
+    def _get_packer(self) -> Packer:
         """This thread's."""
         found: Packer | None = getattr(self._threads, "packer", None)
         if found is None:
             found = self._threads.packer = Packer()
         return found
 
-    def _at_end(self, session: str, after: int) -> int:
+    def _check_length(self, session: str, after: int) -> int:
         records = self.length(session)
         if records != after:
-            raise behind(session, records, after)
+            raise stale_writer_error(session, records, after)
         return records
 
-    def _events(self, session: str, first: int, last: int) -> Iterator[Event]:
+    def _iterate_events(self, session: str, first: int, last: int) -> Iterator[Event]:
         for start in range(first, last + 1, _CHUNK):
-            chunk = self._chunk(session, start, min(start + _CHUNK - 1, last))
+            chunk = self._read_chunk(session, start, min(start + _CHUNK - 1, last))
             yield from (event for _, event in chunk)
 
-    def _chunk(self, session: str, first: int, last: int) -> list[tuple[int, Event]]:
+    def _read_chunk(self, session: str, first: int, last: int) -> list[tuple[int, Event]]:
         """The records first ... last (ids)."""
-        with self._file.reading() as connection:
+        with self._file.read_transaction() as connection:
             found = connection.execute(rows.BODIES, (first, last)).fetchall()
             if len(found) <= last - first:
-                if rows.find(connection, session)[0] != rows.session_of(first):
-                    raise no_session(session)
-                raise self._file.corrupt(f"records of session {session!r} are missing")
-            return [(number, self._unpack(connection, body)) for number, body in found]
+                if rows.find_session(connection, session)[0] != rows.session_of_record(first):
+                    raise missing_session_error(session)
+                raise self._file.make_corrupt_error(f"records of session {session!r} are missing")
+            return [(number, self._unpack_event(connection, body)) for number, body in found]
 
-    def _turn(self, connection: sqlite3.Connection, number: int) -> Turn:
+    def _read_turn(self, connection: sqlite3.Connection, number: int) -> Turn:
         row = connection.execute(rows.BODY, (number,)).fetchone()
         if row:
-            event = self._unpack(connection, row[0])
+            event = self._unpack_event(connection, row[0])
         else:
             event = None
         if not isinstance(event, TurnAdded | Amended):
-            raise self._file.corrupt(f"record {number % rows.SPAN} of a session is no turn")
+            raise self._file.make_corrupt_error(f"record {number % rows.SPAN} of a session is no turn")
         return event.turn
 
-    def _unpack(self, connection: sqlite3.Connection, body: bytes) -> Event:
+    def _unpack_event(self, connection: sqlite3.Connection, body: bytes) -> Event:
         def fetch(address: bytes) -> bytes:
             found: bytes = connection.execute(rows.FETCH, (address,)).fetchone()[0]
             return found
 
         try:
-            return self._packer().unpack(body, fetch)
+            return self._get_packer().unpack(body, fetch)
         except CorruptError as error:
-            raise self._file.corrupt(str(error)) from error
+            raise self._file.make_corrupt_error(str(error)) from error
 
     def _try_to_index(self, session: str) -> None:
         try:
-            self._index(session)
+            self._update_index(session)
         except CorruptError:
             raise
         except StoreError:
             # Locked, full or read-only: what can still be read is scanned instead, which finds the same.
             return
 
-    def _index(self, session: str) -> None:
+    def _update_index(self, session: str) -> None:
         """Bring the search index up to the log, where that is worth it and can be done."""
-        with self._file.reading() as connection:
-            identity, records, indexed = rows.find(connection, session)
+        with self._file.read_transaction() as connection:
+            identity, records, indexed = rows.find_session(connection, session)
         if records - indexed <= sqlite_search.SCANNED or not self._can_index:
             return
         while indexed < records:
             covered = min(indexed + _INDEXED_AT_ONCE, records)
-            chunk = self._chunk(session, rows.number(identity, indexed + 1), rows.number(identity, covered))
-            entries = sqlite_search.entries(chunk)
-            with self._file.writing() as connection:
-                if rows.find(connection, session)[::2] != (identity, indexed):
+            chunk = self._read_chunk(session, rows.record_id(identity, indexed + 1), rows.record_id(identity, covered))
+            entries = sqlite_search.build_entries(chunk)
+            with self._file.write_transaction() as connection:
+                if rows.find_session(connection, session)[::2] != (identity, indexed):
                     return
-                sqlite_search.add(connection, identity, entries, covered)
+                sqlite_search.add_entries(connection, identity, entries, covered)
             indexed = covered
 
-    def _purged(self, older_than: float | None, max_bytes: int | None) -> Iterator[str]:
+    def _purge_sessions(self, older_than: float | None, max_bytes: int | None) -> Iterator[str]:
         """Delete the oldest session as long as it is too old or there is too much; their keys."""
         while True:
-            with self._file.writing() as connection:
+            with self._file.write_transaction() as connection:
                 oldest = connection.execute(rows.OLDEST).fetchone()
                 if oldest is None:
                     return
-                key = rows.text(oldest[0])
+                key = rows.decode_key(oldest[0])
                 changed = oldest[1]
                 old = older_than is not None and changed < older_than
-                if not old and (max_bytes is None or rows.used(connection) <= max_bytes):
+                if not old and (max_bytes is None or rows.count_used_bytes(connection) <= max_bytes):
                     return
-                rows.delete(connection, key)
+                rows.delete_session(connection, key)
             yield key
 
-    def _used(self) -> int:
-        with self._file.reading() as connection:
-            return rows.used(connection)
+    def _count_used_bytes(self) -> int:
+        with self._file.read_transaction() as connection:
+            return rows.count_used_bytes(connection)

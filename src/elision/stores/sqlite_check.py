@@ -23,42 +23,42 @@ _USES: Final = "SELECT address, uses FROM texts"
 _STRAYS: Final = "SELECT count(*) FROM records WHERE id / ? NOT IN (SELECT id FROM sessions)"
 
 
-def findings(connection: sqlite3.Connection, path: Path, packer: Packer) -> Iterator[Finding]:
+def find_damage(connection: sqlite3.Connection, path: Path, packer: Packer) -> Iterator[Finding]:
     """The pages, then every record and text, then the counts; what cannot be read is passed by. Nothing is changed."""
     uses: Counter[bytes] = Counter()
-    yield from _read(str(path), _pages(connection, path))
-    yield from _read(str(path), _sessions(connection, packer, uses))
-    yield from _read(str(path), _strays(connection, path))
-    yield from _read(str(path), _miscounted(connection, path, uses))
+    yield from _catch_unreadable(str(path), _check_pages(connection, path))
+    yield from _catch_unreadable(str(path), _check_sessions(connection, packer, uses))
+    yield from _catch_unreadable(str(path), _check_strays(connection, path))
+    yield from _catch_unreadable(str(path), _check_use_counts(connection, path, uses))
 
 
-def _read(place: str, found: Iterator[Finding]) -> Iterator[Finding]:
+def _catch_unreadable(place: str, found: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from found
     except sqlite3.DatabaseError as error:
         yield Finding(place=place, what=f"cannot be read: {error}", lost=True)
 
 
-def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
+def _check_pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     for (said,) in connection.execute(f"PRAGMA integrity_check({_LISTED})"):
         for line in said.splitlines():
             if line != "ok" and not line.startswith("***"):
                 yield Finding(place=str(path), what=line, lost=True)
 
 
-def _sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
+def _check_sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
     for session, key, records in connection.execute(_SESSIONS).fetchall():
-        name = rows.text(key)
-        found = _Session(connection, packer, session, name, uses).findings(records)
-        yield from _read(f"session {name!r}", found)
+        name = rows.decode_key(key)
+        found = _SessionCheck(connection, packer, session, name, uses).find_damage(records)
+        yield from _catch_unreadable(f"session {name!r}", found)
 
 
-def _strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
+def _check_strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     if strays := connection.execute(_STRAYS, (rows.SPAN,)).fetchone()[0]:
         yield Finding(place=str(path), what=f"{strays} records belong to no session")
 
 
-def _miscounted(connection: sqlite3.Connection, path: Path, uses: Counter[bytes]) -> Iterator[Finding]:
+def _check_use_counts(connection: sqlite3.Connection, path: Path, uses: Counter[bytes]) -> Iterator[Finding]:
     for address, counted in connection.execute(_USES).fetchall():
         if counted != uses[address]:
             yield Finding(
@@ -66,7 +66,7 @@ def _miscounted(connection: sqlite3.Connection, path: Path, uses: Counter[bytes]
             )
 
 
-class _Session:
+class _SessionCheck:
     """One session while it is read."""
 
     def __init__(
@@ -78,40 +78,40 @@ class _Session:
         self._key = key
         self._uses = uses
 
-    def findings(self, records: int) -> Iterator[Finding]:
-        log = (rows.number(self._session, 1), rows.number(self._session + 1, 0))
+    def find_damage(self, records: int) -> Iterator[Finding]:
+        log = (rows.record_id(self._session, 1), rows.record_id(self._session + 1, 0))
         turns: dict[int, int] = {}
         unread: set[int] = set()
         expected = 0
         for record, body, texts in self._connection.execute(_RECORDS, log):
             expected = expected + 1
             position = record % rows.SPAN
-            self._uses.update(rows.addresses(texts))
+            self._uses.update(rows.split_addresses(texts))
             try:
-                event = self._packer.unpack(body, self._fetch)
+                event = self._packer.unpack(body, self._fetch_text)
             except CorruptError as error:
                 unread.add(position)
-                yield self._finding(position, str(error), lost=True)
+                yield self._make_finding(position, str(error), lost=True)
                 continue
             if isinstance(event, TurnAdded | Amended):
                 turns[position] = event.turn.index
         if expected != records:
-            yield self._finding(0, f"has {expected} records, not {records}", lost=expected < records)
-        yield from self._unlisted(turns, unread)
+            yield self._make_finding(0, f"has {expected} records, not {records}", lost=expected < records)
+        yield from self._check_turn_list(turns, unread)
 
-    def _unlisted(self, turns: dict[int, int], unread: set[int]) -> Iterator[Finding]:
+    def _check_turn_list(self, turns: dict[int, int], unread: set[int]) -> Iterator[Finding]:
         listed = dict(self._connection.execute(_TURNS, (self._session,)).fetchall())
         for position in sorted((turns.keys() | listed.keys()) - unread):
             if turns.get(position) != listed.get(position):
-                yield self._finding(
+                yield self._make_finding(
                     position, f"is listed as turn {listed.get(position)}, and holds {turns.get(position)}"
                 )
 
-    def _finding(self, position: int, what: str, *, lost: bool = False) -> Finding:
+    def _make_finding(self, position: int, what: str, *, lost: bool = False) -> Finding:
         place = f"session {self._key!r}" + (f", record {position}" if position else "")
         return Finding(place=place, what=what, lost=lost)
 
-    def _fetch(self, address: bytes) -> bytes:
+    def _fetch_text(self, address: bytes) -> bytes:
         found = self._connection.execute(rows.FETCH, (address,)).fetchone()
         if found is None:
             raise CorruptError(f"the text {address.hex()[:16]} is missing")

@@ -1,7 +1,7 @@
 """One SQLite file: how it is made, opened and brought up to date, its transactions, and its errors in our words.
 
-Write-ahead log with `synchronous=FULL`: a transaction is on the disk before `writing` ends. Several threads take turns
-on one connection; several processes may use the file at once. A glance has a connection of its own.
+Write-ahead log with `synchronous=FULL`: a transaction is on the disk before `write_transaction` ends. Several threads
+take turns on one connection; several processes may use the file at once. `try_read` has a connection of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.refusals import closed
+from elision.stores.store_errors import closed_store_error
 
 _T = TypeVar("_T")
 
@@ -43,7 +43,7 @@ _SETTINGS: Final = (
 )
 
 #: SQLite's name of an error (or how it begins) -> what it is and how to mend it.
-_MENDS: Final = (
+_ERROR_HINTS: Final = (
     ("SQLITE_BUSY", "another process {locked}; nothing was written, try again"),
     ("SQLITE_LOCKED", "it is locked; nothing was written, try again"),
     ("SQLITE_FULL", "the disk is full; nothing of this was written and nothing is lost, make room and try again"),
@@ -63,88 +63,88 @@ class SqliteFile:
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
-        self._busy = busy_seconds
+        self._busy_seconds = busy_seconds
         #: Writers in a row that another process kept out.
-        self._refusals = 0
+        self._busy_failures = 0
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
         #: Reads while the other is on its way to the disk; opened when it is first asked for.
-        self._glance: sqlite3.Connection | None = None
-        self._glances = threading.Lock()
-        _make(path)
-        with self._said():
-            self._connection = self._opened(busy_seconds)
+        self._waitless_connection: sqlite3.Connection | None = None
+        self._waitless_lock = threading.Lock()
+        _create_file(path)
+        with self._translate_errors():
+            self._connection = self._connect(busy_seconds)
         try:
-            self._begin()
+            self._prepare_file()
         except BaseException:
             self.close()
             raise
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that sees one state of the file."""
-        with self._transaction("BEGIN", "ROLLBACK") as connection:
+        with self._run_transaction("BEGIN", "ROLLBACK") as connection:
             yield connection
 
-    def at_once(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
+    def try_read(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
         """What `read` finds by one statement, on a connection that waits for no writer; None where it would wait.
 
         It sees what is on the disk: what a writer is still at is not there yet.
         """
-        if not self._glances.acquire(blocking=False):
+        if not self._waitless_lock.acquire(blocking=False):
             return None
         try:
-            with self._said():
-                return self._unless_busy(read)
+            with self._translate_errors():
+                return self._read_unless_busy(read)
         finally:
-            self._glances.release()
+            self._waitless_lock.release()
 
-    def _unless_busy(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        self._ready()
+    def _read_unless_busy(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        self._check_ready()
         try:
-            if self._glance is None:
-                self._glance = self._opened(0.0)
-                self._glance.execute("PRAGMA query_only = ON")
-            return read(self._glance)
+            if self._waitless_connection is None:
+                self._waitless_connection = self._connect(0.0)
+                self._waitless_connection.execute("PRAGMA query_only = ON")
+            return read(self._waitless_connection)
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 return None
             raise
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on the disk when this ends, or did not happen."""
-        with self._transaction(_WRITE, "COMMIT") as connection:
+        with self._run_transaction(_WRITE, "COMMIT") as connection:
             yield connection
 
     @contextmanager
-    def plain(self) -> Iterator[sqlite3.Connection]:
+    def use_connection(self) -> Iterator[sqlite3.Connection]:
         """The connection without a transaction, for what SQLite does not do within one."""
-        with self._lock, self._said():
-            yield self._ready()
+        with self._lock, self._translate_errors():
+            yield self._check_ready()
 
     def close(self) -> None:
-        with self._lock, self._glances:
-            open_here = [each for each in (self._glance, self._connection) if each is not None]
-            self._glance = self._connection = None
+        with self._lock, self._waitless_lock:
+            open_here = [each for each in (self._waitless_connection, self._connection) if each is not None]
+            self._waitless_connection = self._connection = None
             if self._process == os.getpid():
-                with self._said():
+                with self._translate_errors():
                     for connection in open_here:
                         connection.close()
 
-    def _opened(self, timeout: float) -> sqlite3.Connection:
+    def _connect(self, timeout: float) -> sqlite3.Connection:
         return sqlite3.connect(self.path.absolute(), timeout=timeout, isolation_level=None, check_same_thread=False)
 
-    def corrupt(self, what: str) -> CorruptError:
+    def make_corrupt_error(self, what: str) -> CorruptError:
         return CorruptError(f"{self.path}: {what}; `elision store fsck` reads everything and lists what is wrong")
 
     @contextmanager
-    def _transaction(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._said():
-            connection = self._ready()
+    def _run_transaction(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._translate_errors():
+            connection = self._check_ready()
             try:
-                self._start(connection, begin)
+                self._begin_transaction(connection, begin)
                 yield connection
                 connection.execute(end)
             except BaseException:
@@ -153,57 +153,57 @@ class SqliteFile:
                     connection.execute("ROLLBACK")
                 raise
 
-    def _start(self, connection: sqlite3.Connection, begin: str) -> None:
+    def _begin_transaction(self, connection: sqlite3.Connection, begin: str) -> None:
         """Begin a transaction. After a wait in vain nobody waits again until a transaction begins."""
         try:
             connection.execute(begin)
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
-                self._refusals += 1
+                self._busy_failures += 1
                 connection.execute("PRAGMA busy_timeout = 0")
             raise
-        if self._refusals and begin == _WRITE:
-            self._refusals = 0
-            connection.execute(f"PRAGMA busy_timeout = {round(self._busy * 1_000)}")
+        if self._busy_failures and begin == _WRITE:
+            self._busy_failures = 0
+            connection.execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1_000)}")
 
-    def _ready(self) -> sqlite3.Connection:
+    def _check_ready(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise closed(str(self.path))
+            raise closed_store_error(str(self.path))
         if self._process != os.getpid():
             raise StoreError(f"{self.path}: opened before this process was forked; open it again in here")
         return self._connection
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """SQLite's errors in our words."""
         try:
             yield
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith("SQLITE_CORRUPT"):
-                raise self.corrupt(f"the file is damaged ({error})") from error
-            said = next((text for start, text in _MENDS if name.startswith(start)), str(error))
+                raise self.make_corrupt_error(f"the file is damaged ({error})") from error
+            said = next((text for start, text in _ERROR_HINTS if name.startswith(start)), str(error))
             raise StoreError(f"{self.path}: {said.format(locked=self._describe_lock(), name=name)}") from error
 
     def _describe_lock(self) -> str:
-        if self._refusals > 1:
+        if self._busy_failures > 1:
             return "still keeps it locked"
-        return f"kept it locked for {self._busy:g} s"
+        return f"kept it locked for {self._busy_seconds:g} s"
 
-    def _begin(self) -> None:
-        with self.plain() as connection:
-            foreign = _foreign(connection)
+    def _prepare_file(self) -> None:
+        with self.use_connection() as connection:
+            foreign = _is_foreign(connection)
             if not foreign:
                 for setting in _SETTINGS:
                     connection.execute(setting).fetchall()
         if foreign:
             raise StoreError(f"{self.path}: is a database of another program; name another file")
-        if self._version() != VERSION:
-            with self.writing() as connection:
+        if self._read_version() != VERSION:
+            with self.write_transaction() as connection:
                 _bring_up_to_date(connection)
 
-    def _version(self) -> int:
-        with self.plain() as connection:
+    def _read_version(self) -> int:
+        with self.use_connection() as connection:
             found: int = connection.execute("PRAGMA user_version").fetchone()[0]
         if found > VERSION:
             raise StoreError(
@@ -212,18 +212,18 @@ class SqliteFile:
         return found
 
 
-def migrations() -> list[str]:
+def read_migrations() -> list[str]:
     """The texts that lead from version 0 to `VERSION`, in order."""
     found = [file for file in files("elision.stores").joinpath("sql").iterdir() if file.name.startswith("sqlite_0")]
     return [file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)]
 
 
-def script(name: str) -> str:
+def read_script(name: str) -> str:
     """A text of `sql/`."""
     return files("elision.stores").joinpath("sql", name).read_text(encoding="utf-8")
 
 
-def run(connection: sqlite3.Connection, text: str) -> None:
+def run_script(connection: sqlite3.Connection, text: str) -> None:
     """Run the statements of `text` within the transaction that is open; `executescript` would end it."""
     statement = ""
     for line in text.splitlines(keepends=True):
@@ -237,22 +237,22 @@ def _bring_up_to_date(connection: sqlite3.Connection) -> None:
     # Asked again: another process may have done it while this one waited for the lock.
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version == 0:
-        run(connection, script("sqlite_schema.sql"))
+        run_script(connection, read_script("sqlite_schema.sql"))
     else:
-        for text in migrations()[version:]:
-            run(connection, text)
+        for text in read_migrations()[version:]:
+            run_script(connection, text)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _foreign(connection: sqlite3.Connection) -> bool:
+def _is_foreign(connection: sqlite3.Connection) -> bool:
     """Whether somebody else's tables are in the file."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return bool(application != APPLICATION and (application or tables))
 
 
-def _make(path: Path) -> None:
+def _create_file(path: Path) -> None:
     """An empty file that nobody else may read, its name on the disk."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

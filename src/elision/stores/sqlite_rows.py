@@ -13,9 +13,14 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from elision.stores import sqlite_search
-from elision.stores.packing import Blob, Packed, address_of
-from elision.stores.refusals import behind, no_session, shorter, taken
+from elision.stores.packing import Blob, PackedEvent, hash_text
 from elision.stores.store import NewSession, SessionInfo
+from elision.stores.store_errors import (
+    missing_session_error,
+    session_exists_error,
+    short_parent_error,
+    stale_writer_error,
+)
 
 #: Records that a session may have.
 SPAN: Final = 1 << 32
@@ -78,41 +83,41 @@ _DROP_TEXT: Final = "DELETE FROM texts WHERE address = ? AND uses <= 0"
 # --- sessions ----------------------------------------------------------------------------------------------------
 
 
-def find(connection: sqlite3.Connection, key: str) -> tuple[int, int, int]:
+def find_session(connection: sqlite3.Connection, key: str) -> tuple[int, int, int]:
     """Id, length and indexed records of a session. Raises UnknownHandle."""
-    found: tuple[int, int, int] | None = connection.execute(_FOUND, (data(key),)).fetchone()
+    found: tuple[int, int, int] | None = connection.execute(_FOUND, (encode_key(key),)).fetchone()
     if found is None:
-        raise no_session(key)
+        raise missing_session_error(key)
     return found
 
 
-def create(connection: sqlite3.Connection, session: NewSession) -> None:
-    if connection.execute(_FOUND, (data(session.key),)).fetchone():
-        raise taken(session)
+def create_session(connection: sqlite3.Connection, session: NewSession) -> None:
+    if connection.execute(_FOUND, (encode_key(session.key),)).fetchone():
+        raise session_exists_error(session)
     if session.shared:
-        parent, records = find(connection, session.parent)[:2]
+        parent, records = find_session(connection, session.parent)[:2]
     else:
         parent, records = (0, 0)
     if session.shared > records:
-        raise shorter(session, records)
-    shared = (number(parent, 1), number(parent, session.shared))
+        raise short_parent_error(session, records)
+    shared = (record_id(parent, 1), record_id(parent, session.shared))
     raw_bytes = connection.execute(_RAW_BYTES, shared).fetchone()[0]
     turns = connection.execute(_NEWEST_TURN, (parent, session.shared)).fetchone()[0]
-    names = map(data, (session.key, session.family, session.parent))
+    names = map(encode_key, (session.key, session.family, session.parent))
     at = (session.at, session.at)
     row = (*names, session.relation, *at, session.shared, turns, raw_bytes)
     new = connection.execute(_CREATE, row).lastrowid or 0
     if session.shared:
-        connection.execute(_COPY_RECORDS, (number(new, 0) - number(parent, 0), *shared))
+        connection.execute(_COPY_RECORDS, (record_id(new, 0) - record_id(parent, 0), *shared))
         connection.execute(_COPY_TURNS, (new, parent, session.shared))
-        uses = _uses(connection, *shared)
+        uses = _count_uses(connection, *shared)
         connection.executemany(_USE, [(count, address) for address, count in uses.items()])
 
 
-def delete(connection: sqlite3.Connection, key: str) -> None:
-    session, records, indexed = find(connection, key)
-    log = (number(session, 1), number(session, records))
-    uses = _uses(connection, *log)
+def delete_session(connection: sqlite3.Connection, key: str) -> None:
+    session, records, indexed = find_session(connection, key)
+    log = (record_id(session, 1), record_id(session, records))
+    uses = _count_uses(connection, *log)
     connection.executemany(_USE, [(-count, address) for address, count in uses.items()])
     connection.executemany(_DROP_BODY, [(address,) for address in uses])
     connection.executemany(_DROP_TEXT, [(address,) for address in uses])
@@ -121,32 +126,32 @@ def delete(connection: sqlite3.Connection, key: str) -> None:
     connection.execute(_DELETE_SESSION, (session,))
     if indexed:
         # An index without content cannot take out one session's words; searches make it again, session by session.
-        sqlite_search.drop(connection)
+        sqlite_search.drop_index(connection)
 
 
-def sessions(connection: sqlite3.Connection, family_prefix: str, since: float) -> Iterator[Sequence[Any]]:
-    """Rows for `info`, the newest first."""
+def select_sessions(connection: sqlite3.Connection, family_prefix: str, since: float) -> Iterator[Sequence[Any]]:
+    """Rows for `parse_session_row`, the newest first."""
     if not family_prefix:
         return connection.execute(_NEWEST_FIRST, (since,))
-    prefix = data(family_prefix)
+    prefix = encode_key(family_prefix)
     # No byte of UTF-8 is as great.
     return connection.execute(_OF_FAMILY, (prefix, prefix + b"\xff", since))
 
 
-def locate(connection: sqlite3.Connection, family: str, node: str) -> tuple[str, int] | None:
-    found = connection.execute(_LOCATE, (_named(node), data(family))).fetchone()
+def locate_node(connection: sqlite3.Connection, family: str, node: str) -> tuple[str, int] | None:
+    found = connection.execute(_LOCATE, (_shorten_node(node), encode_key(family))).fetchone()
     if found is None:
         return None
-    return (text(found[0]), found[1])
+    return (decode_key(found[0]), found[1])
 
 
-def info(row: Sequence[Any]) -> SessionInfo:
+def parse_session_row(row: Sequence[Any]) -> SessionInfo:
     """What a row of `INFO` says."""
     key, family, parent, relation, begun, changed, records, turns, raw_bytes = row
     return SessionInfo(
-        key=text(key),
-        family=text(family),
-        parent=text(parent),
+        key=decode_key(key),
+        family=decode_key(family),
+        parent=decode_key(parent),
         relation=relation,
         begun=begun,
         changed=changed,
@@ -159,110 +164,112 @@ def info(row: Sequence[Any]) -> SessionInfo:
 # --- records and turns -------------------------------------------------------------------------------------------
 
 
-def append(connection: sqlite3.Connection, key: str, packed: Sequence[Packed], after: int, at: float) -> None:
+def append_records(
+    connection: sqlite3.Connection, key: str, packed: Sequence[PackedEvent], after: int, at: float
+) -> None:
     """Write records behind record `after`. Raises UnknownHandle, ConflictError."""
     newest = max(record.turn for record in packed)
     raw_bytes = sum(record.size for record in packed)
-    done = connection.execute(_ADVANCE, (len(packed), newest, raw_bytes, at, data(key), after))
-    session, records, _ = find(connection, key)
+    done = connection.execute(_ADVANCE, (len(packed), newest, raw_bytes, at, encode_key(key), after))
+    session, records, _ = find_session(connection, key)
     if not done.rowcount:
-        raise behind(key, records, after)
+        raise stale_writer_error(key, records, after)
     for position, record in enumerate(packed, start=after + 1):
-        _write(connection, session, position, record)
+        _write_record(connection, session, position, record)
 
 
-def turns(connection: sqlite3.Connection, session: int, first: int, last: int | None) -> list[int]:
+def list_turn_records(connection: sqlite3.Connection, session: int, first: int, last: int | None) -> list[int]:
     """Ids of the records that hold turns first ... last as they are now."""
     if first >= SPAN:
         return []
     found = connection.execute(_NUMBERS, (session, first, SPAN if last is None else min(last, SPAN)))
-    return [number(session, position) for (position,) in found]
+    return [record_id(session, position) for (position,) in found]
 
 
-def newest_first(
+def iterate_newest_turns(
     connection: sqlite3.Connection, session: int, indexed: int, candidates: Collection[int] | None
 ) -> Iterator[int]:
     """Ids of the records that hold turns as they are now, the newest turn first.
 
     candidates: of the leading `indexed` records only these; None for all.
     """
-    end = number(session, indexed)
+    end = record_id(session, indexed)
     for (position,) in connection.execute(_NUMBERS_BACK, (session,)):
-        found = number(session, position)
+        found = record_id(session, position)
         if candidates is None or found > end or found in candidates:
             yield found
 
 
-def _write(connection: sqlite3.Connection, session: int, position: int, record: Packed) -> None:
+def _write_record(connection: sqlite3.Connection, session: int, position: int, record: PackedEvent) -> None:
     for blob in record.blobs:
-        _keep(connection, blob)
+        _keep_text(connection, blob)
     texts = b"".join(blob.address for blob in record.blobs) or None
-    connection.execute(_RECORD, (number(session, position), record.body, texts, record.size))
+    connection.execute(_RECORD, (record_id(session, position), record.body, texts, record.size))
     if record.turn:
-        connection.execute(_TURN, (session, record.turn, position, _named(record.node)))
+        connection.execute(_TURN, (session, record.turn, position, _shorten_node(record.node)))
 
 
-def _keep(connection: sqlite3.Connection, blob: Blob) -> None:
+def _keep_text(connection: sqlite3.Connection, blob: Blob) -> None:
     if not connection.execute(_USE, (1, blob.address)).rowcount:
         place = connection.execute(_KEEP_BODY, (blob.packed,)).lastrowid
         connection.execute(_KEEP_TEXT, (blob.address, place))
 
 
-def addresses(texts: bytes | None) -> list[bytes]:
+def split_addresses(texts: bytes | None) -> list[bytes]:
     """Of the large texts of a record, from its column `texts`."""
     if texts:
         return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)]
     return []
 
 
-def _uses(connection: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
+def _count_uses(connection: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
     """How often the records first ... last use which texts."""
     return Counter(
-        address for (texts,) in connection.execute(_ADDRESSES, (first, last)) for address in addresses(texts)
+        address for (texts,) in connection.execute(_ADDRESSES, (first, last)) for address in split_addresses(texts)
     )
 
 
 # --- values ------------------------------------------------------------------------------------------------------
 
 
-def number(session: int, position: int) -> int:
+def record_id(session: int, position: int) -> int:
     """The id of a record: 1, 2, ... within its session."""
     return session * SPAN + position
 
 
-def session_of(record: int) -> int:
+def session_of_record(record: int) -> int:
     return record // SPAN
 
 
-def data(key: str) -> bytes:
+def encode_key(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")
 
 
-def text(key: bytes) -> str:
+def decode_key(key: bytes) -> str:
     return key.decode("utf-8", "surrogatepass")
 
 
-def _named(node: str) -> bytes | None:
+def _shorten_node(node: str) -> bytes | None:
     """Half a SHA-256 names a history as surely, in a quarter of the space."""
     if node:
-        return address_of(data(node))[:_NODE]
+        return hash_text(encode_key(node))[:_NODE]
     return None
 
 
 # --- pages -------------------------------------------------------------------------------------------------------
 
 
-def stored(connection: sqlite3.Connection) -> int:
+def count_stored_bytes(connection: sqlite3.Connection) -> int:
     """Bytes of the file once its write-ahead log is folded in."""
-    return _pragma(connection, "page_count") * _pragma(connection, "page_size")
+    return _read_pragma(connection, "page_count") * _read_pragma(connection, "page_size")
 
 
-def used(connection: sqlite3.Connection) -> int:
+def count_used_bytes(connection: sqlite3.Connection) -> int:
     """The same without pages that are free."""
-    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    return pages * _pragma(connection, "page_size")
+    pages = _read_pragma(connection, "page_count") - _read_pragma(connection, "freelist_count")
+    return pages * _read_pragma(connection, "page_size")
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
     found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return found

@@ -11,9 +11,9 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from elision.stores.excerpts import words_in
-from elision.stores.packing import words_of
-from elision.stores.sqlite_file import run, script
+from elision.stores.excerpts import split_words
+from elision.stores.packing import list_texts
+from elision.stores.sqlite_file import read_script, run_script
 from elision.trajectory.events import Event
 
 #: Records behind the index that are scanned rather than indexed.
@@ -33,42 +33,43 @@ def can_index(connection: sqlite3.Connection) -> bool:
     return ("ENABLE_FTS5",) in options
 
 
-def entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
+def build_entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
     """What the index is to hold of `events` (with their records' ids); long work that needs no lock."""
     runs = (
-        (number, _runs(word for _, _, text in words_of(event) for word in words_in(text))) for number, event in events
+        (number, _list_trigrams(word for _, _, text in list_texts(event) for word in split_words(text)))
+        for number, event in events
     )
     return [(number, " ".join(letters)) for number, letters in runs if letters]
 
 
-def add(connection: sqlite3.Connection, session: int, found: Iterable[tuple[int, str]], covered: int) -> None:
-    """Put `entries` of session `session` into the index, whose leading `covered` records that makes."""
-    run(connection, script("sqlite_search.sql"))
+def add_entries(connection: sqlite3.Connection, session: int, found: Iterable[tuple[int, str]], covered: int) -> None:
+    """Put `build_entries` of session `session` into the index, whose leading `covered` records that makes."""
+    run_script(connection, read_script("sqlite_search.sql"))
     connection.executemany(_INSERT, found)
     connection.execute(_COVERED, (covered, session))
 
 
-def candidates(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> set[int] | None:
+def find_candidates(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> set[int] | None:
     """Ids of the records first ... last that may hold all of `words`; None: the index does not know."""
-    asked = sorted(_runs(words))[:_ASKED]
+    asked = sorted(_list_trigrams(words))[:_ASKED]
     if last < first or not asked or not can_index(connection):
         return None
     query = " AND ".join(f'"{letters}"' for letters in asked)
     return {found for (found,) in connection.execute(_FOUND, (query, first, last))}
 
 
-def drop(connection: sqlite3.Connection) -> None:
+def drop_index(connection: sqlite3.Connection) -> None:
     """Forget the index; searches make it again. Where SQLite cannot, it stays: ids of sessions are never used twice."""
     if can_index(connection):
         connection.execute("DROP TABLE IF EXISTS trigrams")
         connection.execute("UPDATE sessions SET indexed = 0 WHERE indexed > 0")
 
 
-def _runs(words: Iterable[str]) -> Collection[str]:
-    return set(_each_run(set(words)))
+def _list_trigrams(words: Iterable[str]) -> Collection[str]:
+    return set(_iterate_trigrams(set(words)))
 
 
-def _each_run(words: Iterable[str]) -> Iterator[str]:
+def _iterate_trigrams(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         for start in range(len(word) - _RUN + 1):
             yield word[start : start + _RUN]

@@ -105,7 +105,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
+class PurgeResult:
     """What a purge took away."""
 
     sessions: tuple[str, ...]
@@ -179,7 +179,7 @@ class Store(Protocol):
         """Forget a session for good; forks of it keep what they share."""
         ...
 
-    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         """Delete sessions not changed since `older_than` (seconds since the epoch), then the oldest ones until at most
         `max_bytes` are stored."""
         ...
@@ -200,10 +200,10 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class Prompt(Protocol):
+class NonBlockingLength(Protocol):
     """A store that mostly knows without waiting how long a log is, so that an event loop may ask it."""
 
-    def length_at_once(self, session: str) -> int | None:
+    def try_length(self, session: str) -> int | None:
         """Records in the log; None where somebody would have to be waited for. Raises as `length` does."""
         ...
 
@@ -218,9 +218,9 @@ class KeepsSecret(Protocol):
 
 
 @runtime_checkable
-class AtATime(Protocol):
+class AtomicCreate(Protocol):
     """A store that begins a session and writes its first records in one go, for the price of one sync."""
 
-    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
         """`create` and `append` behind what is shared: both, or neither; the new length. Raises as both do."""
         ...

@@ -7,15 +7,15 @@ from typing import Any, ClassVar, Final
 
 from elision.dialects import mapping_in, mappings_in, text_in
 from elision.dialects.anthropic import said, usage
-from elision.summarizers.endpoint import Answer, Fault, Question, Stop
-from elision.summarizers.manners import Manners
-from elision.summarizers.served import Served
+from elision.summarizers.http_endpoint import HttpEndpoint
+from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
+from elision.summarizers.request_quirks import ModelQuirks
 from elision.summarizers.transport import Transport
 from elision.trajectory.content import text_of
 
 ANTHROPIC: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
-_STOPS: Final[Mapping[str, Stop]] = {
+_STOPS: Final[Mapping[str, StopReason]] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
@@ -23,7 +23,7 @@ _STOPS: Final[Mapping[str, Stop]] = {
 }
 
 
-class Anthropic(Served):
+class AnthropicEndpoint(HttpEndpoint):
     """A Claude model at `base_url`.
 
     key:     sent as `x-api-key`; "" sends none. Never shown.
@@ -48,18 +48,18 @@ class Anthropic(Served):
     ) -> None:
         own = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
         url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages"
-        manners = Manners(temperature="thinking" not in (extra or {}))
+        manners = ModelQuirks(takes_temperature="thinking" not in (extra or {}))
         super().__init__(model, Transport(url, {**own, **(headers or {})}, proxy=proxy), manners, extra)
 
-    def _body(self, question: Question) -> dict[str, Any]:
-        limits = self._manners.fields(question.max_tokens)
-        return {"model": self.model, **messages(question), **limits, **self._extra}
+    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
+        limits = self._quirks.build_fields(question.max_tokens)
+        return {"model": self.model, **build_messages(question), **limits, **self._extra}
 
-    def _answer(self, reply: Mapping[str, Any]) -> Answer | Fault:
-        return answer(reply)
+    def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
+        return parse_message(reply)
 
 
-def messages(question: Question) -> dict[str, Any]:
+def build_messages(question: EndpointRequest) -> dict[str, Any]:
     """The fields of a request that hold the conversation."""
     asked_last = {"role": "user", "content": [{"type": "text", "text": question.text}]}
     live = question.live
@@ -71,26 +71,28 @@ def messages(question: Question) -> dict[str, Any]:
     else:
         tools = {}
     # Without a marker of its own the agent has the provider place them: only a request that asks likewise reads them.
-    if _marked((live.messages, live.system, live.tools)):
+    if _has_cache_marker((live.messages, live.system, live.tools)):
         automatic = {}
     else:
         automatic = {"cache_control": {"type": "ephemeral"}}
     return {"messages": [*live.messages, asked_last], **system, **tools, **automatic}
 
 
-def _marked(value: Any, depth: int = 0) -> bool:
+def _has_cache_marker(value: Any, depth: int = 0) -> bool:
     """Whether a cache marker stands anywhere in a request."""
     if isinstance(value, Mapping):
-        return "cache_control" in value or (depth < 8 and any(_marked(inner, depth + 1) for inner in value.values()))
-    return isinstance(value, list | tuple) and depth < 8 and any(_marked(inner, depth + 1) for inner in value)
+        return "cache_control" in value or (
+            depth < 8 and any(_has_cache_marker(inner, depth + 1) for inner in value.values())
+        )
+    return isinstance(value, list | tuple) and depth < 8 and any(_has_cache_marker(inner, depth + 1) for inner in value)
 
 
-def answer(reply: Mapping[str, Any]) -> Answer | Fault:
+def parse_message(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
     """A message as an answer."""
     if "content" not in reply:
         kind = text_in(mapping_in(reply.get("error")).get("type"))
-        return Fault(cause="malformed", reason=f"the answer has no content{f' ({kind})' if kind else ''}")
-    stop: Stop = _STOPS.get(text_in(reply.get("stop_reason")), "end")
+        return EndpointFault(cause="malformed", reason=f"the answer has no content{f' ({kind})' if kind else ''}")
+    stop: StopReason = _STOPS.get(text_in(reply.get("stop_reason")), "end")
     if any(block.get("type") == "tool_use" for block in mappings_in(reply.get("content"))):
         stop = "tool"
-    return Answer(text=text_of(said(reply).content), usage=usage(reply.get("usage")), stop=stop)
+    return EndpointAnswer(text=text_of(said(reply).content), usage=usage(reply.get("usage")), stop=stop)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.summarizers.actions import same_call
-from elision.summarizers.outcomes import failure
+from elision.summarizers.actions import identify_call
+from elision.summarizers.outcomes import find_failure
 from elision.trajectory.turn import Turn
 
 _LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
@@ -20,7 +20,7 @@ NO_OUTPUT = "failed without output"
 class Attempt:
     """One call that failed in one way, `count` times.
 
-    action: the call, as `same_call` writes it.
+    action: the call, as `identify_call` writes it.
     error:  the error line of the newest failure.
     first, last: turns of its first and newest failure.
     worked: the turn where the same call went well afterwards; 0 if it did not.
@@ -29,9 +29,9 @@ class Attempt:
     action: str
     error: str
     count: int = 1
-    first: int
-    last: int
-    worked: int = 0
+    first_turn: int
+    last_turn: int
+    worked_turn: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -39,16 +39,16 @@ class Attempt:
         return self.action, _DIGITS.sub("#", self.error)
 
     def __str__(self) -> str:
-        if self.last > self.first:
-            turns = f"{self.first}-{self.last}"
+        if self.last_turn > self.first_turn:
+            turns = f"{self.first_turn}-{self.last_turn}"
         else:
-            turns = str(self.first)
+            turns = str(self.first_turn)
         return f"{self.count}x {self.action} -> {self.error} [{turns}]" + (
-            f"; worked [{self.worked}]" * bool(self.worked)
+            f"; worked [{self.worked_turn}]" * bool(self.worked_turn)
         )
 
 
-def parse(line: str) -> Attempt | None:
+def parse_attempt(line: str) -> Attempt | None:
     """The attempt that `str()` wrote as `line`; None if it is none."""
     found = _LINE.fullmatch(line)
     if not found:
@@ -58,13 +58,13 @@ def parse(line: str) -> Attempt | None:
         action=action,
         error=error,
         count=int(count),
-        first=int(first),
-        last=int(last or first),
-        worked=int(worked or 0),
+        first_turn=int(first),
+        last_turn=int(last or first),
+        worked_turn=int(worked or 0),
     )
 
 
-def tried(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attempt, ...]:
+def update_ledger(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attempt, ...]:
     """The ledger `before` carried on over `turns`: counts add up, a call that worked since says so."""
     ledger = {attempt.key: attempt for attempt in before}
     for turn in turns:
@@ -72,36 +72,39 @@ def tried(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attemp
             action = turn.action_of(observation)
             if action is None:
                 continue
-            name = same_call(action)
-            error = failure(observation)
+            name = identify_call(action)
+            error = find_failure(observation)
             if error is None:
-                _worked(ledger, name, turn.index)
+                _mark_worked(ledger, name, turn.index)
             else:
-                _failed(ledger, Attempt(action=name, error=error or NO_OUTPUT, first=turn.index, last=turn.index))
+                _add_failure(
+                    ledger, Attempt(action=name, error=error or NO_OUTPUT, first_turn=turn.index, last_turn=turn.index)
+                )
     return tuple(ledger.values())
 
 
-def failures(attempts: Iterable[Attempt]) -> int:
+def count_failures(attempts: Iterable[Attempt]) -> int:
     """How many failing results the ledger stands for."""
     return sum(attempt.count for attempt in attempts)
 
 
-def by_weight(attempts: Iterable[Attempt]) -> list[Attempt]:
+def rank_attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
     """What says "stuck" loudest first: never worked since, tried most often, newest."""
     return sorted(
-        attempts, key=lambda attempt: (bool(attempt.worked), -min(attempt.count, 5), -attempt.last, attempt.key)
+        attempts,
+        key=lambda attempt: (bool(attempt.worked_turn), -min(attempt.count, 5), -attempt.last_turn, attempt.key),
     )
 
 
-def _worked(ledger: dict[tuple[str, str], Attempt], action: str, turn: int) -> None:
+def _mark_worked(ledger: dict[tuple[str, str], Attempt], action: str, turn: int) -> None:
     for key, attempt in ledger.items():
-        if key[0] == action and not attempt.worked:
-            ledger[key] = replace(attempt, worked=turn)
+        if key[0] == action and not attempt.worked_turn:
+            ledger[key] = replace(attempt, worked_turn=turn)
 
 
-def _failed(ledger: dict[tuple[str, str], Attempt], new: Attempt) -> None:
+def _add_failure(ledger: dict[tuple[str, str], Attempt], new: Attempt) -> None:
     old = ledger.get(new.key)
     if old is None:
         ledger[new.key] = new
     else:
-        ledger[new.key] = replace(new, count=old.count + 1, first=old.first)
+        ledger[new.key] = replace(new, count=old.count + 1, first_turn=old.first_turn)

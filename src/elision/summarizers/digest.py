@@ -1,20 +1,21 @@
 """The model-free digest: a structured summary of real text from the run, written without any model.
 
-Pure: the same request gives the same bytes in any process. Rolling digests stay bounded, since the previous one is
-read back (`record.parse`), merged and fitted into the limit again: counts add up, the oldest lines go first.
+Pure: the same request gives the same bytes in any process. The previous digest is read back
+(`digest_record.parse_digest`), merged and fitted into the limit again: counts add up, the oldest lines are dropped
+first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from elision.summarizers import files, record, story, workshop
-from elision.summarizers.actions import is_code
-from elision.summarizers.attempts import by_weight, failures, tried
-from elision.summarizers.facts import facts, pick, render
-from elision.summarizers.fit import Line, Page, written
-from elision.summarizers.prose import clip, cut, plain, unique
-from elision.summarizers.record import ATTEMPTS, FACTS, SECTIONS, Record
+from elision.summarizers import coding_sections, digest_record, narrative_sections, touched_files
+from elision.summarizers.actions import is_coding_action
+from elision.summarizers.attempts import count_failures, rank_attempts, update_ledger
+from elision.summarizers.digest_lines import DigestLine, LineSelection, render_lines
+from elision.summarizers.digest_record import ATTEMPTS, FACTS, SECTIONS, DigestRecord
+from elision.summarizers.facts import collect_facts, pick_facts, render_facts
+from elision.summarizers.prose import clip_line, cut_middle, drop_duplicates, strip_markup
 from elision.trajectory.items import items
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.spoken import spoken
@@ -44,69 +45,71 @@ _WEIGHTS: Mapping[str, float] = {
 _REPLACED = frozenset({"PENDING", "CURRENT_STATE"})
 
 
-def digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
+def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
     """The digest of `request`: at most `max_tokens` by `count`, shorter than what it replaces; "" if nothing fits."""
-    limit = min(request.max_tokens, replaced(request, count, request.max_tokens + 1) - 1)
+    limit = min(request.max_tokens, count_source_tokens(request, count, request.max_tokens + 1) - 1)
     if limit <= 0:
         return ""
-    return fitted(merged(request), limit, count)
+    return fit_record(merge_record(request), limit, count)
 
 
-def replaced(request: SummaryRequest, count: Callable[[str], int], enough: int) -> int:
+def count_source_tokens(request: SummaryRequest, count: Callable[[str], int], enough: int) -> int:
     """Tokens of what the digest replaces, counted no further than `enough`."""
     total = 0
-    for text in _replaced(request):
+    for text in _list_source_texts(request):
         total += count(text)
         if total >= enough:
             break
     return total
 
 
-def merged(request: SummaryRequest) -> Record:
+def merge_record(request: SummaryRequest) -> DigestRecord:
     """Everything the digest could say: the previous one, read back, and what the new turns add."""
     turns = request.turns
-    old = record.parse(request.previous) or _foreign(request.previous, turns)
+    old = digest_record.parse_digest(request.previous) or _quote_foreign_summary(request.previous, turns)
     results = [observation for turn in turns for observation in turn.observations]
-    attempts = tried(turns, old.attempts)
-    return Record(
-        first=old.first,
-        last=turns[-1].index if turns else old.last,
+    attempts = update_ledger(turns, old.attempts)
+    return DigestRecord(
+        first_turn=old.first_turn,
+        last_turn=turns[-1].index if turns else old.last_turn,
         calls=old.calls + len(results),
-        failed=old.failed + failures(attempts) - failures(old.attempts),
-        sections=_sections(request, old),
+        failed_calls=old.failed_calls + count_failures(attempts) - count_failures(old.attempts),
+        sections=_merge_sections(request, old),
         attempts=attempts,
-        facts=tuple(facts(turns, request.task, old.facts)),
+        facts=tuple(collect_facts(turns, request.task, old.facts)),
     )
 
 
-def fitted(whole: Record, limit: int, count: Callable[[str], int]) -> str:
+def fit_record(whole: DigestRecord, limit: int, count: Callable[[str], int]) -> str:
     """The text of as much of `whole` as fits `limit` tokens."""
-    page = Page(limit - count(whole.title + "\n"), count)
-    lines = list(_lines(whole))
-    page.take(lines, reserve=int(FACTS_SHARE * limit) if whole.facts else 0)
-    page.take(_told(whole, page, count))
-    page.take(lines)
-    return _held(whole.title, page.lines, limit, count)
+    page = LineSelection(limit - count(whole.title + "\n"), count)
+    lines = list(_rank_lines(whole))
+    page.take_lines(lines, reserve=int(FACTS_SHARE * limit) if whole.facts else 0)
+    page.take_lines(_fit_facts(whole, page, count))
+    page.take_lines(lines)
+    return _render_within(whole.title, page.lines, limit, count)
 
 
-def _replaced(request: SummaryRequest) -> Iterator[str]:
+def _list_source_texts(request: SummaryRequest) -> Iterator[str]:
     yield from filter(None, (request.previous,))
     for turn in request.turns:
         yield from filter(None, (spoken(turn), *(observation.text for observation in turn.observations)))
 
 
-def _foreign(previous: str, turns: Sequence[Turn]) -> Record:
+def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord:
     """A previous summary that is no digest: quoted, head and tail."""
     first = turns[0].index if turns else 1
-    lines = cut(plain(previous), _QUOTED, "\n[…]\n").splitlines()
-    quoted = unique([clip(line, 200) for line in lines if line.strip()])
-    return Record(
-        first=1 if previous.strip() else first, last=max(1, first - 1), sections={"EARLIER": quoted} if quoted else {}
+    lines = cut_middle(strip_markup(previous), _QUOTED, "\n[…]\n").splitlines()
+    quoted = drop_duplicates([clip_line(line, 200) for line in lines if line.strip()])
+    return DigestRecord(
+        first_turn=1 if previous.strip() else first,
+        last_turn=max(1, first - 1),
+        sections={"EARLIER": quoted} if quoted else {},
     )
 
 
-def _sections(request: SummaryRequest, old: Record) -> dict[str, tuple[str, ...]]:
-    new = _new(request, old)
+def _merge_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, tuple[str, ...]]:
+    new = _build_new_sections(request, old)
     found = {}
     for name in SECTIONS:
         before = old.sections.get(name, ())
@@ -114,46 +117,48 @@ def _sections(request: SummaryRequest, old: Record) -> dict[str, tuple[str, ...]
         if name == "CODE_STATE":
             found[name] = tuple(fresh)
         elif name in _REPLACED and fresh:
-            found[name] = unique(tuple(fresh))
+            found[name] = drop_duplicates(tuple(fresh))
         else:
-            found[name] = unique((*(clip(line, _OLD_WIDTH) for line in before), *fresh))
+            found[name] = drop_duplicates((*(clip_line(line, _OLD_WIDTH) for line in before), *fresh))
     return {name: lines for name, lines in found.items() if lines}
 
 
-def _new(request: SummaryRequest, old: Record) -> dict[str, Sequence[str]]:
+def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, Sequence[str]]:
     turns = request.turns
-    finished = story.done(turns)
-    pending = story.ahead(turns)
+    finished = narrative_sections.list_completed(turns)
+    pending = narrative_sections.list_pending(turns)
     told = {*finished, *pending}
-    stands = story.state(turns)
+    stands = narrative_sections.describe_current_state(turns)
     found: dict[str, Sequence[str]] = {
-        "USER_CONTEXT": story.context("" if old.sections.get("USER_CONTEXT") else request.task, turns),
+        "USER_CONTEXT": narrative_sections.list_user_context(
+            "" if old.sections.get("USER_CONTEXT") else request.task, turns
+        ),
         "COMPLETED": finished,
         "PENDING": pending,
         "CURRENT_STATE": [line for line in stands if line.replace("] said: ", "] ") not in told] or stands[:1],
     }
-    known = [state for line in old.sections.get("CODE_STATE", ()) if (state := files.parse(line))]
-    if known or any(is_code(action) for turn in turns for action in turn.actions):
-        touched = files.touches(turns)
+    known = [state for line in old.sections.get("CODE_STATE", ()) if (state := touched_files.parse_file_state(line))]
+    if known or any(is_coding_action(action) for turn in turns for action in turn.actions):
+        touched = touched_files.list_touches(turns)
         found |= {
-            "CODE_STATE": [str(state) for state in files.states(touched, known)],
+            "CODE_STATE": [str(state) for state in touched_files.update_file_states(touched, known)],
             "CHANGES": [str(touch) for touch in touched if touch.verb != "read"],
-            "TESTS": workshop.tests(turns),
-            "DEPS": workshop.dependencies(turns),
-            "VERSION_CONTROL_STATUS": workshop.version_control(turns),
+            "TESTS": coding_sections.list_test_runs(turns),
+            "DEPS": coding_sections.list_installs(turns),
+            "VERSION_CONTROL_STATUS": coding_sections.list_git_commands(turns),
         }
     return found
 
 
-def _lines(whole: Record) -> Iterator[Line]:
+def _rank_lines(whole: DigestRecord) -> Iterator[DigestLine]:
     for name, texts in whole.sections.items():
-        for nth, place in enumerate(_by_weight(name, texts), start=1):
-            yield Line(section=name, text=texts[place], rank=nth / _WEIGHTS[name], place=place)
-    for place, attempt in enumerate(by_weight(whole.attempts)):
-        yield Line(section=ATTEMPTS, text=str(attempt), rank=(place + 1) / _WEIGHTS[ATTEMPTS], place=place)
+        for nth, place in enumerate(_rank_places(name, texts), start=1):
+            yield DigestLine(section=name, text=texts[place], rank=nth / _WEIGHTS[name], place=place)
+    for place, attempt in enumerate(rank_attempts(whole.attempts)):
+        yield DigestLine(section=ATTEMPTS, text=str(attempt), rank=(place + 1) / _WEIGHTS[ATTEMPTS], place=place)
 
 
-def _by_weight(name: str, texts: Sequence[str]) -> list[int]:
+def _rank_places(name: str, texts: Sequence[str]) -> list[int]:
     """The places of a section's lines, the one to keep longest first."""
     places = list(range(len(texts)))
     if name in ("EARLIER", "CURRENT_STATE", "PENDING"):
@@ -161,32 +166,35 @@ def _by_weight(name: str, texts: Sequence[str]) -> list[int]:
     if name == "USER_CONTEXT":
         return [*places[:1], *reversed(places[1:])]
     if name == "COMPLETED":
-        return sorted(places, key=lambda place: -(0.6 * place / len(texts) + story.conclusive(texts[place])))
+        return sorted(
+            places, key=lambda place: -(0.6 * place / len(texts) + narrative_sections.score_conclusion(texts[place]))
+        )
     if name == "CODE_STATE":
-        return sorted(places, key=lambda place: -(place / len(texts) + files.interest(texts[place])))
+        return sorted(places, key=lambda place: -(place / len(texts) + touched_files.score_interest(texts[place])))
     return places[::-1]
 
 
-def _told(whole: Record, page: Page, count: Callable[[str], int]) -> list[Line]:
+def _fit_facts(whole: DigestRecord, page: LineSelection, count: Callable[[str], int]) -> list[DigestLine]:
     """The facts that the lines taken so far leave room for."""
     told = dict.fromkeys(items("\n".join(line.text for line in page.lines)))
-    budget = page.left - count(f"{FACTS}:\n")
+    budget = page.remaining_tokens - count(f"{FACTS}:\n")
     if budget > 0:
-        chosen = pick(whole.facts, budget, count, told)
+        chosen = pick_facts(whole.facts, budget, count, told)
     else:
         chosen = []
     return [
-        Line(section=FACTS, text=text, rank=place, place=place, firm=True) for place, text in enumerate(render(chosen))
+        DigestLine(section=FACTS, text=text, rank=place, place=place, is_firm=True)
+        for place, text in enumerate(render_facts(chosen))
     ]
 
 
-def _held(title: str, lines: Iterable[Line], limit: int, count: Callable[[str], int]) -> str:
+def _render_within(title: str, lines: Iterable[DigestLine], limit: int, count: Callable[[str], int]) -> str:
     """The text, made to hold `limit` where a counter's sum over lines is less than its count of the whole."""
     kept = sorted(lines, key=lambda line: line.rank)
-    text = written(title, kept, (*SECTIONS, ATTEMPTS, FACTS))
+    text = render_lines(title, kept, (*SECTIONS, ATTEMPTS, FACTS))
     while kept and count(text) > limit:
         kept = kept[: len(kept) * 9 // 10]
-        text = written(title, kept, (*SECTIONS, ATTEMPTS, FACTS))
+        text = render_lines(title, kept, (*SECTIONS, ATTEMPTS, FACTS))
     if count(text) <= limit:
         return text
     return ""

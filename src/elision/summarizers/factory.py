@@ -8,15 +8,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from elision.errors import PriceError, SpecError, SummaryError
-from elision.summarizers.anthropic_endpoint import ANTHROPIC, Anthropic
-from elision.summarizers.digest import digest
-from elision.summarizers.endpoint import Endpoint
-from elision.summarizers.litellm_endpoint import LiteLLM
-from elision.summarizers.openai_compatible import OPENAI, OpenAICompatible, reasons
-from elision.summarizers.openai_responses import OpenAIResponses
-from elision.summarizers.redacted import Redactor
-from elision.summarizers.writer import THINKING, Patience, Writer
-from elision.summarizers.written import Written
+from elision.summarizers.anthropic_endpoint import ANTHROPIC, AnthropicEndpoint
+from elision.summarizers.digest import write_digest
+from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
+from elision.summarizers.model_endpoint import Endpoint
+from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
+from elision.summarizers.openai_chat_endpoint import OPENAI, OpenAIChatEndpoint, is_reasoning_model
+from elision.summarizers.openai_responses_endpoint import OpenAIResponsesEndpoint
+from elision.summarizers.request_redaction import RequestRedactor
+from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
@@ -25,39 +25,48 @@ from elision.trajectory.tokens import counter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Maker:
+class _EndpointKind:
     """A kind of endpoint. key, base: environment variables that are usual for it. home: where it is served."""
 
     make: Callable[..., Endpoint]
-    key: str
-    base: str
-    home: str
+    key_variable: str
+    url_variable: str
+    default_url: str
 
 
-_MAKERS: Final[Mapping[str, _Maker]] = {
-    "anthropic": _Maker(make=Anthropic, key="ANTHROPIC_API_KEY", base="ANTHROPIC_BASE_URL", home=ANTHROPIC),
-    "openai": _Maker(make=OpenAICompatible, key="OPENAI_API_KEY", base="OPENAI_BASE_URL", home=OPENAI),
-    "openai-responses": _Maker(make=OpenAIResponses, key="OPENAI_API_KEY", base="OPENAI_BASE_URL", home=OPENAI),
+_ENDPOINT_KINDS: Final[Mapping[str, _EndpointKind]] = {
+    "anthropic": _EndpointKind(
+        make=AnthropicEndpoint,
+        key_variable="ANTHROPIC_API_KEY",
+        url_variable="ANTHROPIC_BASE_URL",
+        default_url=ANTHROPIC,
+    ),
+    "openai": _EndpointKind(
+        make=OpenAIChatEndpoint, key_variable="OPENAI_API_KEY", url_variable="OPENAI_BASE_URL", default_url=OPENAI
+    ),
+    "openai-responses": _EndpointKind(
+        make=OpenAIResponsesEndpoint, key_variable="OPENAI_API_KEY", url_variable="OPENAI_BASE_URL", default_url=OPENAI
+    ),
 }
 #: What a spec may begin with.
-KINDS: Final = ("digest", *_MAKERS, "litellm")
+KINDS: Final = ("digest", *_ENDPOINT_KINDS, "litellm")
 
 
-class ModelFree:
+class DigestSummarizer:
     """The digest as a summarizer: no model, no cost. redaction: of what it quotes."""
 
     def __init__(self, redaction: Redaction = DEFAULT) -> None:
         self._redaction = redaction
 
-    def __call__(self, request: SummaryRequest) -> Written:
-        redactor = Redactor(self._redaction)
-        text = digest(redactor.request(request), counter().count)
+    def __call__(self, request: SummaryRequest) -> SummaryResult:
+        redactor = RequestRedactor(self._redaction)
+        text = write_digest(redactor.redact(request), counter().count)
         if not text:
             raise SummaryError("nothing can be said in fewer words", cause="empty")
-        return Written(text=text, route="model-free", attempts=0, redacted=redactor.hits)
+        return SummaryResult(text=text, route="model-free", attempts=0, redacted=redactor.hits)
 
 
-def summarizer(
+def make_summarizer(
     spec: str = "digest",
     *,
     api_key: str = "",
@@ -67,11 +76,14 @@ def summarizer(
     extra: Mapping[str, Any] | None = None,
     proxy: str = "",
     redaction: Redaction = DEFAULT,
-    patience: Patience | None = None,
+    retry_policy: SummaryRetryPolicy | None = None,
     prices: Prices | None = None,
     window: int | None = None,
-) -> Writer | ModelFree:
-    """The summarizer that `spec` names: `digest`, or `KIND:MODEL` with anthropic, openai, openai-responses or litellm.
+) -> ModelSummarizer | DigestSummarizer:
+    """Return the summarizer that `spec` names: `digest`, or `KIND:MODEL`.
+
+    KIND is anthropic, openai, openai-responses or litellm.
+
 
     api_key, base_url: of the endpoint. environment: where the usual variables (`ANTHROPIC_API_KEY`, `OPENAI_BASE_URL`
              ...) are looked up for what is not given; nothing is read from the process's own. A key from there goes
@@ -84,37 +96,37 @@ def summarizer(
     """
     kind, _, model = spec.partition(":")
     if spec == "digest":
-        return ModelFree(redaction)
+        return DigestSummarizer(redaction)
     if kind not in KINDS[1:] or not model:
         wanted = ", ".join(name if name == "digest" else f"{name}:MODEL" for name in KINDS)
         raise SpecError(f"no summarizer {spec!r}; there are: {wanted}")
     if kind == "litellm":
-        endpoint: Endpoint = LiteLLM(model, key=api_key, base_url=base_url, extra=extra)
+        endpoint: Endpoint = LiteLLMEndpoint(model, key=api_key, base_url=base_url, extra=extra)
     else:
-        maker = _MAKERS[kind]
-        key, url = _access(maker, api_key, base_url, environment or {})
+        maker = _ENDPOINT_KINDS[kind]
+        key, url = _find_access(maker, api_key, base_url, environment or {})
         endpoint = maker.make(model, key=key, base_url=url, headers=headers, extra=extra, proxy=proxy)
         base_url = url
-    return Writer(
+    return ModelSummarizer(
         endpoint,
         redaction=redaction,
-        patience=patience,
-        prices=prices or _prices(model, base_url),
+        retry_policy=retry_policy,
+        prices=prices or _find_prices(model, base_url),
         window=window,
-        thinking=THINKING if reasons(model.rpartition("/")[2]) else 0,
+        thinking=THINKING if is_reasoning_model(model.rpartition("/")[2]) else 0,
     )
 
 
-def _access(maker: _Maker, api_key: str, base_url: str, environment: Mapping[str, str]) -> tuple[str, str]:
+def _find_access(maker: _EndpointKind, api_key: str, base_url: str, environment: Mapping[str, str]) -> tuple[str, str]:
     """Key and URL. Raises SpecError where the provider itself is asked without a key."""
-    url = base_url or environment.get(maker.base, "") or maker.home
-    key = api_key or ("" if base_url not in ("", maker.home) else environment.get(maker.key, ""))
-    if not key and url.rstrip("/") == maker.home:
-        raise SpecError(f"no key for {maker.home}; give api_key, or set {maker.key}")
+    url = base_url or environment.get(maker.url_variable, "") or maker.default_url
+    key = api_key or ("" if base_url not in ("", maker.default_url) else environment.get(maker.key_variable, ""))
+    if not key and url.rstrip("/") == maker.default_url:
+        raise SpecError(f"no key for {maker.default_url}; give api_key, or set {maker.key_variable}")
     return key, url
 
 
-def _prices(model: str, base_url: str) -> Prices | None:
+def _find_prices(model: str, base_url: str) -> Prices | None:
     if urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1"):
         return None
     try:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from elision.summarizers.actions import command_line, path_of
-from elision.summarizers.prose import one_line
+from elision.summarizers.actions import find_command_line, find_path
+from elision.summarizers.prose import join_lines
 from elision.trajectory.items import items
 from elision.trajectory.spoken import spoken
 from elision.trajectory.turn import Observation, Turn
@@ -76,48 +76,48 @@ class _Sighting:
     source: str
 
 
-def facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()) -> list[Fact]:
+def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()) -> list[Fact]:
     """The facts of `turns` and those of `before` that still are facts, most telling first.
 
     known: text whose items need no telling: the task.
     """
-    written = _written(turns, known)
+    written = _collect_written_items(turns, known)
     seen = {fact.text: _Sighting(1, min(_OLDEST, len(turns)), 10, fact.label) for fact in before}
     for turn in turns:
-        _see(turn, turns[-1].index - turn.index, seen)
-    keys = _keys(turns)
-    silent = written | set(keys.values()) | _within_runs(seen)
-    candidates = (text for text in seen if text not in silent and _tells(text))
-    ranked = sorted(candidates, key=lambda text: (-_weight(text, seen[text], text in keys), text))
+        _record_sightings(turn, turns[-1].index - turn.index, seen)
+    keys = _find_keys(turns)
+    silent = written | set(keys.values()) | _find_consecutive_numbers(seen)
+    candidates = (text for text in seen if text not in silent and _is_telling(text))
+    ranked = sorted(candidates, key=lambda text: (-_weigh_item(text, seen[text], text in keys), text))
     return [Fact(keys.get(text) or seen[text].source, text) for text in ranked]
 
 
-def parse(line: str) -> Iterator[Fact]:
-    """The facts of one line that `render` wrote."""
+def parse_facts(line: str) -> Iterator[Fact]:
+    """The facts of one line that `render_facts` wrote."""
     label, colon, rest = line.partition(": ")
     if colon and " " not in label:
         yield from (Fact(label, text.strip('"')) for text in rest.split(", ") if text.strip('"'))
 
 
-def render(chosen: Iterable[Fact]) -> list[str]:
+def render_facts(chosen: Iterable[Fact]) -> list[str]:
     """Lines that hold `chosen`, one a label, in the order of their first; a label of one fact is not worth its line."""
     groups: dict[str, list[str]] = {}
     for fact in chosen:
         groups.setdefault(fact.label, []).append(fact.text)
     alone = [texts.pop() for label, texts in groups.items() if len(texts) == 1 and label != OTHER]
     groups[OTHER] = groups.pop(OTHER, []) + alone
-    return [f"{label}: {', '.join(map(shown, texts))}" for label, texts in groups.items() if texts]
+    return [f"{label}: {', '.join(map(quote_fact, texts))}" for label, texts in groups.items() if texts]
 
 
-def shown(text: str) -> str:
+def quote_fact(text: str) -> str:
     """`text` as it stands in the digest."""
-    bare = _kind(text)[0] != "words" and not re.search(r"[^\w./~@:#$%+\\-]", text)
+    bare = _classify_item(text)[0] != "words" and not re.search(r"[^\w./~@:#$%+\\-]", text)
     if bare:
         return text
     return f'"{text}"'
 
 
-def tails(text: str) -> Iterator[str]:
+def list_tails(text: str) -> Iterator[str]:
     """The items that whoever reads `text` reads too: a path's last component, a dotted name's last part."""
     for separator in "/:.":
         head, found, tail = text.rpartition(separator)
@@ -125,19 +125,19 @@ def tails(text: str) -> Iterator[str]:
             yield tail
 
 
-def _written(turns: Iterable[Turn], known: str) -> set[str]:
+def _collect_written_items(turns: Iterable[Turn], known: str) -> set[str]:
     texts = [known]
     for turn in turns:
         texts += [spoken(turn), *(message.text for message in turn.interjections)]
     return {item for text in texts for item in items(text)}
 
 
-def _see(turn: Turn, age: int, seen: dict[str, _Sighting]) -> None:
+def _record_sightings(turn: Turn, age: int, seen: dict[str, _Sighting]) -> None:
     fresh: set[str] = set()
     age = min(age, _OLDEST)
     for observation in turn.observations:
         found = items(observation.text)
-        source = source_of(turn, observation)
+        source = name_source(turn, observation)
         for text in found:
             old = seen.get(text)
             if old is None:
@@ -152,32 +152,32 @@ def _see(turn: Turn, age: int, seen: dict[str, _Sighting]) -> None:
 
 
 @lru_cache(maxsize=16_384)
-def _tells(text: str) -> bool:
+def _is_telling(text: str) -> bool:
     return bool(_PLAIN.fullmatch(text)) and any(map(str.isalnum, text)) and not _DURATION.fullmatch(text)
 
 
-def _within_runs(seen: Iterable[str]) -> set[str]:
+def _find_consecutive_numbers(seen: Iterable[str]) -> set[str]:
     """Numbers between two neighbours: the line numbers in a file's margin, not numbers that anybody looks up."""
     numbers = {int(text) for text in seen if text.isascii() and text.isdigit() and len(text) < 9}
     return {str(number) for number in numbers if number - 1 in numbers and number + 1 in numbers}
 
 
-def source_of(turn: Turn, observation: Observation) -> str:
+def name_source(turn: Turn, observation: Observation) -> str:
     """What an observation shows, in one word: the file its call names, else the program, else the tool."""
     action = turn.action_of(observation)
-    command = command_line(action) if action else ""
-    if action and path_of(action):
-        named = [path_of(action)]
+    command = find_command_line(action) if action else ""
+    if action and find_path(action):
+        named = [find_path(action)]
     else:
         named = [name for name in _FILE_WORD.findall(command) if not name.startswith("/dev/")]
     if named:
         word = named[-1].rstrip("/").rpartition("/")[2]
     else:
         word = ""
-    return one_line(word or observation.tool or OTHER).replace(" ", "_").replace(":", "_")[:40]
+    return join_lines(word or observation.tool or OTHER).replace(" ", "_").replace(":", "_")[:40]
 
 
-def _keys(turns: Iterable[Turn]) -> dict[str, str]:
+def _find_keys(turns: Iterable[Turn]) -> dict[str, str]:
     found: dict[str, str] = {}
     for turn in turns:
         for observation in turn.observations:
@@ -189,18 +189,18 @@ def _keys(turns: Iterable[Turn]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16_384)
-def _kind(text: str) -> tuple[str, float]:
+def _classify_item(text: str) -> tuple[str, float]:
     return next((label, weight) for label, test, weight in _KINDS if test(text))
 
 
-def _weight(text: str, sighting: _Sighting, labelled: bool) -> float:
-    weight = _kind(text)[1] + _PER_TURNS * math.log2(min(8, sighting.turns)) - _PER_AGE * sighting.age
+def _weigh_item(text: str, sighting: _Sighting, labelled: bool) -> float:
+    weight = _classify_item(text)[1] + _PER_TURNS * math.log2(min(8, sighting.turns)) - _PER_AGE * sighting.age
     weight -= _PER_SIZE * max(0.0, math.log2((sighting.size + 1) / 10))
     # Per token: what is short leaves room for more.
     return weight + 0.3 * labelled - math.log(1 + len(text) / 4)
 
 
-def pick(
+def pick_facts(
     ranked: Sequence[Fact], budget: int, count: Callable[[str], int], shown_already: Mapping[str, object]
 ) -> list[Fact]:
     """The facts, in order of weight, that fit `budget` tokens; what `shown_already` holds is not told again."""
@@ -211,7 +211,7 @@ def pick(
     for fact in ranked:
         if fact.text.strip("/") in told:
             continue
-        cost = count(f" {shown(fact.text)},") + (0 if fact.label in labels else count(f"- {fact.label}:\n"))
+        cost = count(f" {quote_fact(fact.text)},") + (0 if fact.label in labels else count(f"- {fact.label}:\n"))
         if cost > budget:
             misses += 1
             if misses > 8:
@@ -219,6 +219,6 @@ def pick(
             continue
         budget -= cost
         labels.add(fact.label)
-        told.update((fact.text, fact.text.strip("/"), *tails(fact.text)))
+        told.update((fact.text, fact.text.strip("/"), *list_tails(fact.text)))
         chosen.append(fact)
     return chosen

@@ -7,13 +7,13 @@ from typing import Any
 
 from elision.dialects import number_in
 from elision.errors import MissingExtra
-from elision.summarizers.endpoint import Answer, Fault, Question, refused
-from elision.summarizers.openai_compatible import answer, messages
+from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, parse_refusal
+from elision.summarizers.openai_chat_endpoint import build_messages, parse_completion
 from elision.trajectory.plan import LivePrefix
 from elision.trajectory.usage import Usage
 
 
-class LiteLLM:
+class LiteLLMEndpoint:
     """A model by LiteLLM's name for it (`bedrock/...`, `gemini/...`).
 
     key:   "" lets LiteLLM find one as it does. extra: further arguments of `litellm.completion`.
@@ -37,16 +37,16 @@ class LiteLLM:
         }
 
     def __repr__(self) -> str:
-        return f"LiteLLM({self.model!r})"
+        return f"LiteLLMEndpoint({self.model!r})"
 
-    def extends(self, live: LivePrefix) -> bool:
+    def can_extend(self, live: LivePrefix) -> bool:
         return live.dialect == "openai" and live.model == self.model
 
-    def ask(self, question: Question) -> Answer | Fault:
+    def ask(self, question: EndpointRequest) -> EndpointAnswer | EndpointFault:
         try:
             reply = self._complete(
                 model=self.model,
-                **messages(question),
+                **build_messages(question),
                 max_tokens=question.max_tokens,
                 temperature=0,
                 timeout=question.seconds,
@@ -56,29 +56,29 @@ class LiteLLM:
                 **self._own,
             )
         except Exception as error:  # noqa: BLE001 - whatever a hundred providers' clients raise is no answer
-            return _fault(error)
-        found = answer(reply.model_dump())
-        if isinstance(found, Fault):
+            return _convert_error(error)
+        found = parse_completion(reply.model_dump())
+        if isinstance(found, EndpointFault):
             return found
-        return _priced(found, reply)
+        return _add_cost(found, reply)
 
 
-def _fault(error: Exception) -> Fault:
+def _convert_error(error: Exception) -> EndpointFault:
     status = getattr(error, "status_code", None)
     kind = type(error).__name__
     if kind in ("Timeout", "APITimeoutError"):
-        return Fault(cause="timeout", reason=f"no answer in time ({kind})")
+        return EndpointFault(cause="timeout", reason=f"no answer in time ({kind})")
     if kind == "APIConnectionError" or not isinstance(status, int):
-        return Fault(cause="connection", reason=f"the call failed ({kind})")
+        return EndpointFault(cause="connection", reason=f"the call failed ({kind})")
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    return refused(status, str(error), {str(name).lower(): str(value) for name, value in headers.items()})
+    return parse_refusal(status, str(error), {str(name).lower(): str(value) for name, value in headers.items()})
 
 
-def _priced(found: Answer, reply: Any) -> Answer:
+def _add_cost(found: EndpointAnswer, reply: Any) -> EndpointAnswer:
     """`found` with the cost that LiteLLM works out itself."""
     usd = number_in((getattr(reply, "_hidden_params", None) or {}).get("response_cost"))
     told = found.usage
     if not usd or told is None:
         return found
     counts = {name: getattr(told, name) for name in ("input", "cache_read", "cache_write", "output")}
-    return Answer(text=found.text, usage=Usage(**counts, usd=usd), stop=found.stop)
+    return EndpointAnswer(text=found.text, usage=Usage(**counts, usd=usd), stop=found.stop)

@@ -9,7 +9,7 @@ from elision.strategies.extractors import BUILT_IN
 from elision.strategies.extractors.envelope import opened
 from elision.strategies.extractors.failure import complaint, error_line, raised, telling_line
 from elision.strategies.extractors.test_runs import tested
-from elision.summarizers.prose import clip
+from elision.summarizers.prose import clip_line
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Characters of an error or result line.
@@ -34,7 +34,7 @@ _FAILING = re.compile(
 
 
 @lru_cache(maxsize=128)
-def failure(observation: Observation) -> str | None:
+def find_failure(observation: Observation) -> str | None:
     """The error line if the call failed ("" if it shows none), None if it did not.
 
     A traceback or a bare complaint counts even beside exit status 0: `command | head` hides the status. The small cache
@@ -42,21 +42,21 @@ def failure(observation: Observation) -> str | None:
     """
     envelope = opened(observation.text)
     if observation.error or envelope.failed or _REFUSED.match(envelope.body[:200]):
-        return clip(error_line(envelope.ends) or telling_line(envelope.body), WIDTH)
+        return clip_line(error_line(envelope.ends) or telling_line(envelope.body), WIDTH)
     if observation.error is False:
         return None
-    return clip(raised(envelope.body) or complaint(envelope.body), WIDTH) or None
+    return clip_line(raised(envelope.body) or complaint(envelope.body), WIDTH) or None
 
 
-def result_line(turn: Turn, observation: Observation, width: int = WIDTH) -> str:
+def describe_result(turn: Turn, observation: Observation, width: int = WIDTH) -> str:
     """One line that stands for a result; what failed says so."""
-    error = failure(observation)
+    error = find_failure(observation)
     if error is not None:
-        return clip(f"failed: {error}" if error else "failed, no output", width)
-    return clip(BUILT_IN.outcome(turn, observation).result or "no output", width)
+        return clip_line(f"failed: {error}" if error else "failed, no output", width)
+    return clip_line(BUILT_IN.outcome(turn, observation).result or "no output", width)
 
 
-def test_totals(action: Action, observation: Observation) -> str:
+def find_test_totals(action: Action, observation: Observation) -> str:
     """The totals that a test runner printed last, on one line; "" if there are none."""
     found = tested(action, observation, "")
     if found:
@@ -64,7 +64,7 @@ def test_totals(action: Action, observation: Observation) -> str:
     return ""
 
 
-def failing_tests(text: str) -> tuple[str, ...]:
+def list_failing_tests(text: str) -> tuple[str, ...]:
     """The names of failing tests that `text` lists, each once."""
     names = (next(group for group in match.groups() if group) for match in _FAILING.finditer(text))
     return tuple(dict.fromkeys(names))

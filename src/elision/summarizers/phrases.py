@@ -102,40 +102,40 @@ _ORDERS: Final = (
 )
 
 
-def _beginning(pieces: Iterable[str], marks: str = r"[\W_]*") -> re.Pattern[str]:
+def _compile_beginning(pieces: Iterable[str], marks: str = r"[\W_]*") -> re.Pattern[str]:
     """Any of `pieces` at the very beginning, behind `marks`; a word must end where a piece ends."""
     return re.compile(rf"{marks}(?:{'|'.join(pieces)})", re.IGNORECASE)
 
 
-_REFUSAL: Final = _beginning(
+_REFUSAL: Final = _compile_beginning(
     piece + (r"\b" if piece[-1].isascii() else "") for some in _REFUSALS.values() for piece in some
 )
-_ERROR: Final = _beginning(_ERRORS, r"\s*")
-_CALL: Final = _beginning(_CALLS, r"\s*")
-_GOES_ON: Final = _beginning(_GOING_ON)
-_ORDER: Final = _beginning(_ORDERS)
+_ERROR: Final = _compile_beginning(_ERRORS, r"\s*")
+_CALL: Final = _compile_beginning(_CALLS, r"\s*")
+_GOES_ON: Final = _compile_beginning(_GOING_ON)
+_ORDER: Final = _compile_beginning(_ORDERS)
 
 
-def refuses(start: str) -> bool:
+def is_refusal(start: str) -> bool:
     """Whether a text that begins with `start`, on one line, is a refusal."""
     return bool(_REFUSAL.match(start))
 
 
-def is_error(start: str) -> bool:
+def is_error_text(start: str) -> bool:
     """Whether it is what a server or a client says when it fails."""
     return bool(_ERROR.match(start))
 
 
-def is_call(text: str) -> bool:
+def is_tool_call(text: str) -> bool:
     """Whether the whole `text` is the call of a tool, in one of the forms that models write into text."""
     return bool(_CALL.match(text))
 
 
-def goes_on(start: str) -> bool:
+def is_continuing_task(start: str) -> bool:
     """Whether it takes up the task."""
     return bool(_GOES_ON.match(start))
 
 
-def orders(start: str) -> bool:
+def is_giving_orders(start: str) -> bool:
     """Whether it tells its reader what to do."""
     return bool(_ORDER.match(start))

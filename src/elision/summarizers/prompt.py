@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from elision.summarizers.actions import call
-from elision.summarizers.prose import clip, cut
+from elision.summarizers.actions import describe_call
+from elision.summarizers.prose import clip_line, cut_middle
 from elision.trajectory.content import content
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.turn import Action, Observation, Turn
@@ -48,7 +48,7 @@ _CHARACTERS = 5
 LEAST = 1_000
 
 
-def prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") -> str:
+def build_prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") -> str:
     """The full user prompt for `request`.
 
     window: characters for the turns; where they are longer, each long text in them is cut to its head and tail, all to
@@ -57,41 +57,43 @@ def prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") -> str
     if request.previous.strip():
         source = f"<previous_summary>\n{request.previous.strip()}\n</previous_summary>"
     else:
-        source = f"<task>\n{cut(request.task.strip(), max(LEAST, window // 4))}\n</task>"
-    turns = f"<turns>\n{turns_text(request.turns, window)}\n</turns>"
-    return "\n\n".join(filter(None, (_asked(request), source, turns, note)))
+        source = f"<task>\n{cut_middle(request.task.strip(), max(LEAST, window // 4))}\n</task>"
+    turns = f"<turns>\n{render_turns(request.turns, window)}\n</turns>"
+    return "\n\n".join(filter(None, (_write_instructions(request), source, turns, note)))
 
 
-def fitted(request: SummaryRequest, limit: int, count: Callable[[str], int], note: str = "") -> str:
+def fit_prompt(request: SummaryRequest, limit: int, count: Callable[[str], int], note: str = "") -> str:
     """The prompt for `request` in about `limit` tokens by `count`.
 
     Long texts are cut to head and tail; where even their ends are too much, turns in the middle go, and that is said.
     """
     window = _CHARACTERS * max(limit, 1)
-    text = prompt(request, window, note)
+    text = build_prompt(request, window, note)
     while (size := count(text)) > limit:
         if window <= LEAST:
             if len(request.turns) <= 2:
                 return text
-            request = _ends(request)
+            request = _drop_middle_turns(request)
         window = max(LEAST, int(0.95 * window * limit / size))
-        text = prompt(request, window, note)
+        text = build_prompt(request, window, note)
     return text
 
 
-def extension(request: SummaryRequest, live: LivePrefix, note: str = "") -> str:
+def build_extension(request: SummaryRequest, live: LivePrefix, note: str = "") -> str:
     """The user message that asks for `request` behind `live`, the view as it was last sent.
 
     What the view shows only as a placeholder, or not yet, is told in full: a summary is never written from gaps.
     """
-    seen = Leaves(live)
-    parts = [part for turn in request.turns for part in _unseen(turn, seen)]
+    seen = LiveTexts(live)
+    parts = [part for turn in request.turns for part in _find_unseen_parts(turn, seen)]
     told = "\n".join(f"{label}\n{text}" for label, text in parts)
     if parts:
         hidden = f"Not shown in full above, or not yet:\n<turns>\n{told}\n</turns>"
     else:
         hidden = ""
-    return "\n\n".join(filter(None, (_STOP, _asked(request), _where(request, live), hidden, note)))
+    return "\n\n".join(
+        filter(None, (_STOP, _write_instructions(request), _describe_covered_part(request, live), hidden, note))
+    )
 
 
 _STOP = """\
@@ -99,21 +101,21 @@ _STOP = """\
 no tool.]"""
 
 
-def _asked(request: SummaryRequest) -> str:
+def _write_instructions(request: SummaryRequest) -> str:
     return f"{INSTRUCTIONS}\nAt most {request.max_tokens} tokens. Answer with the summary alone."
 
 
-def _where(request: SummaryRequest, live: LivePrefix) -> str:
+def _describe_covered_part(request: SummaryRequest, live: LivePrefix) -> str:
     """Which part of the conversation leaves: its beginning, up to the last covered turn."""
     last = request.turns[-1] if request.turns else None
     if last:
-        called = [call(action) for action in last.actions]
+        called = [describe_call(action) for action in last.actions]
     else:
         called = []
     if called:
         words = f"called {called[-1]}"
     else:
-        words = f'said "{clip(last.text if last else "", 90)}"'
+        words = f'said "{clip_line(last.text if last else "", 90)}"'
     behind = sum(message.get("role") == "assistant" for message in live.messages) - len(request.turns)
     if behind > 0:
         stays = f" The {behind} assistant messages behind it stay as they are and need no record."
@@ -125,38 +127,38 @@ def _where(request: SummaryRequest, live: LivePrefix) -> str:
     )
 
 
-class Leaves:
+class LiveTexts:
     """The texts of a live view, to ask whether something stands in it."""
 
     def __init__(self, live: LivePrefix) -> None:
-        texts = list(strings(live.messages))
+        texts = list(list_strings(live.messages))
         self._single = set(texts)
         self._joined = "\0".join(texts)
 
-    def hold(self, text: str) -> bool:
+    def has_text(self, text: str) -> bool:
         return text in self._single or text in self._joined
 
 
-def strings(value: Any, depth: int = 0) -> Iterator[str]:
+def list_strings(value: Any, depth: int = 0) -> Iterator[str]:
     """Every string of a JSON value that is no key; deeper than anybody writes by hand nothing is looked for."""
     if isinstance(value, str):
         yield value
     elif depth < _DEEPEST and isinstance(value, Mapping | list | tuple):
         for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from strings(inner, depth + 1)
+            yield from list_strings(inner, depth + 1)
 
 
 _DEEPEST = 32
 
 
-def _unseen(turn: Turn, seen: Leaves) -> Iterator[tuple[str, str]]:
+def _find_unseen_parts(turn: Turn, seen: LiveTexts) -> Iterator[tuple[str, str]]:
     """Labelled texts of `turn` that do not stand in the live view; reasoning and what a call's id stands for do."""
-    known = {_call_label(turn, action) for action in turn.actions if action.id and seen.hold(action.id)}
-    known.add(_label(turn, "reasoning"))
-    yield from ((label, text) for label, text in _parts(turn) if label not in known and not seen.hold(text))
+    known = {_make_call_label(turn, action) for action in turn.actions if action.id and seen.has_text(action.id)}
+    known.add(_make_label(turn, "reasoning"))
+    yield from ((label, text) for label, text in _label_parts(turn) if label not in known and not seen.has_text(text))
 
 
-def _ends(request: SummaryRequest) -> SummaryRequest:
+def _drop_middle_turns(request: SummaryRequest) -> SummaryRequest:
     """`request` without the middle half of its turns: the first quarter and the newest stay."""
     turns = request.turns
     first = turns[: max(1, len(turns) // 4)]
@@ -166,13 +168,13 @@ def _ends(request: SummaryRequest) -> SummaryRequest:
     return replace(request, turns=(*first, marked, *newest[1:]))
 
 
-def turns_text(turns: tuple[Turn, ...], window: int = WINDOW) -> str:
+def render_turns(turns: tuple[Turn, ...], window: int = WINDOW) -> str:
     """`turns` as plain text, oldest first, in about `window` characters."""
-    width = _width([len(text) for turn in turns for _, text in _parts(turn)], window)
-    return "\n".join(f"{label}\n{cut(text, width)}" for turn in turns for label, text in _parts(turn))
+    width = _fit_width([len(text) for turn in turns for _, text in _label_parts(turn)], window)
+    return "\n".join(f"{label}\n{cut_middle(text, width)}" for turn in turns for label, text in _label_parts(turn))
 
 
-def _width(lengths: list[int], window: int) -> int:
+def _fit_width(lengths: list[int], window: int) -> int:
     """The length to which long texts are cut so that all fit: what short ones leave over goes to the long ones."""
     left = window
     for done, length in enumerate(sorted(lengths)):
@@ -183,30 +185,34 @@ def _width(lengths: list[int], window: int) -> int:
     return max([LEAST, *lengths])
 
 
-def _parts(turn: Turn) -> Iterator[tuple[str, str]]:
+def _label_parts(turn: Turn) -> Iterator[tuple[str, str]]:
     """Labelled texts of a turn, in order; what is empty is left out, save a result without text."""
-    spoken = ((_label(turn, "reasoning"), turn.reasoning), (_label(turn, "assistant"), turn.text))
+    spoken = ((_make_label(turn, "reasoning"), turn.reasoning), (_make_label(turn, "assistant"), turn.text))
     yield from ((label, text) for label, text in spoken if text.strip())
-    yield from ((_call_label(turn, action), _arguments(action)) for action in turn.actions if not action.implicit)
-    yield from ((_result_label(turn, seen), seen.text or "(no output)") for seen in turn.observations)
-    yield from ((_label(turn, f"then {message.role}"), message.text) for message in turn.interjections if message.text)
+    yield from (
+        (_make_call_label(turn, action), _format_arguments(action)) for action in turn.actions if not action.implicit
+    )
+    yield from ((_make_result_label(turn, seen), seen.text or "(no output)") for seen in turn.observations)
+    yield from (
+        (_make_label(turn, f"then {message.role}"), message.text) for message in turn.interjections if message.text
+    )
 
 
-def _label(turn: Turn, what: str) -> str:
+def _make_label(turn: Turn, what: str) -> str:
     return f"[turn {turn.index}: {what}]"
 
 
-def _call_label(turn: Turn, action: Action) -> str:
-    return _label(turn, f"call {action.name}")
+def _make_call_label(turn: Turn, action: Action) -> str:
+    return _make_label(turn, f"call {action.name}")
 
 
-def _arguments(action: Action) -> str:
+def _format_arguments(action: Action) -> str:
     decoded = action.decoded
     if not decoded:
         return action.arguments
     return "\n".join(f"{key}: {value}" for key, value in decoded.items())
 
 
-def _result_label(turn: Turn, observation: Observation) -> str:
+def _make_result_label(turn: Turn, observation: Observation) -> str:
     failed = ", failed" if observation.error else ""
-    return _label(turn, f"result of {observation.tool or 'the action'}{failed}")
+    return _make_label(turn, f"result of {observation.tool or 'the action'}{failed}")

@@ -18,21 +18,21 @@ _END = re.compile(r"(?<=[.!?。！？])\s+|\n+|(?<=[。！？])")
 _SHORTEST = 15
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """`text` with every run of white space made one space, terminal escapes left out."""
     return " ".join((_ESCAPE.sub("", text) if "\x1b" in text else text).split())
 
 
-def clip(text: str, width: int) -> str:
+def clip_line(text: str, width: int) -> str:
     """`text` on one line of at most `width` characters: two thirds head, one third tail."""
-    flat = one_line(text)
+    flat = join_lines(text)
     if len(flat) <= width:
         return flat
     tail = (width - 1) // 3
     return (flat[: width - 1 - tail].rstrip() + ELLIPSIS + flat[len(flat) - tail :].lstrip())[:width]
 
 
-def cut(text: str, width: int, note: str = "\n[... {} characters left out ...]\n") -> str:
+def cut_middle(text: str, width: int, note: str = "\n[... {} characters left out ...]\n") -> str:
     """`text` of about `width` characters, lines kept: its head and its tail, and between them how much is missing."""
     if len(text) <= width:
         return text
@@ -40,17 +40,17 @@ def cut(text: str, width: int, note: str = "\n[... {} characters left out ...]\n
     return text[:half] + note.format(len(text) - 2 * half) + text[-half:]
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """`text` without code fences, tags and Markdown marks."""
     return _MARKS.sub("", _TAG.sub(" ", _FENCE.sub("\n", text)))
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of `text`, each on one line; code and very short ones left out."""
-    found = (one_line(piece) for piece in _END.split(plain(text)))
+    found = (join_lines(piece) for piece in _END.split(strip_markup(text)))
     return [piece for piece in found if len(piece) >= _SHORTEST]
 
 
-def unique(lines: Sequence[str]) -> tuple[str, ...]:
+def drop_duplicates(lines: Sequence[str]) -> tuple[str, ...]:
     """`lines`, each once, where it first stands."""
     return tuple(dict.fromkeys(lines))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from elision.errors import MissingExtra, SpecError
-from elision.summarizers.endpoint import Fault, refused
+from elision.summarizers.model_endpoint import EndpointFault, parse_refusal
 from elision.trajectory.redact import mark
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class Transport:
             word for name, value in headers.items() if _TELLING.search(name) for word in value.split()[-1:]
         ]
         self._headers = {"content-type": "application/json", "accept": "application/json", **headers}
-        self._pool = _pool(proxy)
+        self._pool = _make_pool(proxy)
 
     def __repr__(self) -> str:
         return f"Transport({self.url!r})"
 
-    def post(self, body: Mapping[str, Any], seconds: float) -> Mapping[str, Any] | Fault:
+    def post_json(self, body: Mapping[str, Any], seconds: float) -> Mapping[str, Any] | EndpointFault:
         """The answer to `body`, a JSON object, within `seconds` (at most twice that where a server drips)."""
         import urllib3
 
@@ -70,35 +70,37 @@ class Transport:
                 preload_content=False,
             )
             try:
-                return self._read(response, ends)
+                return self._read_response(response, ends)
             finally:
                 # Read to its end it went back to the pool; what is left of a huge answer is nobody's.
                 response.close()
         except urllib3.exceptions.NewConnectionError as error:
             # A time-out by its bases, for the sake of old callers; it is none.
-            return Fault(cause="connection", reason=f"nobody answers there ({type(error).__name__})")
+            return EndpointFault(cause="connection", reason=f"nobody answers there ({type(error).__name__})")
         except urllib3.exceptions.TimeoutError as error:
-            return Fault(cause="timeout", reason=f"no answer within {seconds:.3g} s ({type(error).__name__})")
+            return EndpointFault(cause="timeout", reason=f"no answer within {seconds:.3g} s ({type(error).__name__})")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            return Fault(cause="connection", reason=f"the connection failed ({type(error).__name__})")
+            return EndpointFault(cause="connection", reason=f"the connection failed ({type(error).__name__})")
 
-    def _read(self, response: BaseHTTPResponse, ends: float) -> Mapping[str, Any] | Fault:
+    def _read_response(self, response: BaseHTTPResponse, deadline: float) -> Mapping[str, Any] | EndpointFault:
         data = bytearray()
         while chunk := response.read1(_CHUNK):
             data += chunk
             if len(data) > self.largest:
-                return Fault(cause="too-large", reason=f"the answer is larger than {self.largest:,} bytes")
-            if time.monotonic() > ends:
-                return Fault(cause="timeout", reason="the answer came too slowly")
+                return EndpointFault(cause="too-large", reason=f"the answer is larger than {self.largest:,} bytes")
+            if time.monotonic() > deadline:
+                return EndpointFault(cause="timeout", reason="the answer came too slowly")
         text = data.decode("utf-8", "replace")
         if not 200 <= response.status < 300:
             for secret in self._secrets:
                 text = text.replace(secret, mark("key"))
-            return refused(response.status, text, {name.lower(): value for name, value in response.headers.items()})
-        return _parsed(text)
+            return parse_refusal(
+                response.status, text, {name.lower(): value for name, value in response.headers.items()}
+            )
+        return _parse_json(text)
 
 
-def _pool(proxy: str) -> PoolManager:
+def _make_pool(proxy: str) -> PoolManager:
     try:
         import urllib3
     except ImportError as error:
@@ -108,11 +110,11 @@ def _pool(proxy: str) -> PoolManager:
     return urllib3.PoolManager()
 
 
-def _parsed(text: str) -> Mapping[str, Any] | Fault:
+def _parse_json(text: str) -> Mapping[str, Any] | EndpointFault:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        return Fault(cause="malformed", reason=f"the answer is no JSON object; it begins with {text[:60]!r}")
+        return EndpointFault(cause="malformed", reason=f"the answer is no JSON object; it begins with {text[:60]!r}")
     return value

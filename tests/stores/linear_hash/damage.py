@@ -10,43 +10,43 @@ from elision.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import Mask
-from tests.stores.logs import added, begun, new
+from tests.stores.session_logs import add_turn, begin_session, new_session
 
 
-def filled(folder: Path, sessions: int = 4, turns: int = 12) -> None:
+def fill_store(folder: Path, sessions: int = 4, turns: int = 12) -> None:
     """A closed store with sessions, large and small results, masks and a fork."""
     store, noise = LinearHashStore(folder), Random(turns)
     for number in range(sessions):
         key = f"session {number}"
-        begun(store, key)
+        begin_session(store, key)
         for index in range(1, turns + 1):
             text = noise.randbytes((20, 400, 9_000)[index % 3]).hex()
             after = store.length(key)
             masks = (Mask((index - 1, 1), f"[hidden {index - 1}]"),) if index > 1 else ()
             store.append(
                 key,
-                [added(index, text, node=f"{key} n{index}"), Decided(call=index, reason="due", masks=masks)],
+                [add_turn(index, text, node=f"{key} n{index}"), Decided(call=index, reason="due", masks=masks)],
                 after=after,
                 at=float(number),
             )
-    store.create(new("fork", parent="session 0", shared=turns))
+    store.create(new_session("fork", parent="session 0", shared=turns))
     store.close()
 
 
-def pages_of(folder: Path, kind: int) -> list[int]:
+def list_pages(folder: Path, kind: int) -> list[int]:
     """Numbers of the pages of a kind."""
     data = (folder / "pages").read_bytes()
     return [at // PAGE for at in range(PAGE, len(data), PAGE) if data[at + AT_KIND] == kind]
 
 
-def flip(path: Path, offset: int) -> None:
+def flip_bit(path: Path, offset: int) -> None:
     """Change one bit of a file."""
     data = bytearray(path.read_bytes())
     data[offset] ^= 0x10
     path.write_bytes(data)
 
 
-def poke(folder: Path, number: int, offset: int, form: str, value: int) -> None:
+def set_field(folder: Path, number: int, offset: int, form: str, value: int) -> None:
     """Change a field of a page and make its checksum right again: damage that only its meaning shows."""
     path = folder / "pages"
     data = bytearray(path.read_bytes())

@@ -87,7 +87,7 @@ class DiskFile:
     def truncate(self, size: int) -> None:
         self.disk.step()
         self.waiting.append((size, None))
-        self.shown = resized(self.shown, size)
+        self.shown = resize(self.shown, size)
 
     def size(self) -> int:
         return len(self.shown)
@@ -104,21 +104,21 @@ class DiskFile:
         for offset, data in waiting:
             if rng.random() < mood:
                 if data is None:
-                    left = resized(left, offset)
+                    left = resize(left, offset)
                 else:
-                    _tear(left, offset, data, rng)
+                    _tear_write(left, offset, data, rng)
         self.shown, self.safe, self.waiting = left, bytes(left), []
 
     def _write(self, offset: int, data: bytes) -> None:
         self.waiting.append((offset, data))
-        _put(self.shown, offset, data)
+        _put_bytes(self.shown, offset, data)
 
 
-def resized(data: bytearray, size: int) -> bytearray:
+def resize(data: bytearray, size: int) -> bytearray:
     return data[:size] + bytes(max(0, size - len(data)))
 
 
-def _put(target: bytearray, offset: int, data: bytes) -> None:
+def _put_bytes(target: bytearray, offset: int, data: bytes) -> None:
     if not data:
         return
     if len(target) < offset:
@@ -126,17 +126,17 @@ def _put(target: bytearray, offset: int, data: bytes) -> None:
     target[offset : offset + len(data)] = data
 
 
-def _tear(target: bytearray, offset: int, data: bytes, rng: Random) -> None:
+def _tear_write(target: bytearray, offset: int, data: bytes, rng: Random) -> None:
     """Write all of `data`, or only some of its sectors, or some of its bytes."""
     whole = rng.random()
     if whole < 0.5:
-        _put(target, offset, data)
+        _put_bytes(target, offset, data)
     elif whole < 0.6:
-        _put(target, offset, data[: rng.randrange(len(data) + 1)])
+        _put_bytes(target, offset, data[: rng.randrange(len(data) + 1)])
     else:
         start = 0
         while start < len(data):
             end = start + SECTOR - (offset + start) % SECTOR
             if rng.random() < 0.6:
-                _put(target, offset + start, data[start:end])
+                _put_bytes(target, offset + start, data[start:end])
             start = end

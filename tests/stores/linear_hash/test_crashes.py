@@ -10,7 +10,7 @@ import pytest
 from elision.errors import StoreError
 from elision.stores.linear_hash.changes import DELETE, HEAD, PUT, Change
 from elision.stores.linear_hash.fsck import check_pages
-from elision.stores.linear_hash.writer import Limits, Writer
+from elision.stores.linear_hash.writer import Writer, WriterLimits
 from tests.stores.linear_hash.disk import Crash, Disk
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
@@ -20,8 +20,8 @@ SMALL = {"log_bytes": 6_000, "dirty_pages": 12, "cache": 6}
 State = dict[bytes, tuple[bytes, bytes]]
 
 
-def limits(rng: Random) -> Limits:
-    return Limits(group=rng.choice([1, 1, 3, 8]), **SMALL)  # type: ignore[arg-type]
+def limits(rng: Random) -> WriterLimits:
+    return WriterLimits(group=rng.choice([1, 1, 3, 8]), **SMALL)  # type: ignore[arg-type]
 
 
 def transaction(rng: Random, state: State) -> list[Change]:
@@ -118,7 +118,7 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
     for seed in range(TRIALS):
         rng = Random(seed)
         disk = Disk(rng)
-        writer = Writer(disk.open("pages"), disk.open("log"), limits=Limits(group=1, **SMALL))  # type: ignore[arg-type]
+        writer = Writer(disk.open("pages"), disk.open("log"), limits=WriterLimits(group=1, **SMALL))  # type: ignore[arg-type]
         states: list[State] = [{}]
         work(writer, rng, states, 10)
         disk.room = rng.randrange(120_000)
@@ -145,7 +145,7 @@ def test_a_failed_sync_refuses_and_loses_nothing() -> None:
     for seed in range(TRIALS):
         rng = Random(seed)
         disk = Disk(rng)
-        writer = Writer(disk.open("pages"), disk.open("log"), limits=Limits(group=1, **SMALL))  # type: ignore[arg-type]
+        writer = Writer(disk.open("pages"), disk.open("log"), limits=WriterLimits(group=1, **SMALL))  # type: ignore[arg-type]
         states: list[State] = [{}]
         unsure: list[State] = []
         for _ in range(40):

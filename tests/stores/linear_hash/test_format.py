@@ -10,9 +10,9 @@ import pytest
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.changes import PUT, Change
-from elision.stores.linear_hash.files import OsFile
+from elision.stores.linear_hash.file_access import OsFile
 from elision.stores.linear_hash.layout import PAGE
-from elision.stores.linear_hash.table import bucket_of, hasher
+from elision.stores.linear_hash.table import bucket_of, make_hasher
 from elision.stores.linear_hash.writer import Writer
 
 FILE_ID = 0x0123456789ABCDEF
@@ -31,7 +31,7 @@ def written(folder: Path, *, close: bool = True) -> tuple[bytes, bytes]:
 
 def test_the_hash_is_the_same_in_every_process() -> None:
     """Keyed BLAKE2b; a value that changed would lose every record."""
-    assert hasher(FILE_ID)(b"key") == 0xBA5841B8C0383F24
+    assert make_hasher(FILE_ID)(b"key") == 0xBA5841B8C0383F24
 
 
 def test_the_meta_page(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_bucket_value_and_cells(tmp_path: Path) -> None:
         hashed, start, size = struct.unpack_from("<QHH", page, 32 + 12 * slot)
         key, elsewhere, head = struct.unpack_from("<BBH", page, start)
         name = page[start + 4 : start + 4 + key]
-        assert hashed == hasher(FILE_ID)(name)
+        assert hashed == make_hasher(FILE_ID)(name)
         assert bucket_of(hashed, 0, 0) == 0
         tail = start + 4 + key + head
         records[name] = (elsewhere, page[tail - head : tail], page[tail : start + size])

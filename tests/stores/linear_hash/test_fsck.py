@@ -21,13 +21,13 @@ from elision.stores.linear_hash.layout import (
     PAGE,
     VALUE,
 )
-from elision.stores.linear_hash.place import Place
 from elision.stores.linear_hash.repair import repair
 from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded
-from tests.stores.linear_hash.damage import filled, flip, pages_of, poke
-from tests.stores.logs import added, begun
+from tests.stores.linear_hash.damage import fill_store, flip_bit, list_pages, set_field
+from tests.stores.session_logs import add_turn, begin_session
 
 #: A field of the first page of a kind, what it is set to, and words of what the check says then.
 WRONG = {
@@ -48,7 +48,7 @@ WRONG = {
 
 
 def found(folder: Path) -> list[Finding]:
-    files = Place(folder).reading()
+    files = StoreFolder(folder).open_for_reading()
     try:
         return check_pages(files.pages, files.log).findings
     finally:
@@ -65,7 +65,7 @@ def everything(folder: Path) -> dict[str, list[object]]:
 
 def test_a_store_in_order_has_no_findings(tmp_path: Path) -> None:
     """Pages and records of a filled store go together."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     assert found(tmp_path) == []
     store = LinearHashStore(tmp_path)
     assert store.check() == []
@@ -75,11 +75,11 @@ def test_a_store_in_order_has_no_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [BUCKET, VALUE, CELLS, DIRECTORY])
 def test_a_flipped_bit_is_named_by_its_page(tmp_path: Path, kind: int) -> None:
     """Wherever in the page it is."""
-    filled(tmp_path)
-    number, rng = pages_of(tmp_path, kind)[0], random.Random(kind)
+    fill_store(tmp_path)
+    number, rng = list_pages(tmp_path, kind)[0], random.Random(kind)
     before = (tmp_path / "pages").read_bytes()
     for _ in range(4):
-        flip(tmp_path / "pages", number * PAGE + rng.randrange(PAGE))
+        flip_bit(tmp_path / "pages", number * PAGE + rng.randrange(PAGE))
         assert any(each.place == f"page {number}" and "checksum" in each.what for each in found(tmp_path))
         (tmp_path / "pages").write_bytes(before)
     assert found(tmp_path) == []
@@ -88,16 +88,16 @@ def test_a_flipped_bit_is_named_by_its_page(tmp_path: Path, kind: int) -> None:
 @pytest.mark.parametrize("what", WRONG)
 def test_what_a_checksum_does_not_show_is_found(tmp_path: Path, what: str) -> None:
     """A page that is whole and says what cannot be."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     kind, offset, form, value, words = WRONG[what]
-    poke(tmp_path, pages_of(tmp_path, kind)[0], offset, form, value)
+    set_field(tmp_path, list_pages(tmp_path, kind)[0], offset, form, value)
     assert any(words in each.what for each in found(tmp_path)), found(tmp_path)
 
 
 def test_a_page_in_the_place_of_another_is_found(tmp_path: Path) -> None:
     """The checksum covers the page's number."""
-    filled(tmp_path)
-    first, second = pages_of(tmp_path, BUCKET)[:2]
+    fill_store(tmp_path)
+    first, second = list_pages(tmp_path, BUCKET)[:2]
     data = bytearray((tmp_path / "pages").read_bytes())
     data[first * PAGE : (first + 1) * PAGE] = data[second * PAGE : (second + 1) * PAGE]
     (tmp_path / "pages").write_bytes(data)
@@ -106,10 +106,10 @@ def test_a_page_in_the_place_of_another_is_found(tmp_path: Path) -> None:
 
 def test_a_damaged_page_is_never_read_as_good(tmp_path: Path) -> None:
     """Reading what stands on it raises; the rest of the store can be read."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     whole = everything(tmp_path)
-    for number in pages_of(tmp_path, VALUE)[:3]:
-        flip(tmp_path / "pages", number * PAGE + 500)
+    for number in list_pages(tmp_path, VALUE)[:3]:
+        flip_bit(tmp_path / "pages", number * PAGE + 500)
     store, refused = LinearHashStore(tmp_path), 0
     for key, events in whole.items():
         try:
@@ -122,7 +122,7 @@ def test_a_damaged_page_is_never_read_as_good(tmp_path: Path) -> None:
 
 def test_a_repair_of_a_sound_store_changes_nothing(tmp_path: Path) -> None:
     """Every event is as it was, and the check has nothing to say."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     whole = everything(tmp_path)
     done = repair(tmp_path)
     assert done.lost == ()
@@ -136,25 +136,25 @@ def test_a_repair_of_a_sound_store_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_repair_takes_what_is_only_in_the_log(tmp_path: Path) -> None:
     """Transactions since the last checkpoint are replayed."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     store = LinearHashStore(tmp_path)
-    store.append("fork", [added(7, "new " * 400)], after=12, at=50.0)
+    store.append("fork", [add_turn(7, "new " * 400)], after=12, at=50.0)
     for name in ("pages", "log"):
         (tmp_path / "copy").mkdir(exist_ok=True)
         (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
     store.close()
     repair(tmp_path / "copy")
-    assert everything(tmp_path / "copy")["fork"][-1] == added(7, "new " * 400)
+    assert everything(tmp_path / "copy")["fork"][-1] == add_turn(7, "new " * 400)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_repair_keeps_what_can_be_read(tmp_path: Path, seed: int) -> None:
     """Pages of any kind are damaged: what is left is a prefix of each log, but for texts noted as lost."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     whole, rng = everything(tmp_path), random.Random(seed)
     size = (tmp_path / "pages").stat().st_size
     for _ in range(rng.randrange(1, 4)):
-        flip(tmp_path / "pages", rng.randrange(size))
+        flip_bit(tmp_path / "pages", rng.randrange(size))
     done = repair(tmp_path)
     assert done.lost
     left, noted = everything(tmp_path), 0
@@ -170,16 +170,16 @@ def test_a_repair_keeps_what_can_be_read(tmp_path: Path, seed: int) -> None:
     assert store.check() == []
     key = next(iter(left))
     after = store.length(key)
-    assert store.append(key, [added(99, "goes on")], after=after, at=99.0) == after + 1
+    assert store.append(key, [add_turn(99, "goes on")], after=after, at=99.0) == after + 1
     store.close()
     assert (tmp_path / "pages.damaged").stat().st_size == size
 
 
 def test_a_lost_meta_page_is_no_loss_of_records(tmp_path: Path) -> None:
     """Opening refuses; a repair finds the records by their pages."""
-    filled(tmp_path)
+    fill_store(tmp_path)
     whole = everything(tmp_path)
-    flip(tmp_path / "pages", 100)
+    flip_bit(tmp_path / "pages", 100)
     store = LinearHashStore(tmp_path)
     with pytest.raises(CorruptError, match="page 0"):
         store.sessions()
@@ -193,20 +193,20 @@ def test_a_damaged_log_header_is_refused(tmp_path: Path) -> None:
     """Frames may stand behind it, so it is not taken for an empty log."""
     store = LinearHashStore(tmp_path)
     filled_log = tmp_path / "log"
-    begun(store, "s", added(1))
-    flip(filled_log, 20)
+    begin_session(store, "s", add_turn(1))
+    flip_bit(filled_log, 20)
     reader = LinearHashStore(tmp_path)
     with pytest.raises(ElisionError, match="log's header"):
         reader.sessions()
     reader.close()
-    flip(filled_log, 20)
+    flip_bit(filled_log, 20)
     store.close()
 
 
 def test_a_store_in_use_is_not_repaired(tmp_path: Path) -> None:
     """Its writer is named."""
     store = LinearHashStore(tmp_path)
-    begun(store, "s")
+    begin_session(store, "s")
     with pytest.raises(ConflictError, match="writes to this store"):
         repair(tmp_path)
     store.close()

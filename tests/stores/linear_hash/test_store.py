@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
-from elision.stores.linear_hash.records import INLINE, Seen, Turning, turning
+from elision.stores.linear_hash.records import INLINE, ObservationRecord, TurnRecord, unpack_turn
 from elision.stores.linear_hash.store import LinearHashStore
-from elision.stores.linear_hash.writer import Limits
-from elision.stores.packing import address_of
+from elision.stores.linear_hash.writer import WriterLimits
+from elision.stores.packing import hash_text
 from elision.trajectory.events import Decided
 from elision.trajectory.plan import Mask
-from tests.stores.logs import added, amended, begun, log, new, turn
+from tests.stores.session_logs import add_turn, amend_turn, begin_session, make_turn, new_session, read_log
 
 
 def noise(seed: int, size: int) -> str:
@@ -28,16 +28,16 @@ def decided(*masks: Mask) -> Decided:
 def test_a_masked_observation_is_a_placeholder_in_the_bucket(tmp_path: Path) -> None:
     """Its text stays where it was; what stands for it is read without reading it."""
     store, large = LinearHashStore(tmp_path), noise(1, 30_000)
-    begun(store, "s", added(1, large, "small"), added(2, "x"))
-    assert store.seen("s", (1, 1)) == Seen(1, address_of(large.encode()))
+    begin_session(store, "s", add_turn(1, large, "small"), add_turn(2, "x"))
+    assert store.find_observation("s", (1, 1)) == ObservationRecord(1, hash_text(large.encode()))
     store.append("s", (decided(Mask((1, 1), "[t1.1 gone]"), Mask((1, 2), "[t1.2]")),), after=2, at=2.0)
     before = store.statistics().value_reads
-    assert store.seen("s", (1, 1)) == Seen(1, address_of(large.encode()), "[t1.1 gone]")
-    assert store.seen("s", (1, 2)) == Seen(2, INLINE, "[t1.2]")
+    assert store.find_observation("s", (1, 1)) == ObservationRecord(1, hash_text(large.encode()), "[t1.1 gone]")
+    assert store.find_observation("s", (1, 2)) == ObservationRecord(2, INLINE, "[t1.2]")
     assert store.statistics().value_reads == before
     assert store.observation("s", (1, 1)).text == large
     with pytest.raises(UnknownHandle, match=r"t2\.1"):
-        store.seen("s", (2, 1))
+        store.find_observation("s", (2, 1))
     store.close()
 
 
@@ -45,43 +45,45 @@ def test_a_fork_has_the_placeholders_of_what_it_shares(tmp_path: Path) -> None:
     """Up to the shared record, and no further."""
     store = LinearHashStore(tmp_path)
     masks = [decided(Mask((number, 1), f"[{number}]")) for number in (1, 2)]
-    begun(store, "s", added(1, "a"), added(2, "b"), *masks)
-    store.create(new("b", parent="s", shared=3))
-    assert store.seen("b", (1, 1)).placeholder == "[1]"
+    begin_session(store, "s", add_turn(1, "a"), add_turn(2, "b"), *masks)
+    store.create(new_session("b", parent="s", shared=3))
+    assert store.find_observation("b", (1, 1)).placeholder == "[1]"
     with pytest.raises(UnknownHandle):
-        store.seen("b", (2, 1))
+        store.find_observation("b", (2, 1))
     store.close()
 
 
 def test_an_amended_turn_has_no_placeholder(tmp_path: Path) -> None:
     """Nothing of it was hidden yet."""
     store = LinearHashStore(tmp_path)
-    begun(store, "s", added(1, noise(1, 900)), amended(1, noise(2, 900)))
-    assert store.seen("s", (1, 1)) == Seen(1, address_of(noise(2, 900).encode()))
+    begin_session(store, "s", add_turn(1, noise(1, 900)), amend_turn(1, noise(2, 900)))
+    assert store.find_observation("s", (1, 1)) == ObservationRecord(1, hash_text(noise(2, 900).encode()))
     store.close()
 
 
 def test_many_placeholders_leave_the_bucket_page() -> None:
     """What the head has no room for stands in the value."""
-    many = Turning(3, b"n" * 16, tuple(Seen(position, bytes(32), "p" * 400) for position in range(1, 9)))
-    head, value = many.packed()
+    many = TurnRecord(
+        3, b"n" * 16, tuple(ObservationRecord(position, bytes(32), "p" * 400) for position in range(1, 9))
+    )
+    head, value = many.pack()
     assert value
-    assert turning(head, value) == many
-    assert turning(*many.masked(2, "q").packed()).seen[1].placeholder == "q"
+    assert unpack_turn(head, value) == many
+    assert unpack_turn(*many.mask(2, "q").pack()).seen[1].placeholder == "q"
 
 
 def test_a_group_is_durable_at_flush(tmp_path: Path) -> None:
     """Appends wait for the group or the flush; others see them then."""
-    store, other = LinearHashStore(tmp_path, Limits(group=8)), LinearHashStore(tmp_path)
-    begun(store, "s", added(1))
-    assert store.turns("s") == [turn(1)]
+    store, other = LinearHashStore(tmp_path, WriterLimits(group=8)), LinearHashStore(tmp_path)
+    begin_session(store, "s", add_turn(1))
+    assert store.turns("s") == [make_turn(1)]
     assert other.sessions() == []
     store.flush()
-    assert other.turns("s") == [turn(1)]
+    assert other.turns("s") == [make_turn(1)]
     for index in range(2, 10):
-        store.append("s", (added(index),), after=index - 1, at=1.0)
+        store.append("s", (add_turn(index),), after=index - 1, at=1.0)
     assert other.length("s") == 9
-    store.append("s", (added(10),), after=9, at=1.0)
+    store.append("s", (add_turn(10),), after=9, at=1.0)
     store.close()
     assert other.length("s") == 10
     other.close()
@@ -90,15 +92,15 @@ def test_a_group_is_durable_at_flush(tmp_path: Path) -> None:
 def test_a_group_of_none_is_refused() -> None:
     """It would never be durable."""
     with pytest.raises(StoreError, match="group"):
-        Limits(group=0)
+        WriterLimits(group=0)
 
 
 def test_reading_takes_no_lock_from_writers(tmp_path: Path) -> None:
     """A store that only reads never becomes the writer."""
     reader, writer = LinearHashStore(tmp_path), LinearHashStore(tmp_path)
     assert reader.sessions() == []
-    begun(writer, "s", added(1))
-    assert log(reader) == [added(1)]
+    begin_session(writer, "s", add_turn(1))
+    assert read_log(reader) == [add_turn(1)]
     assert reader.check() == []
     assert reader.footprint().turns == 1
     with pytest.raises(ConflictError):
@@ -112,7 +114,7 @@ def test_a_deleted_session_leaves_its_pages_to_the_next(tmp_path: Path) -> None:
     store = LinearHashStore(tmp_path)
     sizes = []
     for number in range(6):
-        begun(store, "s", *(added(index, noise(number * 100 + index, 5_000)) for index in range(1, 30)))
+        begin_session(store, "s", *(add_turn(index, noise(number * 100 + index, 5_000)) for index in range(1, 30)))
         store.delete("s")
         sizes.append(store.footprint().stored_bytes)
     assert sizes[-1] <= sizes[0] * 1.1

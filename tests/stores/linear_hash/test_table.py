@@ -25,7 +25,7 @@ def fresh() -> Table:
 
 
 def put(table: Table, number: int, size: int = 0) -> None:
-    table.apply(Change(PUT, b"key %d" % number, b"head %d" % number, bytes(size)))
+    table.apply_change(Change(PUT, b"key %d" % number, b"head %d" % number, bytes(size)))
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 12), st.data())
@@ -59,7 +59,7 @@ def test_a_table_shrinks_as_it_grew() -> None:
         put(table, number, 300 * (number % 20))
     pages, most = meta.pages, meta.buckets
     for number in range(1_990):
-        table.apply(Change(DELETE, b"key %d" % number))
+        table.apply_change(Change(DELETE, b"key %d" % number))
         assert table.load >= MERGE_BELOW or meta.buckets == 1 or number < 100
     assert meta.buckets == meta.bucket_pages < most / 20
     assert meta.records == 10
@@ -79,7 +79,7 @@ def test_lookups_read_few_pages_and_stay_flat() -> None:
     means, number = [], 0
     for size in (1_000, 4_000, 16_000):
         while number < size:
-            table.apply(
+            table.apply_change(
                 Change(PUT, b"key %d" % number, bytes(rng.choice((4, 24, 44, 90))), bytes(rng.choice((0, 13, 60))))
             )
             number += 1
@@ -110,7 +110,7 @@ def test_a_table_is_a_dictionary(steps: list[tuple[int, int, int, int]]) -> None
         key, first = b"k%d" % name, bytes([number % 256]) * head
         if op == HEAD and key not in model:
             continue
-        table.apply(Change(op, key, first, bytes([number % 251]) * value))
+        table.apply_change(Change(op, key, first, bytes([number % 251]) * value))
         if op == DELETE:
             model.pop(key, None)
         else:

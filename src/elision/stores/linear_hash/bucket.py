@@ -1,7 +1,7 @@
 """A bucket page: slots that grow behind the header, records that grow from the page's end towards them.
 
 A slot is the key's hash (8 bytes), then offset and size of the record. A record is its sizes, its key, its head, and
-its value or where that is. Keys are found by looking for their hash among the slots in one pass of `find`.
+its value or where that is. Keys are found by looking for their hash among the slots in one pass of `find_slot`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from elision.stores.linear_hash.layout import (
     ROOM,
     U16,
     U64,
-    blank,
-    count_of,
+    make_page,
+    read_count,
 )
 
 _SLOT: Final = struct.Struct("<QHH")
@@ -31,44 +31,44 @@ _SIZES: Final = struct.Struct("<BBH")
 _COUNT_FREE: Final = struct.Struct("<HH")
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     """A record as it stands in a page. tail: its value; a pointer to it where `spilled`."""
 
     hash: int
     key: bytes
     head: bytes
     tail: bytes
-    spilled: bool
+    is_spilled: bool
 
     @property
-    def cost(self) -> int:
+    def size(self) -> int:
         """Bytes it takes up in a page."""
         return SLOT + _SIZES.size + len(self.key) + len(self.head) + len(self.tail)
 
 
-def empty(bucket: int) -> bytearray:
-    return blank(BUCKET, owner=bucket, free=ROOM)
+def make_bucket(bucket: int) -> bytearray:
+    return make_page(BUCKET, owner=bucket, free=ROOM)
 
 
-def free_in(page: bytearray) -> int:
+def free_bytes(page: bytearray) -> int:
     found: int = U16.unpack_from(page, AT_FREE)[0]
     return found
 
 
-def find(page: bytearray, hashed: int, key: bytes) -> int:
+def find_slot(page: bytearray, hashed: int, key: bytes) -> int:
     """The slot of `key`, -1 if it is not there."""
     wanted = U64.pack(hashed)
-    end = BODY + count_of(page) * SLOT
+    end = BODY + read_count(page) * SLOT
     at = page.find(wanted, BODY, end)
     while at >= 0:
         slot, odd = divmod(at - BODY, SLOT)
-        if not odd and _key(page, slot) == key:
+        if not odd and _read_key(page, slot) == key:
             return slot
         at = page.find(wanted, at + 1, end)
     return -1
 
 
-def entry(page: bytearray, slot: int) -> Entry:
+def read_entry(page: bytearray, slot: int) -> BucketEntry:
     """The record of slot `slot`. Raises CorruptError if it does not lie within the page."""
     hashed, start, size = _SLOT.unpack_from(page, BODY + slot * SLOT)
     if start < BODY or start + size > PAGE or size < _SIZES.size:
@@ -77,23 +77,25 @@ def entry(page: bytearray, slot: int) -> Entry:
     key_at = start + _SIZES.size
     tail_at = key_at + key_size + head_size
     data = bytes(page[key_at : start + size])
-    return Entry(hashed, data[:key_size], data[key_size : tail_at - key_at], data[tail_at - key_at :], bool(spilled))
+    return BucketEntry(
+        hashed, data[:key_size], data[key_size : tail_at - key_at], data[tail_at - key_at :], bool(spilled)
+    )
 
 
-def entries(page: bytearray) -> Iterator[Entry]:
+def read_entries(page: bytearray) -> Iterator[BucketEntry]:
     """All records, in the order of their slots."""
-    for slot in range(count_of(page)):
-        yield entry(page, slot)
+    for slot in range(read_count(page)):
+        yield read_entry(page, slot)
 
 
-def insert(page: bytearray, new: Entry) -> None:
-    """Add a record; the page has room for it (`free_in`)."""
+def insert_entry(page: bytearray, entry: BucketEntry) -> None:
+    """Add a record; the page has room for it (`free_bytes`)."""
     count, free = _COUNT_FREE.unpack_from(page, AT_COUNT)
-    data = _bytes(new)
+    data = _encode_entry(entry)
     # Records lie without gaps, so the lowest one begins where the free bytes end.
     start = BODY + count * SLOT + free - len(data)
     page[start : start + len(data)] = data
-    _SLOT.pack_into(page, BODY + count * SLOT, new.hash, start, len(data))
+    _SLOT.pack_into(page, BODY + count * SLOT, entry.hash, start, len(data))
     _COUNT_FREE.pack_into(page, AT_COUNT, count + 1, free - len(data) - SLOT)
 
 
@@ -108,7 +110,7 @@ def replace_head(page: bytearray, slot: int, head: bytes) -> bool:
     return True
 
 
-def remove(page: bytearray, slot: int) -> None:
+def remove_entry(page: bytearray, slot: int) -> None:
     """Take a record away and close its gap."""
     count, free = _COUNT_FREE.unpack_from(page, AT_COUNT)
     _, start, size = _SLOT.unpack_from(page, BODY + slot * SLOT)
@@ -122,13 +124,13 @@ def remove(page: bytearray, slot: int) -> None:
     _COUNT_FREE.pack_into(page, AT_COUNT, count - 1, free + size + SLOT)
 
 
-def refill(page: bytearray, records: Iterable[Entry]) -> None:
+def refill_page(page: bytearray, records: Iterable[BucketEntry]) -> None:
     """Make `records` the page's content; its bucket and its link stay."""
     slots = bytearray()
     heap = []
     end = PAGE
     for each in records:
-        data = _bytes(each)
+        data = _encode_entry(each)
         end -= len(data)
         slots += _SLOT.pack(each.hash, end, len(data))
         heap.append(data)
@@ -137,11 +139,11 @@ def refill(page: bytearray, records: Iterable[Entry]) -> None:
     _COUNT_FREE.pack_into(page, AT_COUNT, len(slots) // SLOT, end - BODY - len(slots))
 
 
-def _bytes(record: Entry) -> bytes:
-    sizes = _SIZES.pack(len(record.key), record.spilled, len(record.head))
+def _encode_entry(record: BucketEntry) -> bytes:
+    sizes = _SIZES.pack(len(record.key), record.is_spilled, len(record.head))
     return b"".join((sizes, record.key, record.head, record.tail))
 
 
-def _key(page: bytearray, slot: int) -> bytes:
+def _read_key(page: bytearray, slot: int) -> bytes:
     start = _SLOT.unpack_from(page, BODY + slot * SLOT)[1]
     return bytes(page[start + _SIZES.size : start + _SIZES.size + page[start]])

@@ -19,8 +19,8 @@ from elision.stores.linear_hash.layout import (
     PAGE,
     U32,
     U64,
-    blank,
-    next_of,
+    make_page,
+    read_next,
 )
 from elision.stores.linear_hash.pager import Pager
 
@@ -32,7 +32,7 @@ SIZES: Final = tuple((PAGE - _FIRST) // count for count in PER_PAGE)
 LARGEST: Final = SIZES[-1]
 
 
-class Cells:
+class CellPages:
     """Takes and gives back cells."""
 
     def __init__(self, pager: Pager) -> None:
@@ -41,21 +41,21 @@ class Cells:
     def write(self, data: bytes) -> tuple[int, int]:
         """Put `data`, at most `LARGEST` bytes, in a cell: (page, index)."""
         kind = bisect_left(SIZES, len(data))
-        number = self._pager.meta.cells[kind] or self._fresh(kind)
+        number = self._pager.meta.cells[kind] or self._make_page(kind)
         page = self._pager.write(number, CELLS)
-        free = ~bitmap(page) & full(kind)
+        free = ~read_bitmap(page) & full_bitmap(kind)
         index = (free & -free).bit_length() - 1
         start = _FIRST + index * SIZES[kind]
         page[start : start + len(data)] = data
-        if not self._set(page, bitmap(page) | 1 << index):
-            self._unlist(page, kind)
+        if not self._set_used(page, read_bitmap(page) | 1 << index):
+            self._remove_from_list(page, kind)
         return number, index
 
     def read(self, number: int, index: int, size: int) -> bytes:
         """`size` bytes of a cell. Raises CorruptError if the cell is free or smaller."""
         page = self._pager.read(number, CELLS)
         kind = page[AT_CLASS]
-        if not bitmap(page) >> index & 1 or size > SIZES[kind]:
+        if not read_bitmap(page) >> index & 1 or size > SIZES[kind]:
             raise CorruptError(f"page {number}: {size} bytes are looked for in cell {index}, which does not hold them")
         start = _FIRST + index * SIZES[kind]
         return bytes(page[start : start + size])
@@ -63,44 +63,44 @@ class Cells:
     def free(self, number: int, index: int) -> None:
         page = self._pager.write(number, CELLS)
         kind = page[AT_CLASS]
-        used = bitmap(page)
-        was_full = used == full(kind)
+        used = read_bitmap(page)
+        was_full = used == full_bitmap(kind)
         if not used >> index & 1:
             raise CorruptError(f"page {number}: cell {index} is given back and was free already")
-        self._set(page, used & ~(1 << index))
-        if not bitmap(page):
-            self._drop(number, page, kind, listed=not was_full)
+        self._set_used(page, used & ~(1 << index))
+        if not read_bitmap(page):
+            self._drop_page(number, page, kind, listed=not was_full)
         elif was_full:
-            self._list(number, page, kind)
+            self._add_to_list(number, page, kind)
 
-    def _fresh(self, kind: int) -> int:
+    def _make_page(self, kind: int) -> int:
         number = self._pager.allocate()
-        page = blank(CELLS, cell_class=kind)
-        self._pager.place(number, page)
+        page = make_page(CELLS, cell_class=kind)
+        self._pager.place_page(number, page)
         self._pager.meta.cell_pages += 1
-        self._list(number, page, kind)
+        self._add_to_list(number, page, kind)
         return number
 
-    def _drop(self, number: int, page: bytearray, kind: int, *, listed: bool) -> None:
+    def _drop_page(self, number: int, page: bytearray, kind: int, *, listed: bool) -> None:
         if listed:
-            self._unlist(page, kind)
+            self._remove_from_list(page, kind)
         self._pager.release(number)
         self._pager.meta.cell_pages -= 1
 
-    def _set(self, page: bytearray, used: int) -> int:
+    def _set_used(self, page: bytearray, used: int) -> int:
         """Note which cells are in use; the free ones."""
         U64.pack_into(page, BODY, used)
-        return ~used & full(page[AT_CLASS])
+        return ~used & full_bitmap(page[AT_CLASS])
 
-    def _list(self, number: int, page: bytearray, kind: int) -> None:
+    def _add_to_list(self, number: int, page: bytearray, kind: int) -> None:
         after = self._pager.meta.cells[kind]
-        _links(page, after, 0)
+        _set_links(page, after, 0)
         if after:
             U32.pack_into(self._pager.write(after, CELLS), AT_PREVIOUS, number)
         self._pager.meta.cells[kind] = number
 
-    def _unlist(self, page: bytearray, kind: int) -> None:
-        after = next_of(page)
+    def _remove_from_list(self, page: bytearray, kind: int) -> None:
+        after = read_next(page)
         before = U32.unpack_from(page, AT_PREVIOUS)[0]
         if after:
             U32.pack_into(self._pager.write(after, CELLS), AT_PREVIOUS, before)
@@ -108,20 +108,20 @@ class Cells:
             U32.pack_into(self._pager.write(before, CELLS), AT_NEXT, after)
         else:
             self._pager.meta.cells[kind] = after
-        _links(page, 0, 0)
+        _set_links(page, 0, 0)
 
 
-def bitmap(page: bytearray) -> int:
+def read_bitmap(page: bytearray) -> int:
     """Which cells are in use, the first in the lowest bit."""
     found: int = U64.unpack_from(page, BODY)[0]
     return found
 
 
-def full(kind: int) -> int:
+def full_bitmap(kind: int) -> int:
     """The bitmap of a page of class `kind` without a free cell."""
     return (1 << PER_PAGE[kind]) - 1
 
 
-def _links(page: bytearray, after: int, before: int) -> None:
+def _set_links(page: bytearray, after: int, before: int) -> None:
     U32.pack_into(page, AT_NEXT, after)
     U32.pack_into(page, AT_PREVIOUS, before)

@@ -49,7 +49,7 @@ def check_sizes(change: Change) -> None:
         )
 
 
-def encode(changes: list[Change]) -> bytes:
+def encode_changes(changes: list[Change]) -> bytes:
     """`changes` as the payload of one frame of the log."""
     parts: list[bytes] = []
     for op, key, head, value in changes:
@@ -57,8 +57,8 @@ def encode(changes: list[Change]) -> bytes:
     return b"".join(parts)
 
 
-def decode(payload: bytes) -> Iterator[Change]:
-    """What `encode` was given."""
+def decode_changes(payload: bytes) -> Iterator[Change]:
+    """What `encode_changes` was given."""
     at = 0
     end = len(payload)
     while at < end:

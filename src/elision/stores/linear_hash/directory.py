@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.layout import BODY, DIRECTORY, ROOM, U32, blank
+from elision.stores.linear_hash.layout import BODY, DIRECTORY, ROOM, U32, make_page
 from elision.stores.linear_hash.meta import MAX_DIRECTORY
 from elision.stores.linear_hash.pager import Pager
 
@@ -41,7 +41,7 @@ class Directory:
         directory = self._pager.meta.directory
         if part == len(directory):
             directory.append(self._pager.allocate())
-            self._pager.place(directory[part], blank(DIRECTORY))
+            self._pager.place_page(directory[part], make_page(DIRECTORY))
         U32.pack_into(self._pager.write(directory[part], DIRECTORY), BODY + slot * U32.size, number)
 
     def pop(self, bucket: int) -> None:

@@ -6,11 +6,18 @@ from typing import Protocol
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.changes import DELETE, HEAD, PUT, Change, Record
-from elision.stores.linear_hash.records import TOTALS_KEY, Totals, references_and_size, text_head, text_key, totals
+from elision.stores.linear_hash.records import (
+    TOTALS_KEY,
+    Totals,
+    pack_text_head,
+    text_key,
+    unpack_text_head,
+    unpack_totals,
+)
 from elision.stores.packing import Blob
 
 
-class State(Protocol):
+class TableState(Protocol):
     """What a writer and a reader's snapshot both answer."""
 
     def get(self, key: bytes) -> Record | None: ...
@@ -21,7 +28,7 @@ class State(Protocol):
 class Draft:
     """Collects changes; nothing is written."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: TableState) -> None:
         self._state = state
         self._changes: dict[bytes, Change] = {}
 
@@ -55,52 +62,52 @@ class Draft:
     def delete(self, key: bytes) -> None:
         self._changes[key] = Change(DELETE, key)
 
-    def changes(self) -> list[Change]:
+    def list_changes(self) -> list[Change]:
         return list(self._changes.values())
 
     # Large texts
 
-    def refer(self, blob: Blob) -> int:
+    def add_reference(self, blob: Blob) -> int:
         """One more record refers to `blob`; 1 if it was not there, else 0."""
         key = text_key(blob.address)
         head = self.head(key)
         if head is None:
-            self.put(key, text_head(1, blob.size), blob.packed)
+            self.put(key, pack_text_head(1, blob.size), blob.packed)
             return 1
-        self._count(key, head, 1)
+        self._change_count(key, head, 1)
         return 0
 
-    def refer_again(self, address: bytes) -> None:
+    def repeat_reference(self, address: bytes) -> None:
         """One more record refers to a text that is there. Raises CorruptError if it is not."""
         key = text_key(address)
         head = self.head(key)
         if head is None:
             raise CorruptError(f"the text {address.hex()} is missing; run `elision store fsck`")
-        self._count(key, head, 1)
+        self._change_count(key, head, 1)
 
-    def drop(self, address: bytes) -> int:
+    def drop_reference(self, address: bytes) -> int:
         """One record less refers to a text; 1 if it was the last and the text goes, else 0."""
         key = text_key(address)
         head = self.head(key)
         if head is None:
             return 0
-        if references_and_size(head)[0] > 1:
-            self._count(key, head, -1)
+        if unpack_text_head(head)[0] > 1:
+            self._change_count(key, head, -1)
             return 0
         self.delete(key)
         return 1
 
-    def _count(self, key: bytes, head: bytes, step: int) -> None:
-        references, size = references_and_size(head)
-        self.set_head(key, text_head(references + step, size))
+    def _change_count(self, key: bytes, head: bytes, step: int) -> None:
+        references, size = unpack_text_head(head)
+        self.set_head(key, pack_text_head(references + step, size))
 
     # Totals
 
     def totals(self) -> Totals:
-        return totals(self.head(TOTALS_KEY))
+        return unpack_totals(self.head(TOTALS_KEY))
 
     def set_totals(self, now: Totals) -> None:
         if self.head(TOTALS_KEY) is None:
-            self.put(TOTALS_KEY, now.packed())
+            self.put(TOTALS_KEY, now.pack())
         else:
-            self.set_head(TOTALS_KEY, now.packed())
+            self.set_head(TOTALS_KEY, now.pack())

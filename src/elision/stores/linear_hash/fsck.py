@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash import bucket as buckets
-from elision.stores.linear_hash.bucket import Entry
-from elision.stores.linear_hash.cells import PER_PAGE, SIZES, bitmap, full
+from elision.stores.linear_hash.bucket import BucketEntry
+from elision.stores.linear_hash.cells import PER_PAGE, SIZES, full_bitmap, read_bitmap
 from elision.stores.linear_hash.directory import PER_PAGE as BUCKETS_PER_PAGE
-from elision.stores.linear_hash.files import File
+from elision.stores.linear_hash.file_access import File
 from elision.stores.linear_hash.layout import (
     AT_CLASS,
     AT_KIND,
@@ -31,14 +31,14 @@ from elision.stores.linear_hash.layout import (
     ROOM,
     U32,
     VALUE,
-    count_of,
-    fault,
-    next_of,
+    find_fault,
+    read_count,
+    read_next,
 )
 from elision.stores.linear_hash.meta import Meta
-from elision.stores.linear_hash.snapshot import Tail, read_log, read_state
-from elision.stores.linear_hash.table import bucket_of, hasher
-from elision.stores.linear_hash.values import Pointer, pointer
+from elision.stores.linear_hash.snapshot import LogTail, read_log, read_state
+from elision.stores.linear_hash.table import bucket_of, make_hasher
+from elision.stores.linear_hash.value_pages import Pointer, unpack_pointer
 from elision.stores.store import Finding
 
 #: Findings after which no more are listed.
@@ -55,7 +55,7 @@ class PageReport:
     findings: list[Finding] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     records: int = 0
-    tail: Tail | None = None
+    tail: LogTail | None = None
 
 
 def check_pages(pages: File, log: File) -> PageReport:
@@ -68,20 +68,20 @@ def check_pages(pages: File, log: File) -> PageReport:
         report.findings.append(Finding(place="page 0 or log", what=str(error), lost=True))
         return report
     if meta:
-        _Check(pages, log, report.tail, meta, report).run()
+        _PageCheck(pages, log, report.tail, meta, report).run()
     return report
 
 
-class _Check:
+class _PageCheck:
     """One run over all pages. Pages are read once each; what they claim of each other is compared."""
 
-    def __init__(self, pages: File, log: File, tail: Tail, meta: Meta, report: PageReport) -> None:
+    def __init__(self, pages: File, log: File, tail: LogTail, meta: Meta, report: PageReport) -> None:
         self._pages = pages
         self._log = log
         self._images = tail.images
         self._meta = meta
         self._report = report
-        self._hash = hasher(meta.file_id)
+        self._hash = make_hasher(meta.file_id)
         self._owners: dict[int, str] = {0: "meta"}
         self._cells: Counter[tuple[int, int]] = Counter()
         self._damaged: set[int] = set()
@@ -92,148 +92,154 @@ class _Check:
     def run(self) -> None:
         bound = self._read_directory()
         for bucket, number in enumerate(bound):
-            self._chain(bucket, number)
-        self._free_list()
-        self._cell_pages()
-        self._unclaimed()
-        self._totals(len(bound))
+            self._check_chain(bucket, number)
+        self._check_free_list()
+        self._check_cell_pages()
+        self._check_unclaimed()
+        self._check_totals(len(bound))
 
     def _read_directory(self) -> list[int]:
         """The first page of each bucket."""
         found: list[int] = []
         for number in self._meta.directory:
-            page = self._claim(number, DIRECTORY, "directory")
+            page = self._claim_page(number, DIRECTORY, "directory")
             if page:
-                numbers = _numbers(page)
+                numbers = _read_numbers(page)
             else:
                 numbers = [0] * BUCKETS_PER_PAGE
             found += numbers
         if len(found) < self._meta.buckets:
-            self._say("page 0", f"{self._meta.buckets} buckets, and a directory of {len(found)}", lost=True)
+            self._add_finding("page 0", f"{self._meta.buckets} buckets, and a directory of {len(found)}", lost=True)
         for bucket, number in enumerate(found[self._meta.buckets :], start=self._meta.buckets):
             if number:
-                self._say(f"bucket {bucket}", f"it does not exist, and the directory names page {number} for it")
+                self._add_finding(
+                    f"bucket {bucket}", f"it does not exist, and the directory names page {number} for it"
+                )
         return found[: self._meta.buckets]
 
-    def _chain(self, bucket: int, number: int) -> None:
+    def _check_chain(self, bucket: int, number: int) -> None:
         first = True
         if not number:
-            self._say(f"bucket {bucket}", "the directory names no page for it", lost=True)
+            self._add_finding(f"bucket {bucket}", "the directory names no page for it", lost=True)
         while number:
-            page = self._claim(number, BUCKET, f"bucket {bucket}")
+            page = self._claim_page(number, BUCKET, f"bucket {bucket}")
             if page is None:
                 return
-            self._bucket_page(bucket, number, page)
+            self._check_bucket_page(bucket, number, page)
             self._overflow += not first
             first = False
-            number = next_of(page)
+            number = read_next(page)
 
-    def _bucket_page(self, bucket: int, number: int, page: bytearray) -> None:
+    def _check_bucket_page(self, bucket: int, number: int, page: bytearray) -> None:
         place = f"page {number}"
         used = 0
         if U32.unpack_from(page, AT_OWNER)[0] != bucket:
-            self._say(place, f"it stands in the chain of bucket {bucket} and names another one as its own")
+            self._add_finding(place, f"it stands in the chain of bucket {bucket} and names another one as its own")
         try:
-            for entry in buckets.entries(page):
-                used += entry.cost
-                self._entry(bucket, place, entry)
+            for entry in buckets.read_entries(page):
+                used += entry.size
+                self._check_entry(bucket, place, entry)
         except CorruptError as error:
-            self._say(place, str(error), lost=True)
+            self._add_finding(place, str(error), lost=True)
             return
-        if used + buckets.free_in(page) != ROOM:
-            self._say(place, f"its records take {used} bytes, which does not go with the free ones it states")
+        if used + buckets.free_bytes(page) != ROOM:
+            self._add_finding(place, f"its records take {used} bytes, which does not go with the free ones it states")
         self._bytes += used
 
-    def _entry(self, bucket: int, place: str, entry: Entry) -> None:
+    def _check_entry(self, bucket: int, place: str, entry: BucketEntry) -> None:
         self._report.records += 1
         key = entry.key.hex()
         if entry.hash != self._hash(entry.key):
-            self._say(place, f"the hash beside key {key} is not the key's")
+            self._add_finding(place, f"the hash beside key {key} is not the key's")
         elif bucket_of(entry.hash, self._meta.level, self._meta.split) != bucket:
-            self._say(place, f"key {key} belongs to another bucket, where alone it is looked for", lost=True)
-        if entry.spilled:
-            self._value(place, key, pointer(entry.tail))
+            self._add_finding(place, f"key {key} belongs to another bucket, where alone it is looked for", lost=True)
+        if entry.is_spilled:
+            self._check_value(place, key, unpack_pointer(entry.tail))
 
-    def _value(self, place: str, key: str, at: Pointer) -> None:
+    def _check_value(self, place: str, key: str, at: Pointer) -> None:
         number = at.chain
         missing = at.size - at.rest
         while missing > 0 and number:
-            page = self._claim(number, VALUE, f"the value of key {key}")
+            page = self._claim_page(number, VALUE, f"the value of key {key}")
             if page is None:
                 return
-            used = count_of(page)
+            used = read_count(page)
             if not 0 < used <= min(ROOM, missing):
-                self._say(f"page {number}", f"it holds {used} bytes of a value that lacks {missing}", lost=True)
+                self._add_finding(f"page {number}", f"it holds {used} bytes of a value that lacks {missing}", lost=True)
                 return
             missing = missing - used
-            number = next_of(page)
+            number = read_next(page)
         if missing or number:
-            self._say(place, f"the chain of the value of key {key} has a wrong length", lost=bool(missing))
+            self._add_finding(place, f"the chain of the value of key {key} has a wrong length", lost=bool(missing))
         if at.page:
             self._cells[at.page, at.cell] += 1
             self._owners.setdefault(at.page, "cells")
 
-    def _free_list(self) -> None:
+    def _check_free_list(self) -> None:
         number = self._meta.free
         count = 0
         while number:
-            page = self._claim(number, FREE, "the free list")
+            page = self._claim_page(number, FREE, "the free list")
             if page is None:
                 return
-            number = next_of(page)
+            number = read_next(page)
             count = count + 1
         if count != self._meta.free_pages:
-            self._say("page 0", f"{self._meta.free_pages} free pages, and {count} in the free list")
+            self._add_finding("page 0", f"{self._meta.free_pages} free pages, and {count} in the free list")
 
-    def _cell_pages(self) -> None:
-        listed = self._cell_lists()
+    def _check_cell_pages(self) -> None:
+        listed = self._check_cell_lists()
         users: dict[int, int] = {}
         for (number, index), count in self._cells.items():
             users[number] = users.get(number, 0) | 1 << index
             if count > 1:
-                self._say(f"page {number}", f"{count} values stand in cell {index}", lost=True)
+                self._add_finding(f"page {number}", f"{count} values stand in cell {index}", lost=True)
         for number in users.keys() | listed.keys():
-            page = self._page(number, CELLS)
+            page = self._read_page(number, CELLS)
             if page is not None:
-                self._cell_page(number, page, users.get(number, 0), number in listed)
+                self._check_cell_page(number, page, users.get(number, 0), number in listed)
 
-    def _cell_page(self, number: int, page: bytearray, used: int, listed: bool) -> None:
+    def _check_cell_page(self, number: int, page: bytearray, used: int, listed: bool) -> None:
         place = f"page {number}"
         kind = page[AT_CLASS]
-        if bitmap(page) & ~used:
-            self._say(place, f"{(bitmap(page) & ~used).bit_count()} of its cells are used by no record")
-        if used & ~bitmap(page):
-            self._say(place, f"{(used & ~bitmap(page)).bit_count()} of its cells are used and stated free", lost=True)
-        if (bitmap(page) != full(kind)) != listed:
-            self._say(place, "it has free cells and is in no list of such pages, or the reverse")
+        if read_bitmap(page) & ~used:
+            self._add_finding(place, f"{(read_bitmap(page) & ~used).bit_count()} of its cells are used by no record")
+        if used & ~read_bitmap(page):
+            self._add_finding(
+                place, f"{(used & ~read_bitmap(page)).bit_count()} of its cells are used and stated free", lost=True
+            )
+        if (read_bitmap(page) != full_bitmap(kind)) != listed:
+            self._add_finding(place, "it has free cells and is in no list of such pages, or the reverse")
 
-    def _cell_lists(self) -> Mapping[int, int]:
+    def _check_cell_lists(self) -> Mapping[int, int]:
         """Pages in the lists of those with free cells, and their class."""
         listed: dict[int, int] = {}
         for kind, head in enumerate(self._meta.cells[: len(SIZES)]):
             before = 0
             number = head
             while number and number not in listed:
-                page = self._page(number, CELLS)
+                page = self._read_page(number, CELLS)
                 if page is None:
                     break
                 if page[AT_CLASS] != kind or U32.unpack_from(page, AT_PREVIOUS)[0] != before:
-                    self._say(f"page {number}", f"its place in the list of pages of {PER_PAGE[kind]} cells is wrong")
+                    self._add_finding(
+                        f"page {number}", f"its place in the list of pages of {PER_PAGE[kind]} cells is wrong"
+                    )
                 listed[number] = kind
                 self._owners.setdefault(number, "cells")
                 before = number
-                number = next_of(page)
+                number = read_next(page)
         return listed
 
-    def _unclaimed(self) -> None:
+    def _check_unclaimed(self) -> None:
         """Pages that nothing refers to: read all the same, as a damaged one says so."""
         for number in range(1, self._meta.pages):
             if number not in self._owners:
-                page = self._page(number, None)
+                page = self._read_page(number, None)
                 kind = KINDS[page[AT_KIND]] if page else "damaged"
-                self._say(f"page {number}", f"a {kind} page that nothing refers to: lost room")
+                self._add_finding(f"page {number}", f"a {kind} page that nothing refers to: lost room")
 
-    def _totals(self, bound: int) -> None:
+    def _check_totals(self, bound: int) -> None:
         meta = self._meta
         kinds = self._report.kinds
         for what, stated, found in (
@@ -245,49 +251,49 @@ class _Check:
             ("cell pages", meta.cell_pages, kinds[KINDS[CELLS]]),
         ):
             if stated != found and not self._damaged:
-                self._say("page 0", f"it states {stated} {what}, and there are {found}")
+                self._add_finding("page 0", f"it states {stated} {what}, and there are {found}")
 
-    def _claim(self, number: int, kind: int, owner: str) -> bytearray | None:
+    def _claim_page(self, number: int, kind: int, owner: str) -> bytearray | None:
         """Page `number` for `owner`; None if it cannot be read or is taken."""
         if number in self._owners:
-            self._say(f"page {number}", f"{owner} refers to it, and so does {self._owners[number]}", lost=True)
+            self._add_finding(f"page {number}", f"{owner} refers to it, and so does {self._owners[number]}", lost=True)
             return None
         self._owners[number] = owner
-        return self._page(number, kind)
+        return self._read_page(number, kind)
 
-    def _page(self, number: int, kind: int | None) -> bytearray | None:
+    def _read_page(self, number: int, kind: int | None) -> bytearray | None:
         if number in self._damaged:
             return None
-        page, wrong = self._read(number)
+        page, wrong = self._find_page(number)
         if not wrong and kind is not None and page[AT_KIND] != kind:
             wrong = f"a {KINDS[page[AT_KIND]]} page where a {KINDS[kind]} page should be"
         if wrong:
             self._damaged.add(number)
-            self._say(f"page {number}", wrong, lost=kind != FREE)
+            self._add_finding(f"page {number}", wrong, lost=kind != FREE)
             return None
         if number not in self._seen:
             self._seen.add(number)
             self._report.kinds[KINDS[page[AT_KIND]]] += 1
         return page
 
-    def _read(self, number: int) -> tuple[bytearray, str]:
+    def _find_page(self, number: int) -> tuple[bytearray, str]:
         if not 0 < number < self._meta.pages:
             return bytearray(), f"it is referred to, and the file has {self._meta.pages} pages"
         image = self._images.get(number)
         source: Callable[[int, int], bytes] = self._pages.read_at if image is None else self._log.read_at
         page = source(number * PAGE if image is None else image, PAGE)
-        return bytearray(page), fault(page, number)
+        return bytearray(page), find_fault(page, number)
 
-    def _say(self, place: str, what: str, *, lost: bool = False) -> None:
+    def _add_finding(self, place: str, what: str, *, lost: bool = False) -> None:
         if len(self._report.findings) < MOST:
             self._report.findings.append(Finding(place=place, what=what, lost=lost))
 
 
-def _numbers(page: bytearray) -> list[int]:
+def _read_numbers(page: bytearray) -> list[int]:
     return [U32.unpack_from(page, at)[0] for at in range(BODY, PAGE, U32.size)]
 
 
-def scan(pages: File, log: File, images: Mapping[int, int]) -> Iterator[tuple[int, bytearray]]:
+def scan_pages(pages: File, log: File, images: Mapping[int, int]) -> Iterator[tuple[int, bytearray]]:
     """Every page whose checksum is right, whoever refers to it: what a repair has to go by."""
     end = max(pages.size() // PAGE, max(images, default=0) + 1)
     for number in range(1, end):
@@ -296,5 +302,5 @@ def scan(pages: File, log: File, images: Mapping[int, int]) -> Iterator[tuple[in
             page = pages.read_at(number * PAGE, PAGE)
         else:
             page = log.read_at(image, PAGE)
-        if not fault(page, number):
+        if not find_fault(page, number):
             yield number, bytearray(page)

@@ -37,14 +37,14 @@ AT_FREE = 26
 AT_OWNER = 28
 
 
-def blank(kind: int, *, owner: int = 0, free: int = 0, cell_class: int = 0) -> bytearray:
+def make_page(kind: int, *, owner: int = 0, free: int = 0, cell_class: int = 0) -> bytearray:
     """An empty page of `kind`, unsealed."""
     page = bytearray(PAGE)
     HEADER.pack_into(page, 0, 0, MAGIC, kind, cell_class, 0, 0, 0, 0, free, owner)
     return page
 
 
-def seal(page: bytearray, number: int, lsn: int) -> None:
+def seal_page(page: bytearray, number: int, lsn: int) -> None:
     """Stamp `page` with its LSN and checksum; the checksum covers the number, so that a misplaced page is seen."""
     U64.pack_into(page, AT_LSN, lsn)
     U32.pack_into(page, 0, checksum(page, number))
@@ -55,7 +55,7 @@ def checksum(page: bytes | bytearray, number: int) -> int:
     return zlib.crc32(memoryview(page)[4:], number)
 
 
-def fault(page: bytes | bytearray, number: int) -> str:
+def find_fault(page: bytes | bytearray, number: int) -> str:
     """What is wrong with a page as read from the file; "" if nothing."""
     if len(page) != PAGE:
         return f"the file ends {len(page)} bytes into the page"
@@ -66,23 +66,23 @@ def fault(page: bytes | bytearray, number: int) -> str:
     return ""
 
 
-def verified(page: bytes, number: int) -> bytearray:
+def verify_page(page: bytes, number: int) -> bytearray:
     """`page`, to be changed. Raises CorruptError."""
-    if wrong := fault(page, number):
+    if wrong := find_fault(page, number):
         raise CorruptError(f"page {number}: {wrong}; run `elision store fsck`")
     return bytearray(page)
 
 
-def next_of(page: bytearray) -> int:
+def read_next(page: bytearray) -> int:
     found: int = U32.unpack_from(page, AT_NEXT)[0]
     return found
 
 
-def count_of(page: bytearray) -> int:
+def read_count(page: bytearray) -> int:
     found: int = U16.unpack_from(page, AT_COUNT)[0]
     return found
 
 
-def link(page: bytearray, number: int) -> None:
+def link_page(page: bytearray, number: int) -> None:
     """Make page `number` the next one."""
     U32.pack_into(page, AT_NEXT, number)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from elision.errors import ConflictError
-from elision.stores.linear_hash.files import OsFile
+from elision.stores.linear_hash.file_access import OsFile
 
 #: Seconds between two looks at whether the readers are gone.
 _PAUSE = 0.002
@@ -26,11 +26,11 @@ _PAUSE = 0.002
 class Locks(Protocol):
     """Keeps readers and checkpoints apart."""
 
-    def alone(self, patience: float) -> bool:
+    def lock_alone(self, patience: float) -> bool:
         """Take the page file for a checkpoint; False if readers are still there after `patience` seconds."""
         ...
 
-    def together(self) -> None:
+    def lock_shared(self) -> None:
         """Share the page file with other readers; waits for a checkpoint to end."""
         ...
 
@@ -40,10 +40,10 @@ class Locks(Protocol):
 class NoLocks:
     """For files that nobody else can open."""
 
-    def alone(self, patience: float) -> bool:
+    def lock_alone(self, patience: float) -> bool:
         return True
 
-    def together(self) -> None:
+    def lock_shared(self) -> None:
         return None
 
     def release(self) -> None:
@@ -57,14 +57,14 @@ class FileLocks:
         self._pages = pages
         self._gate = log
 
-    def alone(self, patience: float) -> bool:
+    def lock_alone(self, patience: float) -> bool:
         fcntl.flock(self._gate.descriptor, fcntl.LOCK_EX)
         try:
-            return _taken(self._pages.descriptor, patience)
+            return _take_lock(self._pages.descriptor, patience)
         finally:
             fcntl.flock(self._gate.descriptor, fcntl.LOCK_UN)
 
-    def together(self) -> None:
+    def lock_shared(self) -> None:
         fcntl.flock(self._gate.descriptor, fcntl.LOCK_SH)
         try:
             fcntl.flock(self._pages.descriptor, fcntl.LOCK_SH)
@@ -76,9 +76,9 @@ class FileLocks:
 
 
 @contextmanager
-def shared(locks: Locks) -> Iterator[None]:
+def hold_shared(locks: Locks) -> Iterator[None]:
     """A reader's turn."""
-    locks.together()
+    locks.lock_shared()
     try:
         yield
     finally:
@@ -111,7 +111,7 @@ class WriterLock:
         self._file.close()
 
 
-def _taken(descriptor: int, patience: float) -> bool:
+def _take_lock(descriptor: int, patience: float) -> bool:
     deadline = time.monotonic() + patience
     while True:
         try:

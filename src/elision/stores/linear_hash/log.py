@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.files import File
+from elision.stores.linear_hash.file_access import File
 from elision.stores.linear_hash.layout import PAGE, U32
 
 #: magic, version, page size, file id, salt; then the checksum of these.
@@ -32,7 +32,7 @@ CHECKPOINT = 3
 _CHUNK: Final = 1 << 20
 
 
-class Frame(NamedTuple):
+class LogFrame(NamedTuple):
     """at: offset of its payload in the log. checksum: seeds the next frame's."""
 
     kind: int
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     checksum: int
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """Where the next frame goes, and what seeds it. An equal place means an equal log up to there."""
 
     offset: int
@@ -66,21 +66,21 @@ def read_header(file: File) -> tuple[int, int] | None:
     raise CorruptError("the log's header is damaged, and frames may stand behind it; `repair` keeps the pages")
 
 
-def write_header(file: File, file_id: int, salt: int, lsn: int) -> Place:
+def write_header(file: File, file_id: int, salt: int, lsn: int) -> LogPosition:
     """Begin the log anew, which is empty, durably; `lsn` is the newest one in the page file."""
     # Once this is durable a damaged header can only be one that nothing stands behind.
     file.fsync()
     data = _HEADER.pack(_MAGIC, VERSION, PAGE, file_id, salt)
     file.write_at(0, data + U32.pack(zlib.crc32(data)))
     file.fsync()
-    return first_place(salt, lsn)
+    return first_position(salt, lsn)
 
 
-def first_place(salt: int, lsn: int = 0) -> Place:
-    return Place(START, salt & 0xFFFF_FFFF, lsn)
+def first_position(salt: int, lsn: int = 0) -> LogPosition:
+    return LogPosition(START, salt & 0xFFFF_FFFF, lsn)
 
 
-def frames(file: File, place: Place) -> Iterator[Frame]:
+def read_frames(file: File, place: LogPosition) -> Iterator[LogFrame]:
     """The frames from `place` on, up to the first that does not count."""
     window = _Window(file, place.offset)
     end = file.size()
@@ -91,24 +91,24 @@ def frames(file: File, place: Place) -> Iterator[Frame]:
         if offset + FRAME + size > end:
             return
         payload = window.read(offset + FRAME, size)
-        if not kind or len(payload) != size or checksum != _checksum(prefix, payload, seed):
+        if not kind or len(payload) != size or checksum != compute_checksum(prefix, payload, seed):
             return
-        yield Frame(kind, lsn, payload, offset + FRAME, checksum)
+        yield LogFrame(kind, lsn, payload, offset + FRAME, checksum)
         offset = offset + FRAME + size
         seed = checksum
 
 
-def behind(frame: Frame) -> Place:
+def position_after(frame: LogFrame) -> LogPosition:
     """Where the frame after `frame` goes."""
-    return Place(frame.at + len(frame.payload), frame.checksum, frame.lsn)
+    return LogPosition(frame.at + len(frame.payload), frame.checksum, frame.lsn)
 
 
-def packed(kind: int, payload: bytes, place: Place) -> tuple[bytes, Place]:
+def pack_frame(kind: int, payload: bytes, place: LogPosition) -> tuple[bytes, LogPosition]:
     """A frame for `place` as bytes, and the place behind it."""
     lsn = place.lsn + 1
     body = _FRAME.pack(0, len(payload), lsn, kind)
-    checksum = _checksum(body, payload, place.seed)
-    return U32.pack(checksum) + body[4:] + payload, Place(place.offset + FRAME + len(payload), checksum, lsn)
+    checksum = compute_checksum(body, payload, place.seed)
+    return U32.pack(checksum) + body[4:] + payload, LogPosition(place.offset + FRAME + len(payload), checksum, lsn)
 
 
 def image_payload(pages: Iterable[tuple[int, bytes | bytearray]]) -> bytes:
@@ -116,13 +116,13 @@ def image_payload(pages: Iterable[tuple[int, bytes | bytearray]]) -> bytes:
     return b"".join(part for number, page in pages for part in (U32.pack(number), page))
 
 
-def images_in(frame: Frame) -> Iterator[tuple[int, int]]:
+def list_images(frame: LogFrame) -> Iterator[tuple[int, int]]:
     """(page number, offset of its image in the log) of a frame of images."""
     for start in range(0, len(frame.payload), U32.size + PAGE):
         yield U32.unpack_from(frame.payload, start)[0], frame.at + start + U32.size
 
 
-def _checksum(prefix: bytes, payload: bytes, seed: int) -> int:
+def compute_checksum(prefix: bytes, payload: bytes, seed: int) -> int:
     return zlib.crc32(payload, zlib.crc32(prefix[4:], seed))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.layout import BODY, META, PAGE, blank
+from elision.stores.linear_hash.layout import BODY, META, PAGE, make_page
 
 VERSION: Final = 1
 #: The product's name when the format was made; a file keeps it, so that every store opens.
@@ -55,9 +55,9 @@ class Meta:
     def buckets(self) -> int:
         return (1 << self.level) + self.split
 
-    def page(self) -> bytearray:
+    def pack_page(self) -> bytearray:
         """The meta page, unsealed."""
-        page = blank(META)
+        page = make_page(META)
         numbers = (*(getattr(self, name) for name in _SCALARS), len(self.directory))
         _FIELDS.pack_into(page, BODY, _MAGIC, VERSION, PAGE, *numbers)
         struct.pack_into(f"<{CELL_LISTS}I", page, _AT_CELLS, *self.cells)

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.files import File
-from elision.stores.linear_hash.layout import AT_KIND, FREE, KINDS, PAGE, blank, link, next_of, verified
+from elision.stores.linear_hash.file_access import File
+from elision.stores.linear_hash.layout import AT_KIND, FREE, KINDS, PAGE, link_page, make_page, read_next, verify_page
 from elision.stores.linear_hash.meta import Meta
 
 #: Clean pages kept by default: 8 MB.
@@ -46,7 +46,7 @@ class Pager:
         if page is None:
             page = self.fetch(number)
             if keep:
-                self._keep(number, page)
+                self._keep_page(number, page)
         if page[AT_KIND] != kind:
             raise CorruptError(f"page {number}: a {KINDS[page[AT_KIND]]} page where a {KINDS[kind]} page should be")
         return page
@@ -60,39 +60,39 @@ class Pager:
             self.dirty[number] = page
         return page
 
-    def touch(self, number: int, page: bytearray) -> bytearray:
+    def mark_dirty(self, number: int, page: bytearray) -> bytearray:
         """`page`, which was read as `number` before, to be changed: as `write`, and surely this very object."""
-        self.place(number, page)
+        self.place_page(number, page)
         return page
 
-    def place(self, number: int, page: bytearray) -> None:
+    def place_page(self, number: int, page: bytearray) -> None:
         """Put a whole new page in the place of `number`."""
         self._clean.pop(number, None)
         self.dirty[number] = page
 
     def allocate(self) -> int:
-        """The number of a page that nothing uses; to be filled with `place`."""
+        """The number of a page that nothing uses; to be filled with `place_page`."""
         meta = self.meta
         if not meta.free:
             meta.pages += 1
             return meta.pages - 1
         number = meta.free
-        meta.free = next_of(self.read(number, FREE))
+        meta.free = read_next(self.read(number, FREE))
         meta.free_pages -= 1
         return number
 
     def release(self, number: int) -> None:
         """Give page `number` to the free list."""
-        page = blank(FREE)
-        link(page, self.meta.free)
-        self.place(number, page)
+        page = make_page(FREE)
+        link_page(page, self.meta.free)
+        self.place_page(number, page)
         self.meta.free = number
         self.meta.free_pages += 1
 
-    def clean(self) -> None:
+    def clear_dirty(self) -> None:
         """What was changed is in the page file now."""
         for number, page in self.dirty.items():
-            self._keep(number, page)
+            self._keep_page(number, page)
         self.dirty = {}
         self._images = {}
 
@@ -101,7 +101,7 @@ class Pager:
         """Pages in memory."""
         return len(self.dirty) + len(self._clean)
 
-    def _keep(self, number: int, page: bytearray) -> None:
+    def _keep_page(self, number: int, page: bytearray) -> None:
         self._clean[number] = page
         if len(self._clean) > self._cache:
             self._clean.popitem(last=False)
@@ -110,7 +110,7 @@ class Pager:
         """Page `number` as it was at the last checkpoint. Raises CorruptError."""
         image = self._images.get(number)
         if image is not None:
-            return verified(self._log.read_at(image, PAGE), number)
+            return verify_page(self._log.read_at(image, PAGE), number)
         if not 0 < number < self.meta.pages:
             raise CorruptError(f"page {number} is referred to, and the file has {self.meta.pages} pages")
-        return verified(self._pages.read_at(number * PAGE, PAGE), number)
+        return verify_page(self._pages.read_at(number * PAGE, PAGE), number)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from elision.errors import StoreError
 from elision.stores.linear_hash.changes import DELETE, HEAD, Change, Record
-from elision.stores.linear_hash.files import File
+from elision.stores.linear_hash.file_access import File
 from elision.stores.linear_hash.layout import U32
 from elision.stores.linear_hash.locks import Locks
 from elision.stores.linear_hash.log import read_header
 from elision.stores.linear_hash.pager import Pager
-from elision.stores.linear_hash.snapshot import Tail, read_log, read_state
+from elision.stores.linear_hash.snapshot import LogTail, read_log, read_state
 from elision.stores.linear_hash.table import Table
 
 #: Clean pages that a reader keeps: 2 MB.
@@ -25,13 +25,13 @@ CACHE = 512
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenFiles:
     """Open files. current: whether they are still those of the store (a compaction puts new ones in their place)."""
 
     pages: File
     log: File
     locks: Locks
-    current: Callable[[], bool] = lambda: True
+    is_current: Callable[[], bool] = lambda: True
 
     def close(self) -> None:
         self.pages.close()
@@ -39,7 +39,7 @@ class Opened:
 
 
 class Snapshot:
-    """One committed state; only while the reader's `snapshot` is open."""
+    """One committed state; only while the reader's `open_snapshot` is open."""
 
     def __init__(self, table: Table | None, changes: dict[bytes, Change]) -> None:
         self.table = table
@@ -52,7 +52,7 @@ class Snapshot:
             if self.table:
                 return self.table.get(key)
             return None
-        return self._changed(change)
+        return self._apply_change(change)
 
     def head(self, key: bytes) -> bytes | None:
         """Its head alone."""
@@ -71,10 +71,10 @@ class Snapshot:
             if entry.key not in self._changes:
                 yield Record(entry.key, entry.head, self.table.value_of(entry) if self.table else b"")
         for change in self._changes.values():
-            if found := self._changed(change):
+            if found := self._apply_change(change):
                 yield found
 
-    def _changed(self, change: Change) -> Record | None:
+    def _apply_change(self, change: Change) -> Record | None:
         if change.op == DELETE:
             return None
         if change.op == HEAD:
@@ -94,26 +94,26 @@ class Reader:
     opened: opens the files; called again after a compaction. Raises StoreError if they cannot be read.
     """
 
-    def __init__(self, opened: Callable[[], Opened], cache: int = CACHE) -> None:
+    def __init__(self, opened: Callable[[], OpenFiles], cache: int = CACHE) -> None:
         self._open = opened
         self._cache = cache
         self._files = opened()
-        self._tail: Tail | None = None
+        self._tail: LogTail | None = None
         self._table: Table | None = None
         self._depth = 0
         self._closed = False
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def open_snapshot(self) -> Iterator[Snapshot]:
         """The state as of now, unchanged until the block ends; inside another snapshot, that one."""
         if self._closed:
             raise StoreError("the store is closed")
         if not self._depth:
-            self._files.locks.together()
+            self._files.locks.lock_shared()
         self._depth += 1
         try:
             if self._depth == 1:
-                self._refresh()
+                self._refresh_state()
             yield Snapshot(self._table, self._tail.changes if self._tail else {})
         finally:
             self._depth -= 1
@@ -125,35 +125,35 @@ class Reader:
             self._closed = True
             self._files.close()
 
-    def _refresh(self) -> None:
+    def _refresh_state(self) -> None:
         try:
-            self._follow()
+            self._follow_log()
             # A compaction may have put new files there; what was read of the old ones may lack the newest transactions.
-            while not self._files.current():
-                self._reopen()
-                self._follow()
+            while not self._files.is_current():
+                self._reopen_files()
+                self._follow_log()
         except OSError as error:
             raise StoreError(f"the store cannot be read: {error}") from error
 
-    def _reopen(self) -> None:
+    def _reopen_files(self) -> None:
         self._files.close()
         self._tail = None
         self._files = self._open()
-        self._files.locks.together()
+        self._files.locks.lock_shared()
 
-    def _follow(self) -> None:
+    def _follow_log(self) -> None:
         log = self._files.log
         tail = self._tail
-        if tail is None or not _same(tail, log):
+        if tail is None or not _is_same_log(tail, log):
             tail = read_log(log)
-            self._load(tail)
+            self._load_state(tail)
             return
         sets = tail.sets
-        tail.follow(log)
+        tail.follow_log(log)
         if tail.sets != sets:
-            self._load(tail)
+            self._load_state(tail)
 
-    def _load(self, tail: Tail) -> None:
+    def _load_state(self, tail: LogTail) -> None:
         """Begin with the state of the last checkpoint."""
         meta = read_state(self._files.pages, self._files.log, tail)
         self._tail = tail
@@ -163,7 +163,7 @@ class Reader:
             self._table = Table(pager)
 
 
-def _same(tail: Tail, log: File) -> bool:
+def _is_same_log(tail: LogTail, log: File) -> bool:
     """Whether the log still begins with what was read of it."""
     header = read_header(log)
     if header != ((tail.file_id, tail.salt) if tail.file_id else None):

@@ -6,7 +6,7 @@
 | `c` slot | the session's id | |
 | `s` id | counts and times of a session | its names, as JSON |
 | `l` id number | turn and size of a log record | the packed event |
-| `t` id turn | where the turn stands in the log, and its observations (`Turning`) | what the head has no room for |
+| `t` id turn | where the turn stands in the log, and its observations (`TurnRecord`) | what the head has no room for |
 | `b` SHA-256 | references, size | the packed text |
 | `n` name | | the sessions and turns that have this history |
 
@@ -46,7 +46,7 @@ NOWHERE: Final = bytes(16)
 INLINE: Final = bytes(32)
 
 
-def identity(name: str) -> bytes:
+def hash_name(name: str) -> bytes:
     """A session's id."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -77,7 +77,7 @@ def text_key(address: bytes) -> bytes:
     return TEXT + address
 
 
-def number_in(key: bytes) -> int:
+def read_number(key: bytes) -> int:
     """The number at the end of a log or turn key."""
     found: int = _U64.unpack(key[-8:])[0]
     return found
@@ -93,24 +93,24 @@ class Totals:
     texts: int = 0
     raw_bytes: int = 0
 
-    def plus(self, **more: int) -> Totals:
+    def add(self, **more: int) -> Totals:
         """With some of the counts changed by so much."""
         return replace(self, **{name: getattr(self, name) + step for name, step in more.items()})
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         return _TOTALS.pack(self.sessions, self.records, self.turns, self.texts, self.raw_bytes)
 
 
-def totals(head: bytes | None) -> Totals:
-    """What `Totals.packed` made; none of anything where there is no record yet."""
+def unpack_totals(head: bytes | None) -> Totals:
+    """What `Totals.pack` made; none of anything where there is no record yet."""
     if head is None:
         return Totals()
-    sessions, records, turns, texts, raw_bytes = _unpacked(_TOTALS, head)
+    sessions, records, turns, texts, raw_bytes = _unpack(_TOTALS, head)
     return Totals(sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class SessionRecord:
     """A session's own record. newest: its highest turn index. slot: its place in the catalogue."""
 
     new: NewSession
@@ -122,7 +122,7 @@ class Session:
 
     @property
     def id(self) -> bytes:
-        return identity(self.new.key)
+        return hash_name(self.new.key)
 
     def head(self) -> bytes:
         return _SESSION.pack(self.records, self.newest, self.raw_bytes, self.new.at, self.changed, self.slot)
@@ -144,14 +144,14 @@ class Session:
             raw_bytes=self.raw_bytes,
         )
 
-    def grown(self, *, number: int, turn: int, size: int) -> Session:
+    def grow(self, *, number: int, turn: int, size: int) -> SessionRecord:
         """With record `number` in its log."""
         return replace(self, records=number, newest=max(self.newest, turn), raw_bytes=self.raw_bytes + size)
 
 
-def session(head: bytes, value: bytes) -> Session:
-    """What `Session.head` and `Session.value` made. Raises CorruptError."""
-    records, newest, raw_bytes, begun, changed, slot = _unpacked(_SESSION, head)
+def unpack_session(head: bytes, value: bytes) -> SessionRecord:
+    """What `SessionRecord.head` and `SessionRecord.value` made. Raises CorruptError."""
+    records, newest, raw_bytes, begun, changed, slot = _unpack(_SESSION, head)
     try:
         key, family, parent, relation = json.loads(value)
     except ValueError as error:
@@ -159,30 +159,30 @@ def session(head: bytes, value: bytes) -> Session:
     if relation not in get_args(Relation):
         raise CorruptError(f"session {key!r} came from its parent by {relation!r}, which this version does not know")
     new = NewSession(key=key, family=family, parent=parent, relation=relation, at=begun)
-    return Session(new=new, records=records, newest=newest, raw_bytes=raw_bytes, changed=changed, slot=slot)
+    return SessionRecord(new=new, records=records, newest=newest, raw_bytes=raw_bytes, changed=changed, slot=slot)
 
 
-def log_head(turn: int, size: int) -> bytes:
+def pack_log_head(turn: int, size: int) -> bytes:
     """turn: the index that the record adds or amends, 0 for none. size: bytes before packing."""
     return _LOG.pack(turn, size)
 
 
-def turn_and_size(head: bytes) -> tuple[int, int]:
-    turn, size = _unpacked(_LOG, head)
+def unpack_log_head(head: bytes) -> tuple[int, int]:
+    turn, size = _unpack(_LOG, head)
     return turn, size
 
 
-def text_head(references: int, size: int) -> bytes:
+def pack_text_head(references: int, size: int) -> bytes:
     return _TEXT.pack(references, size)
 
 
-def references_and_size(head: bytes) -> tuple[int, int]:
-    references, size = _unpacked(_TEXT, head)
+def unpack_text_head(head: bytes) -> tuple[int, int]:
+    references, size = _unpack(_TEXT, head)
     return references, size
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservationRecord:
     """One observation of a turn as the bucket page knows it.
 
     address: of its large text, `INLINE` where it is small and stands in the log record. placeholder: what stands in
@@ -195,36 +195,36 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Turning:
+class TurnRecord:
     """A turn: its record in the log, the name of its history, its observations that are large or masked."""
 
     number: int
     node: bytes = NOWHERE
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[ObservationRecord, ...] = ()
 
-    def masked(self, position: int, placeholder: str) -> Turning:
+    def mask(self, position: int, placeholder: str) -> TurnRecord:
         """With `placeholder` for one observation."""
-        old = next((each for each in self.seen if each.position == position), Seen(position))
+        old = next((each for each in self.seen if each.position == position), ObservationRecord(position))
         rest = [each for each in self.seen if each.position != position]
         now = sorted([*rest, replace(old, placeholder=placeholder)], key=lambda each: each.position)
         return replace(self, seen=tuple(now))
 
-    def packed(self) -> tuple[bytes, bytes]:
+    def pack(self) -> tuple[bytes, bytes]:
         """Head and value: observations stand in the head, or in the value where they are too many for it."""
         fixed = _TURN.pack(self.number, self.node)
-        seen = b"".join(_seen_out(each) for each in self.seen)
+        seen = b"".join(_pack_observation(each) for each in self.seen)
         if len(fixed) + len(seen) <= MAX_HEAD:
             return (fixed + seen, b"")
         return (fixed, seen)
 
 
-def turning(head: bytes, value: bytes) -> Turning:
-    """What `Turning.packed` made. Raises CorruptError."""
-    number, node = _unpacked(_TURN, head[: _TURN.size])
-    return Turning(number, node, tuple(_seen_in(head[_TURN.size :] + value)))
+def unpack_turn(head: bytes, value: bytes) -> TurnRecord:
+    """What `TurnRecord.pack` made. Raises CorruptError."""
+    number, node = _unpack(_TURN, head[: _TURN.size])
+    return TurnRecord(number, node, tuple(_unpack_observations(head[_TURN.size :] + value)))
 
 
-def holders(value: bytes) -> list[tuple[bytes, int]]:
+def unpack_holders(value: bytes) -> list[tuple[bytes, int]]:
     """(session id, turn) of a history's record."""
     try:
         return list(_HOLDER.iter_unpack(value))
@@ -232,24 +232,24 @@ def holders(value: bytes) -> list[tuple[bytes, int]]:
         raise CorruptError(f"the record of a history cannot be read: {error}") from error
 
 
-def holders_out(found: list[tuple[bytes, int]]) -> bytes:
+def pack_holders(found: list[tuple[bytes, int]]) -> bytes:
     return b"".join(_HOLDER.pack(*each) for each in found)
 
 
-def _seen_out(seen: Seen) -> bytes:
+def _pack_observation(seen: ObservationRecord) -> bytes:
     text = seen.placeholder.encode("utf-8", "surrogatepass")[:0xFFFF]
     return _SEEN.pack(seen.position, seen.address, len(text)) + text
 
 
-def _seen_in(data: bytes) -> Iterator[Seen]:
+def _unpack_observations(data: bytes) -> Iterator[ObservationRecord]:
     at = 0
     while at < len(data):
-        position, address, size = _unpacked(_SEEN, data[at : at + _SEEN.size])
+        position, address, size = _unpack(_SEEN, data[at : at + _SEEN.size])
         at += _SEEN.size + size
-        yield Seen(position, address, data[at - size : at].decode("utf-8", "surrogatepass"))
+        yield ObservationRecord(position, address, data[at - size : at].decode("utf-8", "surrogatepass"))
 
 
-def _unpacked(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
+def _unpack(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
     try:
         return form.unpack(data)
     except struct.error as error:

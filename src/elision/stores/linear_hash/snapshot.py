@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.changes import Change, decode
-from elision.stores.linear_hash.files import File
-from elision.stores.linear_hash.layout import PAGE, verified
+from elision.stores.linear_hash.changes import Change, decode_changes
+from elision.stores.linear_hash.file_access import File
+from elision.stores.linear_hash.layout import PAGE, verify_page
 from elision.stores.linear_hash.log import (
     CHECKPOINT,
     FRAME,
     IMAGES,
     TRANSACTION,
-    Frame,
-    Place,
-    behind,
-    first_place,
-    frames,
-    images_in,
+    LogFrame,
+    LogPosition,
+    first_position,
+    list_images,
+    position_after,
+    read_frames,
     read_header,
 )
 from elision.stores.linear_hash.meta import Meta, read_meta
@@ -33,7 +33,7 @@ _CHUNK: Final = 1 << 20
 
 
 @dataclass(slots=True)
-class Tail:
+class LogTail:
     """The log as read so far.
 
     place: behind its last frame that counts. committed: behind its last transaction or finished set of images.
@@ -42,8 +42,8 @@ class Tail:
     changes: the newest change of each record since the checkpoint. file_id: 0 where the log is empty.
     """
 
-    place: Place
-    committed: Place
+    place: LogPosition
+    committed: LogPosition
     first_lsn: int = 0
     last: int = 0
     sets: int = 0
@@ -53,67 +53,67 @@ class Tail:
     changes: dict[bytes, Change] = field(default_factory=dict)
     _unfinished: dict[int, int] = field(default_factory=dict)
 
-    def follow(self, log: File) -> None:
+    def follow_log(self, log: File) -> None:
         """Read on from `place`."""
-        for frame in frames(log, self.place):
+        for frame in read_frames(log, self.place):
             self.first_lsn = self.first_lsn or frame.lsn
-            _TAKE.get(frame.kind, _unknown)(self, frame)
-            self.place = behind(frame)
+            _TAKERS.get(frame.kind, _refuse_frame)(self, frame)
+            self.place = position_after(frame)
             self.last = frame.at - FRAME
             if frame.kind != IMAGES:
                 self.committed = self.place
 
-    def _transaction(self, frame: Frame) -> None:
-        for change in decode(frame.payload):
+    def _take_transaction(self, frame: LogFrame) -> None:
+        for change in decode_changes(frame.payload):
             self.changes[change.key] = change.over(self.changes.get(change.key))
 
-    def _images(self, frame: Frame) -> None:
-        self._unfinished.update(images_in(frame))
+    def _take_images(self, frame: LogFrame) -> None:
+        self._unfinished.update(list_images(frame))
 
-    def _checkpoint(self, frame: Frame) -> None:
+    def _take_checkpoint(self, frame: LogFrame) -> None:
         self.images.update(self._unfinished)
         self.sets += 1
         self._unfinished.clear()
         self.changes.clear()
 
 
-def _unknown(tail: Tail, frame: Frame) -> None:
+def _refuse_frame(tail: LogTail, frame: LogFrame) -> None:
     raise CorruptError(f"the log has a frame of kind {frame.kind}, which this version does not know")
 
 
-_TAKE: dict[int, Callable[[Tail, Frame], None]] = {
-    TRANSACTION: Tail._transaction,
-    IMAGES: Tail._images,
-    CHECKPOINT: Tail._checkpoint,
+_TAKERS: dict[int, Callable[[LogTail, LogFrame], None]] = {
+    TRANSACTION: LogTail._take_transaction,
+    IMAGES: LogTail._take_images,
+    CHECKPOINT: LogTail._take_checkpoint,
 }
 
 
-def read_log(log: File) -> Tail:
+def read_log(log: File) -> LogTail:
     """All of the log that counts. Raises CorruptError if its header is damaged."""
     header = read_header(log)
     if header is None:
-        return Tail(first_place(0), first_place(0))
+        return LogTail(first_position(0), first_position(0))
     file_id, salt = header
-    tail = Tail(first_place(salt), first_place(salt), file_id=file_id, salt=salt)
-    tail.follow(log)
+    tail = LogTail(first_position(salt), first_position(salt), file_id=file_id, salt=salt)
+    tail.follow_log(log)
     return tail
 
 
-def read_state(pages: File, log: File, tail: Tail) -> Meta | None:
+def read_state(pages: File, log: File, tail: LogTail) -> Meta | None:
     """The meta page as of the last checkpoint; None of a store that was never written. Raises CorruptError."""
     if 0 in tail.images:
-        return read_meta(verified(log.read_at(tail.images[0], PAGE), 0))
-    if _never_written(pages):
+        return read_meta(verify_page(log.read_at(tail.images[0], PAGE), 0))
+    if _is_never_written(pages):
         if tail.first_lsn > 1:
             raise CorruptError("the page file is empty, and the log goes on from one that was not")
         return None
-    meta = read_meta(verified(pages.read_at(0, PAGE), 0))
+    meta = read_meta(verify_page(pages.read_at(0, PAGE), 0))
     if tail.file_id and tail.file_id != meta.file_id:
         raise CorruptError("the log belongs to another page file; put the two files of one store together again")
     return meta
 
 
-def _never_written(pages: File) -> bool:
+def _is_never_written(pages: File) -> bool:
     """Whether the file is empty, or all zeros: room that the first checkpoint took and did not come to fill."""
     size = pages.size()
     if any(pages.read_at(0, PAGE)):

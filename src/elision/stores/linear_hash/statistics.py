@@ -33,7 +33,7 @@ class Statistics:
         return 0.0
 
 
-def statistics(table: Table | None) -> Statistics:
+def measure_table(table: Table | None) -> Statistics:
     """Of `table`; of None, which stands for a store never written, all zero."""
     if table is None:
         return Statistics()

@@ -13,35 +13,35 @@ from pathlib import Path
 from typing import Final
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.excerpts import words_in
-from elision.stores.hits import hits
-from elision.stores.linear_hash import sessions as does
-from elision.stores.linear_hash.audit import audit
-from elision.stores.linear_hash.draft import Draft, State
+from elision.stores.excerpts import split_words
+from elision.stores.linear_hash import session_changes as does
+from elision.stores.linear_hash.audit import audit_records
+from elision.stores.linear_hash.draft import Draft, TableState
 from elision.stores.linear_hash.fsck import check_pages
 from elision.stores.linear_hash.layout import PAGE
 from elision.stores.linear_hash.locks import WriterLock
-from elision.stores.linear_hash.place import Place
 from elision.stores.linear_hash.reader import Reader, Snapshot
 from elision.stores.linear_hash.records import (
     TOTALS_KEY,
-    Seen,
-    Session,
-    holders,
+    ObservationRecord,
+    SessionRecord,
     log_key,
     node_key,
-    session,
     session_key,
     slot_key,
     text_key,
-    totals,
-    turn_and_size,
+    unpack_holders,
+    unpack_log_head,
+    unpack_session,
+    unpack_totals,
 )
-from elision.stores.linear_hash.statistics import Statistics, statistics
-from elision.stores.linear_hash.writer import Limits, Writer
+from elision.stores.linear_hash.statistics import Statistics, measure_table
+from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.packing import Packer
-from elision.stores.refusals import closed, nothing_under
-from elision.stores.store import Finding, Footprint, Hit, NewSession, Purged, SessionInfo
+from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
+from elision.stores.store_errors import closed_store_error, missing_observation_error
+from elision.stores.text_search import find_hits
 from elision.trajectory.events import Amended, Event, TurnAdded
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
@@ -55,34 +55,34 @@ _WASTE: Final = 0.02
 class LinearHashStore:
     """Keeps sessions in `folder`. For several threads.
 
-    limits: `Limits(group=64)` syncs once per 64 appends: then an append is durable only after `flush`, and without it
-    up to 63 appends may be gone after a crash. With the default of 1 it is when it returns.
+    limits: with the default, an append is durable when it returns. `WriterLimits(group=64)` syncs once per 64 appends:
+    then an append is durable only after `flush`, and a crash before it may lose up to 63 appends.
     """
 
-    def __init__(self, folder: str | Path, limits: Limits | None = None) -> None:
-        self._place = Place(Path(folder))
-        self._limits = limits or Limits()
+    def __init__(self, folder: str | Path, limits: WriterLimits | None = None) -> None:
+        self._folder = StoreFolder(Path(folder))
+        self._limits = limits or WriterLimits()
         self._mutex = threading.RLock()
         self._packer = Packer()
-        self._place.make()
-        self._reader: Reader | None = Reader(self._place.reading)
+        self._folder.make_folder()
+        self._reader: Reader | None = Reader(self._folder.open_for_reading)
         self._lock: WriterLock | None = None
         self._writer: Writer | None = None
 
     # Writing
 
     def create(self, session: NewSession) -> None:
-        with self._drafting() as draft:
-            does.create(draft, session, self._packer)
+        with self._open_draft() as draft:
+            does.create_session(draft, session, self._packer)
 
-    def create_with(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
-        with self._drafting() as draft:
-            does.create(draft, session, self._packer)
-            return does.append(draft, session.key, events, after=session.shared, at=at, packer=self._packer)
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+        with self._open_draft() as draft:
+            does.create_session(draft, session, self._packer)
+            return does.append_events(draft, session.key, events, after=session.shared, at=at, packer=self._packer)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        with self._drafting() as draft:
-            return does.append(draft, session, events, after=after, at=at, packer=self._packer)
+        with self._open_draft() as draft:
+            return does.append_events(draft, session, events, after=after, at=at, packer=self._packer)
 
     def flush(self) -> None:
         """Make every append so far durable; of use with `group` above 1."""
@@ -91,32 +91,34 @@ class LinearHashStore:
                 self._writer.flush()
 
     def delete(self, session: str) -> None:
-        with self._drafting() as draft:
-            does.delete(draft, session, self._packer)
+        with self._open_draft() as draft:
+            does.delete_session(draft, session, self._packer)
 
-    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         with self._mutex:
             gone: list[str] = []
-            before = self._used()
+            before = self._count_used_bytes()
             for info in reversed(self.sessions()):
                 old = older_than is not None and info.changed < older_than
-                if old or (max_bytes is not None and self._used() > max_bytes):
+                if old or (max_bytes is not None and self._count_used_bytes() > max_bytes):
                     self.delete(info.key)
                     gone.append(info.key)
             if max_bytes is not None and self.footprint().stored_bytes > max_bytes:
                 self.compact()
-            return Purged(sessions=tuple(gone), freed_bytes=max(0, before - self._used()) if gone else 0)
+            return PurgeResult(
+                sessions=tuple(gone), freed_bytes=max(0, before - self._count_used_bytes()) if gone else 0
+            )
 
     def compact(self) -> int:
         with self._mutex:
-            writer = self._writing()
+            writer = self._get_writer()
             if not writer.checkpoint():
-                raise StoreError(f"{self._place.folder}: others are reading, or the disk is full; compact it later")
-            before = self._on_disk()
+                raise StoreError(f"{self._folder.folder}: others are reading, or the disk is full; compact it later")
+            before = self._count_disk_bytes()
             if writer.meta.free_pages <= writer.meta.pages * _WASTE:
                 return 0
-            self._rebuild(writer)
-            return max(0, before - self._on_disk())
+            self._rebuild_files(writer)
+            return max(0, before - self._count_disk_bytes())
 
     def close(self) -> None:
         with self._mutex:
@@ -136,61 +138,64 @@ class LinearHashStore:
     # Reading
 
     def length(self, session: str) -> int:
-        with self._state() as state:
-            return does.find(state, session).records
+        with self._open_state() as state:
+            return does.find_session(state, session).records
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        with self._state() as state:
-            found = does.find(state, session)
-        return self._events(found, max(0, after) + 1)
+        with self._open_state() as state:
+            found = does.find_session(state, session)
+        return self._iterate_events(found, max(0, after) + 1)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        with self._state() as state:
-            found = does.find(state, session)
-            indices = self._indices(state, found)
+        with self._open_state() as state:
+            found = does.find_session(state, session)
+            indices = self._list_turn_indices(state, found)
             wanted = [index for index in indices if first <= index and (last is None or index <= last)]
-            return [turn for index in wanted if (turn := self._turn(state, found, index))]
+            return [turn for index in wanted if (turn := self._read_turn(state, found, index))]
 
     def observation(self, session: str, key: Key) -> Observation:
-        with self._state() as state:
-            turn = self._turn(state, does.find(state, session), key[0])
+        with self._open_state() as state:
+            turn = self._read_turn(state, does.find_session(state, session), key[0])
         if turn is None or not 1 <= key[1] <= len(turn.observations):
-            raise nothing_under(session, key)
+            raise missing_observation_error(session, key)
         return turn.observations[key[1] - 1]
 
-    def seen(self, session: str, key: Key) -> Seen:
+    def find_observation(self, session: str, key: Key) -> ObservationRecord:
         """What stands for an observation in its bucket page: its placeholder once it is masked, and where its text is.
 
         Reads bucket pages alone, however large the observation. Raises UnknownHandle.
         """
-        with self._state() as state:
-            turn = does.turn_of(state, does.find(state, session).id, key[0])
+        with self._open_state() as state:
+            turn = does.find_turn(state, does.find_session(state, session).id, key[0])
         if turn:
             found = next((each for each in turn.seen if each.position == key[1]), None)
         else:
             found = None
         if found is None:
-            raise nothing_under(session, key)
+            raise missing_observation_error(session, key)
         return found
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        words = words_in(query)
+        words = split_words(query)
         found: list[Hit] = []
-        with self._state() as state:
-            searched = does.find(state, session)
-            for index in reversed(self._indices(state, searched)) if words else ():
+        with self._open_state() as state:
+            searched = does.find_session(state, session)
+            for index in reversed(self._list_turn_indices(state, searched)) if words else ():
                 if len(found) >= limit:
                     break
-                turn = self._turn(state, searched, index)
-                found += hits(session, turn, words) if turn else ()
+                turn = self._read_turn(state, searched, index)
+                found += find_hits(session, turn, words) if turn else ()
         return found[: max(0, limit)]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        with self._state() as state:
+        with self._open_state() as state:
             for node in filter(None, reversed(nodes)):
                 record = state.get(node_key(family, node))
                 if record:
-                    known = [(self._by_id(state, identifier), turn) for identifier, turn in holders(record.value)]
+                    known = [
+                        (self._read_session(state, identifier), turn)
+                        for identifier, turn in unpack_holders(record.value)
+                    ]
                     newest = max(known, key=lambda each: (each[0].changed, each[0].new.key, each[1]))
                     return newest[0].new.key, newest[1]
         return None
@@ -200,94 +205,94 @@ class LinearHashStore:
             since = float("-inf")
         else:
             since = changed_since
-        with self._state() as state:
-            count = totals(state.head(TOTALS_KEY)).sessions
+        with self._open_state() as state:
+            count = unpack_totals(state.head(TOTALS_KEY)).sessions
             slots = [state.head(slot_key(slot)) for slot in range(count)]
-            every = (self._by_id(state, identifier).info() for identifier in slots if identifier)
+            every = (self._read_session(state, identifier).info() for identifier in slots if identifier)
             found = [info for info in every if info.changed >= since and info.family.startswith(family_prefix)]
         return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
     def info(self, session: str) -> SessionInfo:
-        with self._state() as state:
-            return does.find(state, session).info()
+        with self._open_state() as state:
+            return does.find_session(state, session).info()
 
     def footprint(self) -> Footprint:
         with self._mutex:
             if self._writer:
                 self._writer.checkpoint(patience=0)
-            with self._state() as state:
-                now = totals(state.head(TOTALS_KEY))
+            with self._open_state() as state:
+                now = unpack_totals(state.head(TOTALS_KEY))
             return Footprint(
                 sessions=now.sessions,
                 records=now.records,
                 turns=now.turns,
                 texts=now.texts,
                 raw_bytes=now.raw_bytes,
-                stored_bytes=self._on_disk(),
+                stored_bytes=self._count_disk_bytes(),
             )
 
     def check(self) -> list[Finding]:
         self.flush()
         with self._mutex:
-            self._open()
-            with closing(Reader(self._place.reading)) as reader:
+            self._check_open()
+            with closing(Reader(self._folder.open_for_reading)) as reader:
                 try:
-                    with reader.snapshot() as state:
-                        return self._pages() + list(audit(state, self._packer))
+                    with reader.open_snapshot() as state:
+                        return self._check_pages() + list(audit_records(state, self._packer))
                 except CorruptError:
                     # Not even the meta page or the log can be read; the pages say why.
-                    return self._pages()
+                    return self._check_pages()
 
     def statistics(self) -> Statistics:
         """Sizes of the table and work of lookups in this process."""
-        with self._state() as state:
-            return statistics(state.table)
+        with self._open_state() as state:
+            return measure_table(state.table)
 
     # Inside
 
-    def _pages(self) -> list[Finding]:
-        with closing(self._place.reading()) as files:
+    def _check_pages(self) -> list[Finding]:
+        with closing(self._folder.open_for_reading()) as files:
             return check_pages(files.pages, files.log).findings
 
     @contextmanager
-    def _state(self) -> Iterator[Writer | Snapshot]:
+    def _open_state(self) -> Iterator[Writer | Snapshot]:
         """The newest state: what this process wrote, or what others committed."""
         with self._mutex:
-            self._open()
+            self._check_open()
             try:
                 if self._writer:
                     yield self._writer
                 elif self._reader:
-                    with self._reader.snapshot() as snapshot:
+                    with self._reader.open_snapshot() as snapshot:
                         yield snapshot
             except OSError as error:
-                raise StoreError(f"{self._place.folder}: the store cannot be read: {error}") from error
+                raise StoreError(f"{self._folder.folder}: the store cannot be read: {error}") from error
 
     @contextmanager
-    def _drafting(self) -> Iterator[Draft]:
+    def _open_draft(self) -> Iterator[Draft]:
         """A transaction; committed when the block ends, forgotten if it raises."""
         with self._mutex:
-            writer = self._writing()
+            writer = self._get_writer()
             draft = Draft(writer)
             try:
                 yield draft
             except OSError as error:
-                raise StoreError(f"{self._place.folder}: the store cannot be read: {error}") from error
-            if changes := draft.changes():
+                raise StoreError(f"{self._folder.folder}: the store cannot be read: {error}") from error
+            if changes := draft.list_changes():
                 writer.commit(changes)
 
-    def _writing(self) -> Writer:
+    def _get_writer(self) -> Writer:
         """This process as the store's writer. Raises ConflictError if another one is."""
-        self._open()
+        self._check_open()
         if self._writer is None:
             try:
-                lock = WriterLock(self._place.lock)
+                lock = WriterLock(self._folder.lock)
             except OSError as error:
-                raise StoreError(f"{self._place.folder}: the store cannot be written: {error}") from error
+                raise StoreError(f"{self._folder.folder}: the store cannot be written: {error}") from error
             try:
-                self._writer = self._place.writing(self._limits)
+                self._writer = self._folder.open_for_writing(self._limits)
             except OSError as error:
-                raise StoreError(f"{self._place.folder}: the store cannot be written: {error}") from error
+                raise StoreError(f"{self._folder.folder}: the store cannot be written: {error}") from error
             finally:
                 if self._writer is None:
                     lock.close()
@@ -296,66 +301,66 @@ class LinearHashStore:
             self._lock.check()
         return self._writer
 
-    def _rebuild(self, writer: Writer) -> None:
-        fresh = self._place.rebuilt(writer.records(), file_id=writer.meta.file_id)
+    def _rebuild_files(self, writer: Writer) -> None:
+        fresh = self._folder.rebuild_pages(writer.records(), file_id=writer.meta.file_id)
         writer.close()
-        self._place.swap(fresh)
+        self._folder.swap_pages(fresh)
         self._writer = None
-        self._writer = self._place.writing(self._limits)
+        self._writer = self._folder.open_for_writing(self._limits)
 
-    def _open(self) -> None:
+    def _check_open(self) -> None:
         if self._reader is None:
-            raise closed(str(self._place.folder))
+            raise closed_store_error(str(self._folder.folder))
 
-    def _used(self) -> int:
+    def _count_used_bytes(self) -> int:
         """Bytes of pages that something uses."""
-        with self._state() as state:
+        with self._open_state() as state:
             meta = state.table and state.table.meta
         if meta:
             return (meta.pages - meta.free_pages) * PAGE
         return 0
 
-    def _on_disk(self) -> int:
-        return sum(path.stat().st_size for path in (self._place.pages, self._place.log))
+    def _count_disk_bytes(self) -> int:
+        return sum(path.stat().st_size for path in (self._folder.pages, self._folder.log))
 
-    def _events(self, found: Session, first: int) -> Iterator[Event]:
+    def _iterate_events(self, found: SessionRecord, first: int) -> Iterator[Event]:
         for start in range(first, found.records + 1, _CHUNK):
-            with self._state() as state:
+            with self._open_state() as state:
                 numbers = range(start, min(start + _CHUNK, found.records + 1))
-                chunk = [self._event(state, found, number) for number in numbers]
+                chunk = [self._read_event(state, found, number) for number in numbers]
             yield from chunk
 
-    def _event(self, state: State, found: Session, number: int) -> Event:
+    def _read_event(self, state: TableState, found: SessionRecord, number: int) -> Event:
         record = state.get(log_key(found.id, number))
         if record is None:
-            does.find(state, found.new.key)
+            does.find_session(state, found.new.key)
             raise CorruptError(f"record {number} of session {found.new.key!r} is missing; run `elision store fsck`")
-        return self._packer.unpack(record.value, lambda address: _text(state, address))
+        return self._packer.unpack(record.value, lambda address: _read_text(state, address))
 
-    def _indices(self, state: State, found: Session) -> Sequence[int]:
+    def _list_turn_indices(self, state: TableState, found: SessionRecord) -> Sequence[int]:
         """Indices of a session's turns, in order."""
         if found.newest <= found.records:
             return range(1, found.newest + 1)
         heads = (state.head(log_key(found.id, number)) for number in range(1, found.records + 1))
-        return sorted({turn for head in heads if head and (turn := turn_and_size(head)[0])})
+        return sorted({turn for head in heads if head and (turn := unpack_log_head(head)[0])})
 
-    def _turn(self, state: State, found: Session, index: int) -> Turn | None:
-        turn = does.turn_of(state, found.id, index)
+    def _read_turn(self, state: TableState, found: SessionRecord, index: int) -> Turn | None:
+        turn = does.find_turn(state, found.id, index)
         if turn is None:
             return None
-        event = self._event(state, found, turn.number)
+        event = self._read_event(state, found, turn.number)
         if isinstance(event, TurnAdded | Amended):
             return event.turn
         return None
 
-    def _by_id(self, state: State, identifier: bytes) -> Session:
+    def _read_session(self, state: TableState, identifier: bytes) -> SessionRecord:
         record = state.get(session_key(identifier))
         if record is None:
             raise CorruptError(f"session {identifier.hex()} is referred to and missing; run `elision store fsck`")
-        return session(record.head, record.value)
+        return unpack_session(record.head, record.value)
 
 
-def _text(state: State, address: bytes) -> bytes:
+def _read_text(state: TableState, address: bytes) -> bytes:
     record = state.get(text_key(address))
     if record is None:
         raise CorruptError(f"the text {address.hex()} is missing; run `elision store fsck`")

@@ -17,23 +17,23 @@ from itertools import chain
 from typing import Final
 
 from elision.errors import ElisionError, StoreError
-from elision.stores.linear_hash.changes import Change, Record, check_sizes, encode
-from elision.stores.linear_hash.files import File
-from elision.stores.linear_hash.layout import PAGE, seal
+from elision.stores.linear_hash.changes import Change, Record, check_sizes, encode_changes
+from elision.stores.linear_hash.file_access import File
+from elision.stores.linear_hash.layout import PAGE, seal_page
 from elision.stores.linear_hash.locks import Locks, NoLocks
 from elision.stores.linear_hash.log import (
     CHECKPOINT,
     IMAGES,
     START,
     TRANSACTION,
-    first_place,
+    first_position,
     image_payload,
-    packed,
+    pack_frame,
     write_header,
 )
 from elision.stores.linear_hash.meta import Meta
 from elision.stores.linear_hash.pager import CACHE, Pager
-from elision.stores.linear_hash.snapshot import Tail, read_log, read_state
+from elision.stores.linear_hash.snapshot import LogTail, read_log, read_state
 from elision.stores.linear_hash.table import Table
 
 #: Page images per frame of the log, and pages per write to the page file.
@@ -46,7 +46,7 @@ _AGAIN: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class WriterLimits:
     """When a writer does what.
 
     group:     transactions per sync of the log; 1: each is durable when `commit` returns.
@@ -74,9 +74,9 @@ class Writer:
     """
 
     def __init__(
-        self, pages: File, log: File, locks: Locks | None = None, limits: Limits | None = None, file_id: int = 0
+        self, pages: File, log: File, locks: Locks | None = None, limits: WriterLimits | None = None, file_id: int = 0
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or WriterLimits()
         self._pages, self._log, self._locks = pages, log, locks or NoLocks()
         #: Checkpoints that failed and are to be tried again, and why the last one did.
         self.failed_checkpoints = 0
@@ -86,7 +86,7 @@ class Writer:
         self._due = 1.0
         self._file_id = file_id or int.from_bytes(os.urandom(8), "little")
         try:
-            self._recover()
+            self._recover_log()
         except OSError as error:
             raise StoreError(f"the store cannot be read: {error}") from error
 
@@ -94,17 +94,17 @@ class Writer:
 
     def get(self, key: bytes) -> Record | None:
         """The record under `key`, transactions that are not durable yet included."""
-        return self._ready().get(key)
+        return self._check_ready().get(key)
 
     def head(self, key: bytes) -> bytes | None:
-        return self._ready().head(key)
+        return self._check_ready().head(key)
 
     def records(self) -> Iterator[Record]:
-        return self._ready().records()
+        return self._check_ready().records()
 
     @property
     def table(self) -> Table:
-        return self._ready()
+        return self._check_ready()
 
     @property
     def meta(self) -> Meta:
@@ -136,14 +136,14 @@ class Writer:
         Raises StoreError if the transaction is not stored; with `group` above 1 the message says how many before it,
         not yet acknowledged by `flush` either, went with it.
         """
-        table = self._ready()
+        table = self._check_ready()
         for change in changes:
             check_sizes(change)
         try:
             for change in changes:
-                table.apply(change)
+                table.apply_change(change)
         except (ElisionError, OSError) as error:
-            self._forget(error)
+            self._forget_state(error)
             raise StoreError(f"the transaction is not stored: {error}") from error
         self._pending.append(changes)
         number = self.committed
@@ -153,9 +153,9 @@ class Writer:
 
     def flush(self) -> None:
         """Make every transaction so far durable. Raises StoreError if that fails; none that waited is stored then."""
-        self._ready()
+        self._check_ready()
         if self._pending:
-            self._flush()
+            self._flush_log()
             self._maybe_checkpoint()
 
     def checkpoint(self, patience: float | None = None) -> bool:
@@ -163,10 +163,10 @@ class Writer:
         self.flush()
         if not self._pager.dirty and self._durable.offset <= START:
             return True
-        if not self._locks.alone(self.limits.patience if patience is None else patience):
+        if not self._locks.lock_alone(self.limits.patience if patience is None else patience):
             return False
         try:
-            self._checkpoint()
+            self._run_checkpoint()
         except OSError as error:
             self.failed_checkpoints += 1
             self.last_failure = error
@@ -189,12 +189,12 @@ class Writer:
 
     # Inside
 
-    def _ready(self) -> Table:
+    def _check_ready(self) -> Table:
         if self._broken:
             raise StoreError(self._broken)
         return self._table
 
-    def _recover(self) -> None:
+    def _recover_log(self) -> None:
         """Build the newest durable state from the files."""
         tail = read_log(self._log)
         meta = read_state(self._pages, self._log, tail)
@@ -207,23 +207,23 @@ class Writer:
         if fresh:
             self._table.begin()
         for change in tail.changes.values():
-            self._table.apply(change)
+            self._table.apply_change(change)
         self._durable = tail.committed._replace(lsn=max(tail.committed.lsn, meta.lsn))
         self._begun = tail.file_id != 0
         if self._log.size() > self._durable.offset:
             self._log.truncate(self._durable.offset)
         self._room = self._log.size()
 
-    def _load_images(self, tail: Tail) -> None:
+    def _load_images(self, tail: LogTail) -> None:
         """What an unfinished checkpoint wrote must be part of the next one."""
         for number in tail.images:
             if number:
-                self._pager.place(number, self._pager.fetch(number))
+                self._pager.place_page(number, self._pager.fetch(number))
 
-    def _flush(self) -> None:
+    def _flush_log(self) -> None:
         """Write what is pending to the log, and sync it."""
         try:
-            self._write_log((TRANSACTION, encode(changes)) for changes in self._pending)
+            self._write_log((TRANSACTION, encode_changes(changes)) for changes in self._pending)
         except OSError as error:
             lost = len(self._pending)
             gone = self._roll_back(error)
@@ -237,13 +237,13 @@ class Writer:
     def _write_log(self, frames: Iterable[tuple[int, bytes]]) -> None:
         """Append and sync, all or none. Raises OSError; the log's end is where it was then."""
         if not self._begun:
-            self._new_log()
+            self._start_log()
         start = self._durable.offset
         place = self._durable
         data = bytearray()
-        self._reserve(start)
+        self._reserve_room(start)
         for kind, payload in frames:
-            frame, place = packed(kind, payload, place)
+            frame, place = pack_frame(kind, payload, place)
             data += frame
             if len(data) > _BATCH * PAGE:
                 self._log.write_at(start, data)
@@ -253,7 +253,7 @@ class Writer:
         self._log.fsync()
         self._durable = place
 
-    def _reserve(self, start: int) -> None:
+    def _reserve_room(self, start: int) -> None:
         """Let the log grow by many transactions at once: a sync that adds no room to a file is the cheaper one."""
         if start + _AHEAD <= self._room or self._room >= self.limits.log_bytes:
             return
@@ -266,10 +266,10 @@ class Writer:
         else:
             self._room += step
 
-    def _new_log(self) -> None:
+    def _start_log(self) -> None:
         lsn = self._durable.lsn
         self._log.truncate(0)
-        self._begun, self._durable = False, first_place(0, lsn)
+        self._begun, self._durable = False, first_position(0, lsn)
         salt = int.from_bytes(os.urandom(8), "little")
         self._durable = write_header(self._log, self.meta.file_id, salt, lsn)
         self._begun = True
@@ -282,17 +282,17 @@ class Writer:
             # Who could not have the files now does not wait for them at every commit.
             self._due = 1.0 if done else size + _AGAIN
 
-    def _checkpoint(self) -> None:
+    def _run_checkpoint(self) -> None:
         meta = self.meta
         dirty = self._pager.dirty
         # The disk is asked for the room first: once images are written, the page file is only overwritten.
-        self._grow(meta.pages * PAGE)
+        self._grow_file(meta.pages * PAGE)
         start = self._durable
         lsn = self._durable.lsn
         meta.lsn = lsn
-        pages = sorted({**dirty, 0: meta.page()}.items())
+        pages = sorted({**dirty, 0: meta.pack_page()}.items())
         for number, page in pages:
-            seal(page, number, lsn)
+            seal_page(page, number, lsn)
         try:
             self._write_images(pages)
         except OSError:
@@ -301,8 +301,8 @@ class Writer:
             raise
         self._write_pages(pages)
         self._pages.fsync()
-        self._new_log()
-        self._pager.clean()
+        self._start_log()
+        self._pager.clear_dirty()
 
     def _write_images(self, pages: list[tuple[int, bytearray]]) -> None:
         images = ((IMAGES, image_payload(pages[at : at + _BATCH])) for at in range(0, len(pages), _BATCH))
@@ -321,7 +321,7 @@ class Writer:
             run += page
         self._pages.write_at(first * PAGE, run)
 
-    def _grow(self, size: int) -> None:
+    def _grow_file(self, size: int) -> None:
         have = self._pages.size()
         while have < size:
             step = min(size - have, _BATCH * PAGE)
@@ -348,15 +348,15 @@ class Writer:
         self._pending = []
         gone = self._cut_log()
         try:
-            self._recover()
+            self._recover_log()
         except (ElisionError, OSError) as again:
             self._broken = f"the store failed ({error}) and could not be recovered ({again}); open it anew"
         return gone
 
-    def _forget(self, error: ElisionError | OSError) -> None:
+    def _forget_state(self, error: ElisionError | OSError) -> None:
         """A transaction failed half-way in memory: keep those before it, and return to where it began."""
         if self._pending:
-            self._flush()
+            self._flush_log()
         self._roll_back(error)
 
 

@@ -15,7 +15,7 @@ _LONGEST = 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class PostgresAddress:
     """libpq: a connection URI; it may hold a password and is never shown.
 
     schema:  where the tables are. pool: connections at most.
@@ -25,41 +25,41 @@ class Address:
 
     libpq: str = field(repr=False)
     schema: str = "public"
-    pool: int = 4
-    timeout: float = 30.0
-    unsafe: bool = False
+    pool_size: int = 4
+    timeout_seconds: float = 30.0
+    allows_unsafe: bool = False
 
 
-def address(rest: str) -> Address:
+def parse_address(rest: str) -> PostgresAddress:
     """The address in `rest`, what follows `postgresql:`. Raises StoreError, which shows no credentials."""
     if not rest.startswith("//"):
         raise StoreError("a PostgreSQL store is named postgresql://HOST/DATABASE; after `postgresql:` come two slashes")
     head, _, query = rest.partition("?")
-    _without_loose_marks(head)
+    _check_marks(head)
     try:
         options = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError:
         raise StoreError("the options of the PostgreSQL URL do not read as name=value&name=value") from None
     ours = {name: value for name, value in options if name in _OURS}
     theirs = urlencode([(name, value) for name, value in options if name not in _OURS], quote_via=quote)
-    return Address(
+    return PostgresAddress(
         libpq=f"postgresql:{head}?{theirs}" if theirs else f"postgresql:{head}",
-        schema=_schema(ours.get("schema", "public")),
-        pool=int(_number("pool", ours.get("pool", "4"), least=1, most=1_000)),
-        timeout=_number("timeout", ours.get("timeout", "30"), least=0.1, most=86_400),
-        unsafe=_fsync(ours.get("fsync", "on")),
+        schema=_check_schema(ours.get("schema", "public")),
+        pool_size=int(_parse_number("pool", ours.get("pool", "4"), least=1, most=1_000)),
+        timeout_seconds=_parse_number("timeout", ours.get("timeout", "30"), least=0.1, most=86_400),
+        allows_unsafe=_parse_fsync(ours.get("fsync", "on")),
     )
 
 
 _OURS = ("schema", "pool", "timeout", "fsync")
 
 
-def _without_loose_marks(head: str) -> None:
+def _check_marks(head: str) -> None:
     """A password with / @ or : in it would be read as host or database, and then be shown in errors."""
     try:
         parts = urlsplit(f"postgresql:{head}")
         strays = {"@", ":"} & {*parts.path} or "@" in parts.netloc.rpartition("@")[0] or parts.fragment
-        numbers = all(port.isdigit() for host in _hosts(parts.netloc) if (port := _port(host)))
+        numbers = all(port.isdigit() for host in _split_hosts(parts.netloc) if (port := _find_port(host)))
     except ValueError:
         numbers = False
         strays = True
@@ -70,24 +70,24 @@ def _without_loose_marks(head: str) -> None:
         )
 
 
-def _hosts(netloc: str) -> list[str]:
+def _split_hosts(netloc: str) -> list[str]:
     return netloc.rpartition("@")[2].split(",")
 
 
-def _port(host: str) -> str:
+def _find_port(host: str) -> str:
     """What stands behind the last colon outside of brackets."""
     if ":" in host.rpartition("]")[2]:
         return host.rpartition("]")[2].rpartition(":")[2]
     return ""
 
 
-def _schema(name: str) -> str:
+def _check_schema(name: str) -> str:
     if not name or len(name.encode("utf-8", "replace")) > _LONGEST or "\0" in name or not name.isprintable():
         raise StoreError(f"schema={name[:80]!r}: no name of a schema; 1 to {_LONGEST} printable bytes")
     return name
 
 
-def _number(name: str, text: str, *, least: float, most: float) -> float:
+def _parse_number(name: str, text: str, *, least: float, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -97,7 +97,7 @@ def _number(name: str, text: str, *, least: float, most: float) -> float:
     return value
 
 
-def _fsync(text: str) -> bool:
+def _parse_fsync(text: str) -> bool:
     if text not in ("on", "off"):
         raise StoreError(f"fsync={text[:20]!r} in the PostgreSQL URL: on, or off to take a server that may lose data")
     return text == "off"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from elision.errors import StoreError
-from elision.stores.postgres.link import Cursor, Link, create_schema
-from elision.stores.postgres.statements import script, sql
+from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
+from elision.stores.postgres.statements import find_statement, read_script
 
 #: In order; migration n makes version n of version n - 1. All of them come to `postgres_schema.sql` (a test says so).
 MIGRATIONS = ("postgres_0001_tables.sql", "postgres_0002_observations.sql", "postgres_0003_gateways.sql")
@@ -14,48 +14,48 @@ FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)
 
 
-def ensure(link: Link) -> None:
+def ensure_tables(link: PostgresDatabase) -> None:
     """The newest tables are there; any number of processes may ask at once. Raises StoreError for newer ones."""
     schema = link.address.schema
-    found = link.read(lambda cursor: version(cursor, schema))
+    found = link.read(lambda cursor: read_version(cursor, schema))
     if found < VERSION:
-        found = link.write(lambda cursor: _migrate(cursor, schema), patient=True)
+        found = link.write(lambda cursor: _migrate_tables(cursor, schema), patient=True)
     if found > VERSION:
         raise StoreError(
-            f"{link.place}: the tables in schema {schema!r} are version {found}, this Elision knows {VERSION}; "
+            f"{link.name}: the tables in schema {schema!r} are version {found}, this Elision knows {VERSION}; "
             "update elision, or name another schema: ?schema=NAME"
         )
 
 
-def version(cursor: Cursor, schema: str) -> int:
+def read_version(cursor: Cursor, schema: str) -> int:
     """Of the tables in `schema`; 0 if there are none."""
-    if not _one(cursor, "schema_versioned", schema):
+    if not _read_value(cursor, "schema_versioned", schema):
         return 0
-    return int(_one(cursor, "schema_version", schema) or 0)
+    return int(_read_value(cursor, "schema_version", schema) or 0)
 
 
-def _migrate(cursor: Cursor, schema: str) -> int:
+def _migrate_tables(cursor: Cursor, schema: str) -> int:
     """Under a lock that other processes wait for; whoever comes second finds the work done."""
-    cursor.execute(sql("schema_lock"), {"schema": schema})
-    before = version(cursor, schema)
-    if not _one(cursor, "schema_exists", schema):
+    cursor.execute(find_statement("schema_lock"), {"schema": schema})
+    before = read_version(cursor, schema)
+    if not _read_value(cursor, "schema_exists", schema):
         create_schema(cursor, schema)
     for file in (FRESH,) if before == 0 else MIGRATIONS[before:]:
-        for statement in statements(file):
+        for statement in split_statements(file):
             cursor.execute(statement)
     if before < VERSION:
-        cursor.execute(sql("schema_set_version"), {"version": VERSION})
+        cursor.execute(find_statement("schema_set_version"), {"version": VERSION})
     return max(before, VERSION)
 
 
-def statements(file: str) -> list[bytes]:
+def split_statements(file: str) -> list[bytes]:
     """Those of a script of ours: each ends with a semicolon at the end of a line. A pipeline takes one at a time."""
-    lines = [line for line in script(file).splitlines() if not line.lstrip().startswith(b"--")]
+    lines = [line for line in read_script(file).splitlines() if not line.lstrip().startswith(b"--")]
     return [text for piece in b"\n".join(lines).split(b";\n") if (text := piece.strip().removesuffix(b";"))]
 
 
-def _one(cursor: Cursor, name: str, schema: str) -> Any:
-    row = cursor.execute(sql(name), {"schema": schema}).fetchone()
+def _read_value(cursor: Cursor, name: str, schema: str) -> Any:
+    row = cursor.execute(find_statement(name), {"schema": schema}).fetchone()
     if row:
         return row[0]
     return None

@@ -9,17 +9,17 @@ from importlib.resources import files
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
-def sql(name: str) -> bytes:
+def find_statement(name: str) -> bytes:
     """The statement of that name in `sql/postgres_queries.sql`."""
-    return _statements()[name]
+    return _parse_statements()[name]
 
 
-def script(file: str) -> bytes:
+def read_script(file: str) -> bytes:
     """A whole file of `sql/`."""
     return files("elision.stores").joinpath("sql", file).read_bytes()
 
 
 @cache
-def _statements() -> dict[str, bytes]:
-    _, *pieces = _NAME.split(script("postgres_queries.sql").decode())
+def _parse_statements() -> dict[str, bytes]:
+    _, *pieces = _NAME.split(read_script("postgres_queries.sql").decode())
     return {name: text.strip().encode() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}

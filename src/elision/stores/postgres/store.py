@@ -13,20 +13,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from elision.errors import ConflictError, CorruptError, StoreError
-from elision.stores.excerpts import words_in
-from elision.stores.hits import hits
-from elision.stores.packing import Blob, Packed, Packer
-from elision.stores.postgres.address import address
-from elision.stores.postgres.checking import findings
-from elision.stores.postgres.forking import fork
-from elision.stores.postgres.link import Cursor, Link
-from elision.stores.postgres.names import given, kept
-from elision.stores.postgres.readable import rows, words_apart
-from elision.stores.postgres.reading import Records, batches, records
-from elision.stores.postgres.schema import ensure
-from elision.stores.postgres.statements import sql
-from elision.stores.refusals import behind, no_session, nothing_under, taken
-from elision.stores.store import Finding, Footprint, Hit, NewSession, Purged, Relation, SessionInfo
+from elision.stores.excerpts import split_words
+from elision.stores.packing import Blob, PackedEvent, Packer
+from elision.stores.postgres.address import parse_address
+from elision.stores.postgres.connection import Cursor, PostgresDatabase
+from elision.stores.postgres.damage_check import find_damage
+from elision.stores.postgres.readable_tables import find_words_apart, list_changes
+from elision.stores.postgres.record_batches import RecordBatch, read_batches, read_records
+from elision.stores.postgres.schema import ensure_tables
+from elision.stores.postgres.session_fork import copy_records
+from elision.stores.postgres.statements import find_statement
+from elision.stores.postgres.text_escapes import escape_name, unescape_name
+from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, Relation, SessionInfo
+from elision.stores.store_errors import (
+    missing_observation_error,
+    missing_session_error,
+    session_exists_error,
+    stale_writer_error,
+)
+from elision.stores.text_search import find_hits
 from elision.trajectory.events import Amended, Event, TurnAdded
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
@@ -43,9 +48,9 @@ _TURNS = 50
 
 def open_postgres(rest: str) -> PostgresStore:
     """The store at `postgresql:` + `rest`. Raises StoreError, MissingExtra."""
-    link = Link(address(rest))
+    link = PostgresDatabase(parse_address(rest))
     try:
-        ensure(link)
+        ensure_tables(link)
     except BaseException:
         link.close()
         raise
@@ -55,91 +60,95 @@ def open_postgres(rest: str) -> PostgresStore:
 class PostgresStore:
     """Sessions in the tables that `link` reaches; any number of processes at once."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
         self._local = threading.local()
         self._tokens: dict[object, uuid.UUID] = {}
 
     def create(self, session: NewSession) -> None:
-        token = self._token(session)
+        token = self._find_token(session)
 
         def work(cursor: Cursor) -> None:
-            names = {"session": kept(session.key), "token": token}
-            origin = {"family": kept(session.family), "parent": kept(session.parent), "relation": session.relation}
-            made = cursor.execute(sql("create"), {**names, **origin, "at": session.at}).fetchone()
+            names = {"session": escape_name(session.key), "token": token}
+            origin = {
+                "family": escape_name(session.family),
+                "parent": escape_name(session.parent),
+                "relation": session.relation,
+            }
+            made = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
             if made is None:
-                if cursor.execute(sql("created"), names).fetchone() is None:
-                    raise taken(session)
+                if cursor.execute(find_statement("created"), names).fetchone() is None:
+                    raise session_exists_error(session)
             elif session.shared:
-                fork(cursor, session, made[0], self._packer)
+                copy_records(cursor, session, made[0], self._packer)
 
-        self._settled(session, token, lambda: self._link.write(work, patient=session.shared > 0))
+        self._remember_unsettled(session, token, lambda: self._database.write(work, patient=session.shared > 0))
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         packed = [self._packer.pack(event) for event in events]
-        texts = _texts(events, packed)
+        texts = _collect_texts(events, packed)
         call = (session, after, tuple(each.body for each in packed))
-        token = self._token(call)
+        token = self._find_token(call)
 
         def work(cursor: Cursor) -> int:
-            claim = {"session": kept(session), "after": after, "added": len(events), "at": at}
-            row = cursor.execute(sql("claim"), {**claim, **_sums(packed)}).fetchone()
+            claim = {"session": escape_name(session), "after": after, "added": len(events), "at": at}
+            row = cursor.execute(find_statement("claim"), {**claim, **_sum_sizes(packed)}).fetchone()
             if row is None:
-                return self._written(cursor, session, after, len(events), token)
-            _durable(row[1], self._link.place)
-            self._write(cursor, row[0], after, token, events, packed, texts, at)
+                return self._recognize_written(cursor, session, after, len(events), token)
+            _check_durability(row[1], self._database.name)
+            self._write_records(cursor, row[0], after, token, events, packed, texts, at)
             return after + len(events)
 
         if not events:
-            return self._at_end(session, after)
-        return self._settled(call, token, lambda: self._link.write(work))
+            return self._check_length(session, after)
+        return self._remember_unsettled(call, token, lambda: self._database.write(work))
 
     def length(self, session: str) -> int:
         return self.info(session).records
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         last = self.length(session)
-        return self._events(session, after, last)
+        return self._iterate_events(session, after, last)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         wanted = {"first": first, "last": last}
 
-        def work(cursor: Cursor) -> Records:
-            id = _found(cursor, session)
-            found = cursor.execute(sql("turns"), {"id": id, **wanted}).fetchall()
-            return records(cursor, id, [record for _, record in found])
+        def work(cursor: Cursor) -> RecordBatch:
+            id = _find_id(cursor, session)
+            found = cursor.execute(find_statement("turns"), {"id": id, **wanted}).fetchall()
+            return read_records(cursor, id, [record for _, record in found])
 
-        return [_turn(event) for _, event in self._link.read(work).unpacked(self._packer)]
+        return [_extract_turn(event) for _, event in self._database.read(work).unpack_events(self._packer)]
 
     def observation(self, session: str, key: Key) -> Observation:
         if _is_handle(key):
             found = self.turns(session, key[0], key[0])
         else:
-            found = self._none(session)
+            found = self._check_session(session)
         if not found or key[1] > len(found[0].observations):
-            raise nothing_under(session, key)
+            raise missing_observation_error(session, key)
         return found[0].observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        words = list(dict.fromkeys(words_in(query)))
+        words = list(dict.fromkeys(split_words(query)))
         if not words or limit < 1:
             self.length(session)
             return []
         found: list[Hit] = []
         before: int | None = None
         while len(found) < limit:
-            turns = self._holding(session, words, before)
-            found += [hit for turn in turns for hit in hits(session, turn, words)]
+            turns = self._find_turns(session, words, before)
+            found += [hit for turn in turns for hit in find_hits(session, turn, words)]
             if len(turns) < _TURNS:
                 break
             before = turns[-1].index
         return found[:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        asked = {"family": kept(family), "nodes": [kept(node) for node in nodes]}
-        row = self._link.read(lambda cursor: cursor.execute(sql("locate"), asked).fetchone())
+        asked = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
+        row = self._database.read(lambda cursor: cursor.execute(find_statement("locate"), asked).fetchone())
         if row:
-            return (given(row[0]), row[1])
+            return (unescape_name(row[0]), row[1])
         return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
@@ -147,23 +156,23 @@ class PostgresStore:
             since = float("-inf")
         else:
             since = changed_since
-        query = sql("sessions_of_family" if family_prefix else "sessions")
-        asked = {"prefix": kept(family_prefix), "since": since}
-        rows = self._link.read(lambda cursor: cursor.execute(query, asked).fetchall())
-        found = [info for info in map(_info, rows) if info.changed >= since]
+        query = find_statement("sessions_of_family" if family_prefix else "sessions")
+        asked = {"prefix": escape_name(family_prefix), "since": since}
+        rows = self._database.read(lambda cursor: cursor.execute(query, asked).fetchall())
+        found = [info for info in map(_parse_session_row, rows) if info.changed >= since]
         return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
     def keep_secret(self, fresh: bytes) -> bytes:
         def work(cursor: Cursor) -> bytes:
-            cursor.execute(sql("keep_secret"), {"secret": fresh})
-            row = cursor.execute(sql("secret")).fetchone()
+            cursor.execute(find_statement("keep_secret"), {"secret": fresh})
+            row = cursor.execute(find_statement("secret")).fetchone()
             assert row is not None
             return bytes(row[0])
 
-        return self._link.write(work)
+        return self._database.write(work)
 
     def info(self, session: str) -> SessionInfo:
-        return _info(self._link.read(lambda cursor: _row(cursor, session)))
+        return _parse_session_row(self._database.read(lambda cursor: _find_row(cursor, session)))
 
     def delete(self, session: str) -> None:
         tries = 0
@@ -171,96 +180,96 @@ class PostgresStore:
         def work(cursor: Cursor) -> None:
             nonlocal tries
             tries += 1
-            row = cursor.execute(sql("session_locked"), {"session": kept(session)}).fetchone()
+            row = cursor.execute(find_statement("session_locked"), {"session": escape_name(session)}).fetchone()
             if row is not None:
-                _forget(cursor, row[0])
+                _delete_session(cursor, row[0])
             elif tries == 1:
-                raise no_session(session)
+                raise missing_session_error(session)
 
-        self._link.write(work, patient=True)
+        self._database.write(work, patient=True)
 
-    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Purged:
+    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         gone: list[str] = []
         freed = 0
-        stored = self._stored() if max_bytes is not None else 0
+        stored = self._count_stored_bytes() if max_bytes is not None else 0
         for info in reversed(self.sessions()):
             old = older_than is not None and info.changed < older_than
             if not old and not (max_bytes is not None and stored - freed > max_bytes):
                 continue
-            bytes = self._purged(info)
+            bytes = self._purge_session(info)
             if bytes is not None:
                 gone.append(info.key)
                 freed += bytes
-        return Purged(sessions=tuple(gone), freed_bytes=freed)
+        return PurgeResult(sessions=tuple(gone), freed_bytes=freed)
 
     def footprint(self) -> Footprint:
         def work(cursor: Cursor) -> Footprint:
-            counts = cursor.execute(sql("footprint")).fetchone() or (0,) * 5
+            counts = cursor.execute(find_statement("footprint")).fetchone() or (0,) * 5
             sessions, records, turns, texts, raw = map(int, counts)
-            stored = _number(cursor, "stored")
+            stored = _read_number(cursor, "stored")
             return Footprint(
                 sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw, stored_bytes=stored
             )
 
-        return self._link.read(work, patient=True)
+        return self._database.read(work, patient=True)
 
     def compact(self) -> int:
-        self._link.write(lambda cursor: cursor.execute(sql("sweep_all")), patient=True)
-        before = self._disk()
-        self._link.maintain(*_VACUUMS)
-        return max(0, before - self._disk())
+        self._database.write(lambda cursor: cursor.execute(find_statement("sweep_all")), patient=True)
+        before = self._count_disk_bytes()
+        self._database.maintain(*_VACUUMS)
+        return max(0, before - self._count_disk_bytes())
 
     def check(self) -> list[Finding]:
-        return list(findings(self._link, self._packer, self.sessions()))
+        return list(find_damage(self._database, self._packer, self.sessions()))
 
     def close(self) -> None:
-        self._link.close()
+        self._database.close()
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _write(
+    def _write_records(
         self,
         cursor: Cursor,
         session: int,
         after: int,
         token: uuid.UUID,
         events: Sequence[Event],
-        packed: Sequence[Packed],
+        packed: Sequence[PackedEvent],
         texts: Sequence[tuple[Blob, str]],
         at: float,
     ) -> None:
         """Everything of an append but its claim."""
         for blob, words in texts:
-            cursor.execute(sql("add_text"), (blob.address, blob.size, blob.packed, words))
+            cursor.execute(find_statement("add_text"), (blob.address, blob.size, blob.packed, words))
             if words:
-                cursor.execute(sql("add_words_of_text"), (words, blob.address))
-            cursor.execute(sql("add_use"), (blob.address, session))
+                cursor.execute(find_statement("add_words_of_text"), (words, blob.address))
+            cursor.execute(find_statement("add_use"), (blob.address, session))
         for position, (event, each) in enumerate(zip(events, packed, strict=True), start=after + 1):
             apart = [blob.address for blob in each.blobs]
             given = (session, position, each.kind, each.turn, each.size, token, apart, each.body)
-            cursor.execute(sql("add_record"), given)
-            for row in rows(event, session=session, record=position, at=at):
-                cursor.execute(sql(row.statement), row.given)
+            cursor.execute(find_statement("add_record"), given)
+            for row in list_changes(event, session=session, record=position, at=at):
+                cursor.execute(find_statement(row.statement), row.parameters)
 
-    def _written(self, cursor: Cursor, session: str, after: int, added: int, token: uuid.UUID) -> int:
+    def _recognize_written(self, cursor: Cursor, session: str, after: int, added: int, token: uuid.UUID) -> int:
         """The claim failed. Our own work, whose answer was lost, is done; anything else is a conflict."""
-        row = _row(cursor, session)
+        row = _find_row(cursor, session)
         asked = {"id": row[0], "after": after, "added": added, "token": token}
-        if _number(cursor, "claimed", asked) == added:
+        if _read_number(cursor, "claimed", asked) == added:
             return after + added
-        raise behind(session, row[7], after)
+        raise stale_writer_error(session, row[7], after)
 
-    def _at_end(self, session: str, after: int) -> int:
+    def _check_length(self, session: str, after: int) -> int:
         length = self.length(session)
         if length != after:
-            raise behind(session, length, after)
+            raise stale_writer_error(session, length, after)
         return length
 
-    def _token(self, call: object) -> uuid.UUID:
+    def _find_token(self, call: object) -> uuid.UUID:
         """Of a call: a new one, or that of the same call before, if nobody knows how that ended."""
         return self._tokens.pop(call, None) or uuid.uuid4()
 
-    def _settled(self, call: object, token: uuid.UUID, work: Callable[[], T]) -> T:
+    def _remember_unsettled(self, call: object, token: uuid.UUID, work: Callable[[], T]) -> T:
         try:
             return work()
         except ConflictError:
@@ -273,43 +282,45 @@ class PostgresStore:
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def _events(self, session: str, after: int, last: int) -> Iterator[Event]:
-        for batch in batches(self._link, lambda cursor: _found(cursor, session), after, last):
-            yield from (event for _, event in batch.unpacked(self._packer))
+    def _iterate_events(self, session: str, after: int, last: int) -> Iterator[Event]:
+        for batch in read_batches(self._database, lambda cursor: _find_id(cursor, session), after, last):
+            yield from (event for _, event in batch.unpack_events(self._packer))
 
-    def _holding(self, session: str, words: Sequence[str], before: int | None) -> list[Turn]:
+    def _find_turns(self, session: str, words: Sequence[str], before: int | None) -> list[Turn]:
         """The newest turns before `before` of which a piece may hold `words`, newest first."""
 
-        def work(cursor: Cursor) -> Records:
-            id = _found(cursor, session)
+        def work(cursor: Cursor) -> RecordBatch:
+            id = _find_id(cursor, session)
             asked = {"id": id, "words": list(words), "before": before, "limit": _TURNS}
-            found = cursor.execute(sql("search"), asked).fetchall()
-            return records(cursor, id, [record for _, record in found])
+            found = cursor.execute(find_statement("search"), asked).fetchall()
+            return read_records(cursor, id, [record for _, record in found])
 
-        return [_turn(event) for _, event in reversed(list(self._link.read(work).unpacked(self._packer)))]
+        return [
+            _extract_turn(event) for _, event in reversed(list(self._database.read(work).unpack_events(self._packer)))
+        ]
 
-    def _none(self, session: str) -> list[Turn]:
+    def _check_session(self, session: str) -> list[Turn]:
         self.length(session)
         return []
 
     # --- space --------------------------------------------------------------------------------------------------
 
-    def _purged(self, info: SessionInfo) -> int | None:
+    def _purge_session(self, info: SessionInfo) -> int | None:
         """Bytes freed by deleting that session; None if somebody wrote to it, or deleted it, in the meantime."""
 
         def work(cursor: Cursor) -> int | None:
-            row = cursor.execute(sql("session_locked"), {"session": kept(info.key)}).fetchone()
+            row = cursor.execute(find_statement("session_locked"), {"session": escape_name(info.key)}).fetchone()
             if row is not None and row[1] == info.records:
-                return _forget(cursor, row[0])
+                return _delete_session(cursor, row[0])
             return None
 
-        return self._link.write(work, patient=True)
+        return self._database.write(work, patient=True)
 
-    def _stored(self) -> int:
-        return self._link.read(lambda cursor: _number(cursor, "stored"), patient=True)
+    def _count_stored_bytes(self) -> int:
+        return self._database.read(lambda cursor: _read_number(cursor, "stored"), patient=True)
 
-    def _disk(self) -> int:
-        return self._link.read(lambda cursor: _number(cursor, "disk"), patient=True)
+    def _count_disk_bytes(self) -> int:
+        return self._database.read(lambda cursor: _read_number(cursor, "disk"), patient=True)
 
     @property
     def _packer(self) -> Packer:
@@ -323,18 +334,18 @@ class PostgresStore:
 _VACUUMS = ("vacuum_log", "vacuum_texts", "vacuum_uses", "vacuum_turns", "vacuum_words", "vacuum_sessions")
 
 
-def _texts(events: Sequence[Event], packed: Sequence[Packed]) -> list[tuple[Blob, str]]:
+def _collect_texts(events: Sequence[Event], packed: Sequence[PackedEvent]) -> list[tuple[Blob, str]]:
     """Each large text once, with its words; in one order for all writers, so that none waits for another in a ring."""
     blobs = {blob.address: blob for each in packed for blob in each.blobs}
-    words = {address: found for event in events for address, found in words_apart(event).items()}
+    words = {address: found for event in events for address, found in find_words_apart(event).items()}
     return [(blobs[address], words.get(address, "")) for address in sorted(blobs)]
 
 
-def _sums(packed: Sequence[Packed]) -> dict[str, int]:
+def _sum_sizes(packed: Sequence[PackedEvent]) -> dict[str, int]:
     return {"turn": max(each.turn for each in packed), "size": sum(each.size for each in packed)}
 
 
-def _durable(setting: str, place: str) -> None:
+def _check_durability(setting: str, place: str) -> None:
     if setting not in _DURABLE:
         raise StoreError(
             f"{place}: synchronous_commit is {setting!r} in the middle of a session; something between here and the "
@@ -342,34 +353,34 @@ def _durable(setting: str, place: str) -> None:
         )
 
 
-def _forget(cursor: Cursor, id: int) -> int:
+def _delete_session(cursor: Cursor, id: int) -> int:
     """Delete a session and the texts that only it used; bytes freed."""
-    freed = _number(cursor, "session_bytes", {"id": id})
-    addresses = [row[0] for row in cursor.execute(sql("used_by"), {"id": id}).fetchall()]
-    cursor.execute(sql("delete"), {"id": id})
-    return freed + _number(cursor, "sweep", {"addresses": addresses})
+    freed = _read_number(cursor, "session_bytes", {"id": id})
+    addresses = [row[0] for row in cursor.execute(find_statement("used_by"), {"id": id}).fetchall()]
+    cursor.execute(find_statement("delete"), {"id": id})
+    return freed + _read_number(cursor, "sweep", {"addresses": addresses})
 
 
-def _found(cursor: Cursor, session: str) -> int:
-    id: int = _row(cursor, session)[0]
+def _find_id(cursor: Cursor, session: str) -> int:
+    id: int = _find_row(cursor, session)[0]
     return id
 
 
-def _row(cursor: Cursor, session: str) -> tuple[Any, ...]:
-    row = cursor.execute(sql("session"), {"session": kept(session)}).fetchone()
+def _find_row(cursor: Cursor, session: str) -> tuple[Any, ...]:
+    row = cursor.execute(find_statement("session"), {"session": escape_name(session)}).fetchone()
     if row is None:
-        raise no_session(session)
+        raise missing_session_error(session)
     return row
 
 
-def _number(cursor: Cursor, name: str, asked: dict[str, Any] | None = None) -> int:
-    row = cursor.execute(sql(name), asked or {}).fetchone()
+def _read_number(cursor: Cursor, name: str, asked: dict[str, Any] | None = None) -> int:
+    row = cursor.execute(find_statement(name), asked or {}).fetchone()
     if row:
         return int(row[0])
     return 0
 
 
-def _turn(event: Event) -> Turn:
+def _extract_turn(event: Event) -> Turn:
     if not isinstance(event, TurnAdded | Amended):
         raise CorruptError(f"a record that should hold a turn holds {type(event).__name__}")
     return event.turn
@@ -380,13 +391,13 @@ def _is_handle(key: Key) -> bool:
     return 1 <= key[0] < 2**63 and key[1] >= 1
 
 
-def _info(row: Iterable[Any]) -> SessionInfo:
+def _parse_session_row(row: Iterable[Any]) -> SessionInfo:
     _, key, family, parent, relation, begun, changed, records, turns, raw_bytes = row
     how: Relation = relation
     return SessionInfo(
-        key=given(key),
-        family=given(family),
-        parent=given(parent),
+        key=unescape_name(key),
+        family=unescape_name(family),
+        parent=unescape_name(parent),
         relation=how,
         begun=begun,
         changed=changed,

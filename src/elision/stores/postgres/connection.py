@@ -1,0 +1,337 @@
+"""One server, reached through a pool: time limits, lost connections, and foreign errors told as our own.
+
+What is done with a cursor is given as a function, because it may have to be done again: on a fresh connection, if the
+one at hand turns out to be lost. So whatever writes must know its own work again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+
+from elision.errors import CorruptError, MissingExtra, StoreError
+from elision.stores.postgres.address import PostgresAddress
+from elision.stores.postgres.error_hints import DAMAGED, RETRIED, find_hint
+from elision.stores.postgres.statements import find_statement
+from elision.stores.store_errors import closed_store_error
+
+try:
+    import psycopg
+    import psycopg_pool
+except ImportError:  # Said when a store is opened; this module can be imported all the same.
+    psycopg = None  # type: ignore[assignment]
+
+# What the driver warns of is told as errors, or mended; without a handler it would be printed by the way.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
+#: A server older than this has no hash exclusion or lacks what the statements use; those below 13 are out of support.
+OLDEST_VERSION = 130000
+#: Seconds to reach the server, where the URL does not say otherwise, and beyond the server's own limit for an answer.
+CONNECT_SECONDS = 5
+GRACE_SECONDS = 5.0
+#: Seconds after which the server ends a transaction whose client says nothing any more.
+IDLE_SECONDS = 60.0
+#: Seconds between two looks at why there is no connection yet.
+_LOOK_SECONDS = 0.1
+#: Tries of a transaction that others are in the way of.
+_TRIES = 6
+
+T = TypeVar("T")
+Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+Work: TypeAlias = Callable[[Cursor], T]
+
+
+class PostgresDatabase:
+    """Connections to `address`, at most `address.pool` at once; for any number of threads of one process."""
+
+    def __init__(self, address: PostgresAddress) -> None:
+        """Connects to nothing yet. Raises MissingExtra, StoreError."""
+        if psycopg is None:
+            raise MissingExtra("a PostgreSQL store", "postgres")
+        self.address = address
+        self._parameters = _parse_parameters(address)
+        self.name = _describe_place(self._parameters)
+        self._process = os.getpid()
+        self._closed = False
+        self._last_refusal: tuple[float, Exception] | None = None
+        self._pool = psycopg_pool.ConnectionPool(
+            "",
+            kwargs=self._parameters,
+            connection_class=_make_connection_class(
+                self._prepare_connection, self._note_refusal, address.timeout_seconds + GRACE_SECONDS
+            ),
+            min_size=0,
+            max_size=address.pool_size,
+            # Connecting is tried when somebody asks, never behind everybody's back.
+            reconnect_timeout=0,
+            num_workers=2,
+            name="elision",
+            open=False,
+        )
+        self._opening = threading.Lock()
+
+    def read(self, work: Work[T], *, patient: bool = False) -> T:
+        """What `work` finds, all of it as of one moment. patient: however long it takes."""
+        return self._translate_errors(lambda: self._retry_work(work, read_only=True, patient=patient))
+
+    def write(self, work: Work[T], *, patient: bool = False) -> T:
+        """What `work` says, once it is durable; all or nothing of it is done. patient: however long it takes.
+
+        `work` is called again if others were in the way, or the connection was lost: then its first try may have been
+        done all the same, which it must find out.
+        """
+        return self._translate_errors(lambda: self._retry_work(work, read_only=False, patient=patient))
+
+    def maintain(self, *statements: str) -> None:
+        """Run `statements` one by one, outside of transactions and without a time limit."""
+
+        def run() -> None:
+            with self._lend_connection() as connection, _wait_without_limit(connection):
+                try:
+                    connection.set_autocommit(True)
+                    connection.execute("set statement_timeout = 0")
+                    for name in statements:
+                        connection.execute(find_statement(name))
+                    connection.set_autocommit(False)
+                    self._prepare_connection(connection)
+                except BaseException:
+                    # Its settings are no longer those that others rely on.
+                    connection.close()
+                    raise
+
+        self._translate_errors(run)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._process == os.getpid():
+            self._pool.close(timeout=GRACE_SECONDS)
+
+    def _retry_work(self, work: Work[T], *, read_only: bool, patient: bool) -> T:
+        lost = 0
+        for tried in range(1, _TRIES + 1):
+            try:
+                return self._run_work(work, read_only=read_only, patient=patient)
+            except psycopg.Error as error:
+                lost += _is_lost(error)
+                if tried == _TRIES or lost > 1 or not (_is_lost(error) or error.sqlstate in RETRIED):
+                    raise
+                # Those who collided should not meet again at once.
+                time.sleep(0 if _is_lost(error) else 0.01 * 2**tried)
+        raise AssertionError("the last try raises")
+
+    def _run_work(self, work: Work[T], *, read_only: bool, patient: bool) -> T:
+        with self._lend_connection() as connection:
+            if read_only:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            else:
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            connection.read_only = True if read_only else None
+            with _wait_without_limit(connection, patient), connection.pipeline(), connection.transaction():
+                cursor = connection.cursor(binary=True)
+                if patient:
+                    cursor.execute(find_statement("patience"))
+                return work(cursor)
+
+    @contextmanager
+    def _lend_connection(self) -> Iterator[Connection]:
+        """A connection that lives, as far as this side can know; closed if it came to harm."""
+        connection = self._take_connection()
+        try:
+            yield connection
+        except psycopg.Error as error:
+            if _is_lost(error):
+                connection.close()
+            raise
+        finally:
+            self._pool.putconn(connection)
+
+    def _take_connection(self) -> Connection:
+        self._check_ready()
+        began = time.monotonic()
+        while True:
+            try:
+                connection = self._pool.getconn(timeout=_LOOK_SECONDS)
+            except psycopg_pool.PoolTimeout as error:
+                self._check_wait(began, error)
+                continue
+            if _is_quiet(connection):
+                return connection
+            connection.close()
+            self._pool.putconn(connection)
+
+    def _check_wait(self, began: float, error: psycopg.Error) -> None:
+        """Raise why there is no connection, once that is known or takes too long."""
+        refused = self._last_refusal
+        if refused and refused[0] >= began:
+            raise self._convert_error(refused[1])
+        if time.monotonic() - began > self.address.timeout_seconds:
+            raise StoreError(
+                f"{self.name}: all {self.address.pool_size} connections were in use for "
+                f"{self.address.timeout_seconds:g} s; allow more with ?pool=, or use the store from fewer threads"
+            ) from error
+
+    def _check_ready(self) -> None:
+        if self._closed:
+            raise closed_store_error(self.name)
+        if self._process != os.getpid():
+            raise StoreError(f"{self.name}: the store was opened in another process; open it in this one")
+        with self._opening:
+            self._pool.open()
+
+    def _note_refusal(self, error: Exception) -> None:
+        self._last_refusal = (time.monotonic(), error)
+
+    def _prepare_connection(self, connection: Connection) -> None:
+        """Set what every transaction relies on, whatever server, database and user have for a default."""
+        milliseconds = str(int(self.address.timeout_seconds * 1_000))
+        given = {"schema": self.address.schema, "statement": milliseconds, "idle": str(int(IDLE_SECONDS * 1_000))}
+        connection.execute(find_statement("settings"), given)
+        found = connection.execute(find_statement("server")).fetchone()
+        connection.commit()
+        assert found is not None
+        self._check_server(*found[:3])
+
+    def _check_server(self, version: int, encoding: str, fsync: str) -> None:
+        if version < OLDEST_VERSION:
+            raise StoreError(f"{self.name}: PostgreSQL {version // 10000} is too old; 13 or newer is needed")
+        if encoding != "UTF8":
+            raise StoreError(f"{self.name}: the database holds {encoding}, not UTF8; createdb --encoding UTF8")
+        if fsync != "on" and not self.address.allows_unsafe:
+            raise StoreError(
+                f"{self.name}: the server runs with fsync = off and may lose what it acknowledged; turn it on, or add "
+                "?fsync=off to the URL where that does not matter"
+            )
+
+    def _translate_errors(self, work: Callable[[], T]) -> T:
+        """`work()`, with errors of psycopg as ours."""
+        try:
+            return work()
+        except psycopg_pool.PoolClosed as error:
+            raise closed_store_error(self.name) from error
+        except psycopg.Error as error:
+            raise self._convert_error(error) from error
+
+    def _convert_error(self, error: Exception) -> Exception:
+        if not isinstance(error, psycopg.Error):
+            return error
+        kind = CorruptError if error.sqlstate in DAMAGED else StoreError
+        return kind(f"{self.name}: {self._describe_error(error)}; {find_hint(error.sqlstate)}")
+
+    def _describe_error(self, error: psycopg.Error) -> str:
+        """The error in one line. Server and libpq say no passwords; if one did, it would not get through here."""
+        said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+        password = str(self._parameters.get("password") or "")
+        if password:
+            return said.replace(password, "…")
+        return said
+
+
+def create_schema(cursor: Cursor, name: str) -> None:
+    """The one statement whose name is not known beforehand, and cannot be a parameter."""
+    cursor.execute(psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(name)))
+
+
+def _parse_parameters(address: PostgresAddress) -> dict[str, Any]:
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(address.libpq)
+    except psycopg.Error:
+        # libpq quotes the URL, password and all; the cause is cut off for the same reason.
+        raise StoreError(
+            "the PostgreSQL URL does not read as //USER:PASSWORD@HOST:PORT/DATABASE?option=value; see its options"
+        ) from None
+    limits = {
+        "connect_timeout": CONNECT_SECONDS,
+        "tcp_user_timeout": int((address.timeout_seconds + GRACE_SECONDS) * 1_000),
+    }
+    return {"application_name": "elision", **limits, **given, "client_encoding": "utf8"}
+
+
+def _describe_place(parameters: dict[str, Any]) -> str:
+    """How errors call it: host and database, no credentials."""
+    host = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
+    if parameters.get("port"):
+        port = f":{parameters['port']}"
+    else:
+        port = ""
+    database = parameters.get("dbname") or os.environ.get("PGDATABASE") or parameters.get("user") or "its user's name"
+    return f"PostgreSQL database {database!r} at {host}{port}"
+
+
+def _make_connection_class(
+    prepare: Callable[[Connection], None], note: Callable[[Exception], None], limit: float
+) -> type[Connection]:
+    """The class of our connections: prepared when made, refusals noted, and no wait for an answer is for ever.
+
+    The server's own time limits do not help where the server stands still or the network swallows what is sent.
+    """
+
+    class Patient(psycopg.Connection[tuple[Any, ...]]):
+        wait_for_ever = False
+
+        @classmethod
+        def connect(cls, conninfo: str = "", **parameters: Any) -> Any:
+            try:
+                connection = super().connect(conninfo, **parameters)
+                try:
+                    prepare(connection)
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
+            except (psycopg.Error, StoreError) as error:
+                note(error)
+                raise
+
+        def wait(self, gen: Any, *given: Any, **named: Any) -> Any:
+            return super().wait(gen if self.wait_for_ever else self._limited(gen), *given, **named)
+
+        def _limited(self, gen: Any) -> Generator[Any, Any, Any]:
+            until = time.monotonic() + limit
+            try:
+                wanted = next(gen)
+                while True:
+                    ready = yield wanted
+                    if not ready and time.monotonic() > until:
+                        # Or else the rollback would wait as long once more.
+                        self.close()
+                        raise psycopg.errors.QueryCanceled(f"no answer within {limit:g} s")
+                    wanted = gen.send(ready)
+            except StopIteration as done:
+                return done.value
+
+    return Patient
+
+
+@contextmanager
+def _wait_without_limit(connection: Any, patient: bool = True) -> Iterator[None]:
+    """While it lasts, this side waits for any answer as long as it takes."""
+    connection.wait_for_ever = patient
+    try:
+        yield
+    finally:
+        connection.wait_for_ever = False
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether nothing stands unread: a server that went away left word, or the end of the stream."""
+    try:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        return not poll.poll(0)
+    except psycopg.Error:
+        return False
+
+
+def _is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection is gone, or nobody knows what it is doing."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state.startswith(("08", "57P"))

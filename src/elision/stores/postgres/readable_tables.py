@@ -1,0 +1,171 @@
+"""What people read in `agent_context_turns`, and what is searched: made from events, never the other way round.
+
+Texts are shown up to SHOWN characters; the log holds them whole. `texts` of a result: addresses of what is kept apart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elision.stores.excerpts import split_words
+from elision.stores.packing import LARGE, hash_text
+from elision.stores.postgres.text_escapes import escape_name, make_readable
+from elision.trajectory.content import Content, Text
+from elision.trajectory.events import Amended, Answered, Decided, Event, TurnAdded
+from elision.trajectory.plan import Clip, Mask
+from elision.trajectory.spoken import argument_text
+from elision.trajectory.turn import Action, Observation, Turn
+
+#: Characters of a text that the table shows.
+SHOWN = 2_000
+#: What a bigint holds; the largest whole number in our tables. A position in a list of PostgreSQL is an integer.
+_BIGGEST = 2**63 - 1
+_FURTHEST = 2**31 - 1
+#: Seconds from the epoch, either way, that are a date for PostgreSQL.
+_ERAS = 6e10
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A statement to run, by name, with its parameters."""
+
+    statement: str
+    parameters: Mapping[str, Any]
+
+
+def list_changes(event: Event, *, session: int, record: int, at: float) -> Iterator[TableChange]:
+    """What `event`, record `record` of session `session`, changes in the tables for people.
+
+    at: seconds since the epoch, for a turn that does not say when it was.
+    """
+    base = {"id": session, "record": record}
+    if isinstance(event, TurnAdded | Amended):
+        yield TableChange("put_turn", {**base, **_describe_turn(event.turn, event.node, at)})
+        yield TableChange("drop_words", {"id": session, "turn": event.turn.index})
+        for position, (inside, parts) in enumerate(_split_turn(event.turn)):
+            place = {"id": session, "turn": event.turn.index, "position": position}
+            yield TableChange("add_words", {**place, **_list_words(inside, parts)})
+    elif isinstance(event, Decided):
+        for name, edits in (("mask", event.masks), ("clip", event.clips)):
+            for edit in edits:
+                yield from _list_edit_changes(name, edit, {**base, "call": event.call})
+        if event.summary is not None:
+            yield TableChange("summarize", {**base, "call": event.call, "covers": event.summary.covers})
+    elif isinstance(event, Answered):
+        spent = {"id": session, "call": event.call, "input": event.usage.prompt, "output": event.usage.output}
+        yield TableChange("answer_turn", {**spent, "record": record})
+        yield TableChange("answer_session", spent)
+
+
+def find_words_apart(event: Event) -> dict[bytes, str]:
+    """The words of each text of `event` that can be searched and is kept apart, by its address."""
+    if not isinstance(event, TurnAdded | Amended):
+        return {}
+    contents = (event.turn.content, *(each.content for each in event.turn.observations))
+    return {_hash_text(text): join_words(text) for parts in contents for text in _list_large_texts(parts)}
+
+
+def join_words(*texts: str) -> str:
+    """The different words of `texts`, folded, one blank between two: no word of a query holds a blank."""
+    return " ".join(dict.fromkeys(word for text in texts for word in split_words(text)))
+
+
+def _describe_turn(turn: Turn, node: str, at: float) -> dict[str, Any]:
+    when = at if turn.at is None else turn.at
+    return {
+        "turn": turn.index,
+        "node": escape_name(node),
+        "reasoning": _shorten_text(turn.reasoning),
+        "said": _shorten_text(turn.text),
+        "actions": _encode_json([_describe_action(action) for action in turn.actions]),
+        "observations": _encode_json([_describe_observation(each) for each in turn.observations]),
+        "model": _shorten_text(turn.model),
+        "input": turn.usage and min(turn.usage.prompt, _BIGGEST),
+        "output": turn.usage and min(turn.usage.output, _BIGGEST),
+        "at": when if math.isfinite(when) and abs(when) < _ERAS else None,
+    }
+
+
+def _describe_action(action: Action) -> dict[str, Any]:
+    return {
+        "id": _shorten_text(action.id),
+        "tool": _shorten_text(action.name),
+        "arguments": _describe_arguments(action),
+    }
+
+
+def _describe_arguments(action: Action) -> Any:
+    """Decoded, for questions like `actions -> 0 -> 'arguments' ->> 'path'`; the text where that is long or no JSON."""
+    if len(action.arguments) > SHOWN:
+        return _shorten_text(action.arguments)
+    try:
+        decoded = _clean_value(dict(action.decoded))
+        json.dumps(decoded, allow_nan=False)
+    except (ValueError, RecursionError):
+        return _shorten_text(action.arguments)
+    return decoded or _shorten_text(action.arguments)
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return make_readable(value)
+    if isinstance(value, dict):
+        return {make_readable(name): _clean_value(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean_value(inner) for inner in value]
+    return value
+
+
+def _describe_observation(observation: Observation) -> dict[str, Any]:
+    text = observation.text
+    return {
+        "tool": _shorten_text(observation.tool),
+        "error": observation.error,
+        "chars": len(text),
+        "text": _shorten_text(text),
+        "texts": [_hash_text(each).hex() for each in _list_large_texts(observation.content)],
+    }
+
+
+def _list_edit_changes(name: str, edit: Mask | Clip, base: Mapping[str, Any]) -> Iterator[TableChange]:
+    turn, position = edit.key
+    if 1 <= position <= _FURTHEST and 1 <= turn <= _BIGGEST:
+        yield TableChange(name, {**base, "turn": turn, "place": position - 1, "text": make_readable(edit.text)})
+
+
+def _split_turn(turn: Turn) -> Iterator[tuple[Sequence[str], Content]]:
+    """What was said and called, then each result: texts of the record itself, and parts that may stand apart."""
+    calls = [argument_text(action) for action in turn.actions if not action.implicit]
+    yield [turn.reasoning, *calls], turn.content
+    for observation in turn.observations:
+        yield (), observation.content
+
+
+def _list_words(inside: Sequence[str], parts: Content) -> dict[str, Any]:
+    """Words of what stands in the record, and where the words of the rest are."""
+    small = (text for text in _list_texts(parts) if len(text) < LARGE)
+    return {"words": join_words(*inside, *small), "texts": [_hash_text(text) for text in _list_large_texts(parts)]}
+
+
+def _list_texts(content: Content) -> Iterator[str]:
+    return (part.text for part in content if isinstance(part, Text))
+
+
+def _list_large_texts(content: Content) -> Iterator[str]:
+    return (text for text in _list_texts(content) if len(text) >= LARGE)
+
+
+def _hash_text(text: str) -> bytes:
+    return hash_text(text.encode("utf-8", "surrogatepass"))
+
+
+def _shorten_text(text: str) -> str:
+    return make_readable(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
+
+
+def _encode_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

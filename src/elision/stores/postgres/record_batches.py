@@ -1,0 +1,64 @@
+"""Records of a log with the large texts that they need, in few questions and never much at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from elision.errors import CorruptError
+from elision.stores.packing import Packer
+from elision.stores.postgres.connection import Cursor, PostgresDatabase
+from elision.stores.postgres.statements import find_statement
+from elision.trajectory.events import Event
+
+#: Of a batch: records, and bytes before packing (one record may be more).
+RECORDS = 500
+BYTES = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """bodies: by position, in order. texts: packed, by address."""
+
+    bodies: Sequence[tuple[int, bytes]]
+    texts: Mapping[bytes, bytes]
+
+    def unpack_events(self, packer: Packer) -> Iterator[tuple[int, Event]]:
+        """Raises CorruptError."""
+        for position, body in self.bodies:
+            yield position, packer.unpack(body, self.texts.__getitem__)
+
+
+def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> RecordBatch:
+    """Those at `positions` of the log, in order. Raises CorruptError if one is not there."""
+    found = cursor.execute(find_statement("records"), {"id": session, "positions": list(positions)}).fetchall()
+    if len(found) != len({*positions}):
+        raise CorruptError(f"{len({*positions}) - len(found)} records of a session are missing from its log")
+    return _add_texts(cursor, found)
+
+
+def read_batches(
+    link: PostgresDatabase, find_session: Callable[[Cursor], int], after: int, last: int
+) -> Iterator[RecordBatch]:
+    """The log behind record `after` up to `last`; `find` tells whose. Each batch is a short transaction of its own."""
+    while after < last:
+        batch = link.read(lambda cursor, after=after: read_batch(cursor, find_session(cursor), after, last))  # type: ignore[misc]
+        if not batch.bodies or batch.bodies[0][0] != after + 1:
+            raise CorruptError(f"{link.name}: record {after + 1} of a log of {last} is not there")
+        yield batch
+        after = batch.bodies[-1][0]
+
+
+def read_batch(cursor: Cursor, session: int, after: int, last: int) -> RecordBatch:
+    """The next records behind `after`, up to a batch of them."""
+    asked = {"id": session, "after": after, "last": last, "records": RECORDS, "bytes": BYTES}
+    return _add_texts(cursor, cursor.execute(find_statement("log"), asked).fetchall())
+
+
+def _add_texts(cursor: Cursor, found: Sequence[tuple[int, list[bytes], bytes]]) -> RecordBatch:
+    addresses = list({address for _, apart, _ in found for address in apart})
+    if addresses:
+        texts = cursor.execute(find_statement("texts"), {"addresses": addresses}).fetchall()
+    else:
+        texts = []
+    return RecordBatch([(position, body) for position, _, body in found], dict(texts))

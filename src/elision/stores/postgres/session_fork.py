@@ -1,0 +1,37 @@
+"""A session that begins with a copy of another's log: rows are copied where they stand, texts are shared."""
+
+from __future__ import annotations
+
+from elision.stores.packing import Packer
+from elision.stores.postgres.connection import Cursor
+from elision.stores.postgres.readable_tables import list_changes
+from elision.stores.postgres.record_batches import read_records
+from elision.stores.postgres.statements import find_statement
+from elision.stores.postgres.text_escapes import escape_name
+from elision.stores.store import NewSession
+from elision.stores.store_errors import missing_session_error, short_parent_error
+
+
+def copy_records(cursor: Cursor, session: NewSession, id: int, packer: Packer) -> None:
+    """Fill session `id`, new and empty, with what `session` shares with its parent."""
+    parent = cursor.execute(find_statement("parent"), {"session": escape_name(session.parent), "id": id}).fetchone()
+    if parent is None:
+        raise missing_session_error(session.parent)
+    if session.shared > parent[1]:
+        raise short_parent_error(session, parent[1])
+    asked = {"id": id, "parent": parent[0], "shared": session.shared, "session": escape_name(session.key)}
+    for name in ("fork_log", "fork_uses", "fork_counts", "fork_turns", "fork_words"):
+        cursor.execute(find_statement(name), asked)
+    _restore_turns(cursor, session, id, packer)
+
+
+def _restore_turns(cursor: Cursor, session: NewSession, id: int, packer: Packer) -> None:
+    """Turns that the parent amended or hid behind the shared records are made again from the log."""
+    stale = cursor.execute(find_statement("fork_stale"), {"id": id}).fetchall()
+    if not stale:
+        return
+    decisions = cursor.execute(find_statement("fork_decisions"), {"id": id}).fetchall()
+    positions = sorted([position for _, position in stale] + [position for (position,) in decisions])
+    for position, event in read_records(cursor, id, positions).unpack_events(packer):
+        for row in list_changes(event, session=id, record=position, at=session.at):
+            cursor.execute(find_statement(row.statement), row.parameters)

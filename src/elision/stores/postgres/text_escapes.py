@@ -1,0 +1,38 @@
+"""Any text as PostgreSQL keeps text: no NUL, no lone surrogates.
+
+Names (keys, families, nodes) must come back letter for letter and stay readable, so only what PostgreSQL cannot hold is
+written as an escape; what people read in the tables is shown with stand-ins instead.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ODD = re.compile("[\\\\\x00\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(\\|0|u[0-9a-f]{4})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def escape_name(name: str) -> str:
+    r"""`name` without NUL and lone surrogates: `\0`, `\ud800`; a backslash is doubled. `unescape_name` reverses it."""
+    return _ODD.sub(_escape_character, name)
+
+
+def unescape_name(name: str) -> str:
+    """What `escape_name` was given."""
+    return _ESCAPE.sub(_unescape_character, name)
+
+
+def make_readable(text: str) -> str:
+    """`text` for people: a NUL is ␀, a lone surrogate is \ufffd."""
+    return _SURROGATE.sub("\ufffd", text.replace("\0", "␀"))
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    letter = match[0]
+    return {"\\": r"\\", "\0": r"\0"}.get(letter) or f"\\u{ord(letter):04x}"
+
+
+def _unescape_character(match: re.Match[str]) -> str:
+    mark = match[1]
+    return {"\\": "\\", "0": "\0"}.get(mark) or chr(int(mark[1:], 16))

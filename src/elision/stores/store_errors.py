@@ -1,0 +1,45 @@
+"""What every store says where it refuses: one wording, whatever keeps the sessions."""
+
+from __future__ import annotations
+
+from elision.errors import ConflictError, StoreError, UnknownHandle
+from elision.stores.store import NewSession
+from elision.trajectory.plan import Key, handle
+
+#: Characters of a key in an error.
+_SHOWN = 200
+
+
+def missing_session_error(key: str) -> UnknownHandle:
+    return UnknownHandle(f"the store has no session {_quote_key(key)}; `elision sessions` lists them")
+
+
+def missing_observation_error(session: str, key: Key) -> UnknownHandle:
+    return UnknownHandle(f"session {_quote_key(session)} keeps nothing under {handle(key)}")
+
+
+def session_exists_error(session: NewSession) -> ConflictError:
+    return ConflictError(f"session {_quote_key(session.key)} exists already; open it, or take another name")
+
+
+def short_parent_error(session: NewSession, records: int) -> ConflictError:
+    return ConflictError(
+        f"session {_quote_key(session.parent)} has {records} records; {session.shared} cannot be shared with a fork"
+    )
+
+
+def stale_writer_error(session: str, records: int, after: int) -> ConflictError:
+    return ConflictError(
+        f"session {_quote_key(session)} has {records} records, not {after}: another writer was there first; "
+        "open it again"
+    )
+
+
+def closed_store_error(place: str) -> StoreError:
+    return StoreError(f"{place}: the store is closed; open it again")
+
+
+def _quote_key(key: str) -> str:
+    if len(key) <= _SHOWN:
+        return repr(key)
+    return f"{key[:_SHOWN]!r}… ({len(key):,} characters)"

@@ -1,0 +1,90 @@
+"""Stores by URL: `memory:`, `sqlite:///agent.db`, `postgresql://...`, `linear-hash:///folder`.
+
+As everywhere, three slashes begin a path from the working folder and four an absolute one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from elision.errors import StoreError
+from elision.stores.memory import MemoryStore
+from elision.stores.sqlite import SqliteStore
+from elision.stores.store import Store
+
+
+def open_store(url: str) -> Store:
+    """The store at `url`, made if it is not there. Raises StoreError, MissingExtra."""
+    scheme, colon, rest = url.partition(":")
+    opener = _OPENERS.get(scheme)
+    if not colon or opener is None:
+        if not colon and url:
+            meant = f"; did you mean sqlite:///{url}"
+        else:
+            meant = ""
+        raise StoreError(f"no store {_hide_credentials(url)!r}{meant}; give one of: {', '.join(_FORMS)}")
+    return opener(rest)
+
+
+def open_existing(url: str) -> Store:
+    """The store at `url`, which must be there. Raises StoreError, MissingExtra."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory":
+        raise StoreError("memory: keeps nothing beyond its process; name a store that does")
+    if scheme in FILE_SCHEMES and not Path(parse_path(rest, scheme)).exists():
+        raise StoreError(f"{url}: there is no store; name one that is there")
+    return open_store(url)
+
+
+#: Stores that are files or folders.
+FILE_SCHEMES = ("sqlite", "linear-hash")
+_FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
+
+
+def parse_path(rest: str, what: str) -> str:
+    """The path behind `scheme:`. Raises StoreError if there is none."""
+    path = rest[3:] if rest.startswith("///") else rest
+    if not path or path.startswith("//"):
+        raise StoreError(f"{what}: no path in it; three slashes begin one from here, four an absolute one")
+    return path
+
+
+def _open_memory(rest: str) -> Store:
+    return MemoryStore()
+
+
+def _open_sqlite(rest: str) -> Store:
+    path = parse_path(rest, "sqlite")
+    if path == ":memory:":
+        raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
+    return SqliteStore(Path(path))
+
+
+def _open_linear_hash(rest: str) -> Store:
+    # Its dozen modules take a tenth of the time of `from elision import ContextManager`.
+    from elision.stores.linear_hash.store import LinearHashStore
+
+    return LinearHashStore(parse_path(rest, "linear-hash"))
+
+
+def _open_postgres(rest: str) -> Store:
+    # psycopg is an extra, and loading it takes longer than all the rest of a store.
+    from elision.stores.postgres.store import open_postgres
+
+    return open_postgres(rest)
+
+
+def _hide_credentials(url: str) -> str:
+    """`url` without what may be a password."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
+
+
+_OPENERS: dict[str, Callable[[str], Store]] = {
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+    "linear-hash": _open_linear_hash,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+}

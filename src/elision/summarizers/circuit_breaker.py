@@ -1,0 +1,51 @@
+"""When a summary may be asked for again: never every turn (a fold over calls, without a clock)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerPolicy:
+    """The policy.
+
+    back_off: calls to wait after the first, second, ... failure in a row; the last one for all that follow.
+    breaker_after: failures in a row after which the circuit is open. open_for: calls until it is tried again.
+    """
+
+    back_off: tuple[int, ...] = (5, 10, 20, 40)
+    breaker_after: int = 3
+    open_for: int = 60
+
+
+class CircuitBreaker:
+    """One session's memory of failed summaries."""
+
+    def __init__(self, policy: BreakerPolicy | None = None) -> None:
+        self.policy = policy or BreakerPolicy()
+        self.failures = 0
+        self.retry_at = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether so many failed in a row that the summarizer counts as gone."""
+        return self.failures >= self.policy.breaker_after
+
+    def may_ask(self, call: int) -> bool:
+        """Whether call `call` may ask."""
+        return call >= self.retry_at
+
+    def record_failure(self, call: int) -> int:
+        """A summary asked for at call `call` was not taken; the next call that may ask."""
+        self.failures += 1
+        steps = self.policy.back_off
+        if self.is_open:
+            wait = self.policy.open_for
+        else:
+            wait = steps[min(self.failures, len(steps)) - 1]
+        self.retry_at = call + wait
+        return self.retry_at
+
+    def record_success(self) -> None:
+        self.failures = 0
+        self.retry_at = 0

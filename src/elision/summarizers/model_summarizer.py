@@ -1,0 +1,314 @@
+"""A summary written by a model: asked for, judged, asked for otherwise where it fails, and counted.
+
+    question -> endpoint -> answer -> checks -> SummaryResult
+        ^                                |
+        +----- shorter, or with what was missing or wrong told -----+
+
+A request is never sent again as it was after an answer to it: only a server that gave none (too many requests, an
+error of its own, no connection, no answer in time) is asked the same twice.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from elision.errors import SummaryError
+from elision.summarizers.model_endpoint import Endpoint, EndpointAnswer, EndpointFault, EndpointRequest
+from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
+from elision.summarizers.reasoning_budget import FIRST, ReasoningBudget
+from elision.summarizers.request_redaction import RequestRedactor
+from elision.summarizers.summary_bill import SummaryBill
+from elision.summarizers.summary_checks import SummaryProblem, find_problem
+from elision.summarizers.summary_result import SummaryResult
+from elision.trajectory.plan import LivePrefix, SummaryRequest
+from elision.trajectory.prices import Prices
+from elision.trajectory.redact import DEFAULT, Redaction
+from elision.trajectory.tokens import counter
+
+#: Tokens of a model whose window nobody knows.
+WINDOW: Final = 128_000
+#: Share of the window that a prompt may fill by our count: models of others count up to a third more tokens.
+_SHARE: Final = 0.75
+#: Room for the answer, as a multiple of the summary's limit.
+_ROOM: Final = 1.25
+#: Share of the window that may be left for reasoning at most.
+_REASONING: Final = 0.25
+#: Tokens left for reasoning where a model is known to think first.
+THINKING: Final = FIRST
+_THOUGHT: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
+_TRANSIENT: Final = frozenset(["timeout", "connection", "rate-limited", "server"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRetryPolicy:
+    """How long one summary may take.
+
+    attempts: answers that are asked for, each with another request. repeats: of one request that got no answer.
+    call_seconds, seconds: limits of one request and of all together.
+    pause: seconds before the first repeat where the server names none; doubled for each further one.
+    """
+
+    attempts: int = 3
+    repeats: int = 2
+    call_seconds: float = 60.0
+    seconds: float = 120.0
+    pause: float = 0.5
+
+
+class ModelSummarizer:
+    """A summarizer: asks `endpoint`.
+
+    redaction: what is taken out of requests and answers. prices: of the model, for its window and the bill; None where
+    unknown. window: of the model, in tokens, where it is not that of `prices`. thinking: tokens left for reasoning.
+    clock, sleep: time's own; others for tests.
+
+    Calling it raises SummaryError, which says why and what the failed calls used. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        redaction: Redaction = DEFAULT,
+        retry_policy: SummaryRetryPolicy | None = None,
+        prices: Prices | None = None,
+        window: int | None = None,
+        thinking: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.endpoint = endpoint
+        self.redaction = redaction
+        self.retry_policy = retry_policy or SummaryRetryPolicy()
+        self.prices = prices
+        self.window = window or _find_window(prices)
+        self.reasoning = ReasoningBudget(thinking)
+        self._longest: int | None = None
+        self._lock = threading.Lock()
+        self.clock = clock
+        self.sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"ModelSummarizer({self.endpoint!r})"
+
+    def __call__(self, request: SummaryRequest) -> SummaryResult:
+        return _SummaryJob(self, request).run()
+
+    @property
+    def thinking_tokens(self) -> int:
+        """Tokens left for reasoning now."""
+        return self.reasoning.tokens
+
+    @property
+    def max_thinking_tokens(self) -> int:
+        """Tokens that may be left for reasoning at most: as given, or a share of the window if that is more."""
+        return max(self.reasoning.least_tokens, int(_REASONING * self.window))
+
+    def cap_answer(self, max_tokens: int) -> int:
+        """`max_tokens`, or what the model writes at most, where it said so."""
+        if self._longest is None:
+            return max_tokens
+        return min(max_tokens, self._longest)
+
+    def learn_window(self, tokens: int) -> None:
+        """The model said how large its window is."""
+        with self._lock:
+            self.window = min(self.window, tokens)
+
+    def learn_longest(self, tokens: int) -> None:
+        """The model said how long its answers may be."""
+        with self._lock:
+            if self._longest is None:
+                self._longest = tokens
+            else:
+                self._longest = min(self._longest, tokens)
+
+
+def _find_window(prices: Prices | None) -> int:
+    """The window of the model, or what is just below its price cliff."""
+    known = (prices.window, prices.cliff()) if prices else ()
+    return min((size for size in known if size), default=WINDOW)
+
+
+class _SummaryJob:
+    """One summary on its way."""
+
+    def __init__(self, writer: ModelSummarizer, request: SummaryRequest) -> None:
+        self.summarizer = writer
+        self.redactor = RequestRedactor(writer.redaction)
+        self.raw = request
+        self.clean = self.redactor.redact(request)
+        self.live = self._find_live_prefix()
+        self.bill = SummaryBill(writer.prices)
+        self.started_at = writer.clock()
+        self.thinking_tokens = writer.thinking_tokens
+        self.prompt_limit = self._compute_prompt_limit()
+        self.count = counter().count
+
+    def run(self) -> SummaryResult:
+        """The summary. Raises SummaryError."""
+        found: SummaryProblem | None = None
+        sent: set[str] = set()
+        for _ in range(self.summarizer.retry_policy.attempts):
+            question = self._build_request(found)
+            if found and question.text in sent:
+                break
+            sent.add(question.text)
+            answer = self._ask_until_answered(question)
+            if isinstance(answer, EndpointFault):
+                found = self._shorten_prompt(question, answer)
+                continue
+            self.bill.add_answer(answer, question, self.count)
+            text = self.redactor.redact_text(_clean_answer(answer))
+            found = self._judge_answer(answer, text)
+            if found is None:
+                self._shrink_reasoning(answer, text)
+                return self._make_result(text)
+        assert found is not None, "at least one attempt"
+        raise SummaryError(found.reason, cause=found.cause, billed=self.bill.make_result())
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def _find_live_prefix(self) -> LivePrefix | None:
+        """The live prefix if the request is to extend it.
+
+        A secret in it forbids that: taken out it would change the cached bytes, and left in it would be ours to send.
+        """
+        live = self.raw.live
+        if live is None or self.raw.route != "extend" or not self.summarizer.endpoint.can_extend(live):
+            return None
+        found = self.summarizer.redaction.found
+        if any(map(found, list_strings((live.messages, live.system)))):
+            return None
+        return live
+
+    def _compute_answer_limit(self) -> int:
+        """Tokens that an answer may take."""
+        return self.summarizer.cap_answer(int(_ROOM * self.clean.max_tokens) + self.thinking_tokens)
+
+    def _compute_prompt_limit(self) -> int:
+        """Tokens that a prompt may take, by our count."""
+        return int(_SHARE * self.summarizer.window) - self._compute_answer_limit()
+
+    def _build_request(self, found: SummaryProblem | None) -> EndpointRequest:
+        if found and found.correction:
+            note = f"[An earlier answer could not be used: {found.reason}. {found.correction}]"
+        else:
+            note = ""
+        if self.live is None:
+            text = fit_prompt(self.clean, max(self.prompt_limit, 1), self.count, note)
+        else:
+            text = self.redactor.redact_text(build_extension(self.raw, self.live, note))
+        return EndpointRequest(text=text, max_tokens=self._compute_answer_limit(), seconds=0, live=self.live)
+
+    def _ask_until_answered(self, question: EndpointRequest) -> EndpointAnswer | EndpointFault:
+        """The answer to `question`; a server that gives none is asked again."""
+        patience = self.summarizer.retry_policy
+        fault = EndpointFault(cause="timeout", reason=f"the {patience.seconds:g} s for a summary are over")
+        for repeat in range(patience.repeats + 1):
+            if self._count_seconds_left() <= 0:
+                return fault
+            asked = replace(question, seconds=min(patience.call_seconds, self._count_seconds_left()))
+            self.bill.calls += 1
+            answer = self.summarizer.endpoint.ask(asked)
+            if isinstance(answer, EndpointAnswer):
+                return answer
+            fault = answer
+            if fault.max_output_tokens is not None and 0 < fault.max_output_tokens < question.max_tokens:
+                self.summarizer.learn_longest(fault.max_output_tokens)
+                question = replace(question, max_tokens=fault.max_output_tokens)
+                continue
+            if fault.wait_seconds is None:
+                wait = patience.pause * 2**repeat
+            else:
+                wait = fault.wait_seconds
+            if fault.cause not in _TRANSIENT or repeat == patience.repeats or wait >= self._count_seconds_left():
+                return fault
+            self.summarizer.sleep(wait)
+        return fault
+
+    def _count_seconds_left(self) -> float:
+        return self.summarizer.retry_policy.seconds - (self.summarizer.clock() - self.started_at)
+
+    def _shorten_prompt(self, question: EndpointRequest, fault: EndpointFault) -> SummaryProblem:
+        """What to do about a fault: only a prompt that is too long can be mended. Raises SummaryError."""
+        if fault.cause != "overflow":
+            if fault.cause == "rejected":
+                # Perhaps for so much room: the next summary asks for less.
+                self.summarizer.reasoning.reset()
+            raise SummaryError(fault.reason, cause=fault.cause, billed=self.bill.make_result())
+        if fault.window_tokens:
+            self.summarizer.learn_window(fault.window_tokens)
+        size = self.count(question.text)
+        if fault.window_tokens and fault.prompt_tokens and fault.window_tokens < fault.prompt_tokens:
+            share = fault.window_tokens / fault.prompt_tokens
+        else:
+            share = 0.5
+        if self.live is None:
+            self.prompt_limit = int(0.9 * share * size)
+        else:
+            self.live = None
+            self.prompt_limit = min(
+                self.prompt_limit, int(0.9 * (fault.window_tokens or self.prompt_limit)) - self._compute_answer_limit()
+            )
+        return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
+
+    # -- judging ---------------------------------------------------------------------------------------------------
+
+    def _judge_answer(self, answer: EndpointAnswer, text: str) -> SummaryProblem | None:
+        if answer.stop == "tool":
+            return SummaryProblem(
+                cause="tool-call", reason="it called a tool", correction="Call no tool; write the summary as text."
+            )
+        if answer.stop == "refusal":
+            return SummaryProblem(
+                cause="refusal",
+                reason="the model refused, or its provider's filter did",
+                correction="Nothing is asked of you but a record of what the quoted turns did; write that record.",
+            )
+        if answer.stop == "length" and not text.strip():
+            # All of it went into reasoning; the next answers of this model get room for that.
+            self._grow_reasoning()
+            return SummaryProblem(cause="truncated", reason="it ended before it began", correction="Think briefly.")
+        return find_problem(text, self.clean, self.count)
+
+    def _grow_reasoning(self) -> None:
+        """Leave more for reasoning, which took all there was; where that is the most already, go back."""
+        most = self.summarizer.max_thinking_tokens
+        if self.thinking_tokens >= most:
+            self.summarizer.reasoning.reset()
+            return
+        self.summarizer.reasoning.grow(self.thinking_tokens, most)
+        self.thinking_tokens = max(self.thinking_tokens, self.summarizer.thinking_tokens)
+        self.prompt_limit = min(self.prompt_limit, self._compute_prompt_limit())
+
+    def _shrink_reasoning(self, answer: EndpointAnswer, text: str) -> None:
+        """Leave less for reasoning where `answer`, which came, took less."""
+        if answer.usage is not None:
+            self.summarizer.reasoning.shrink(max(0, answer.usage.output - self.count(text)))
+
+    def _make_result(self, text: str) -> SummaryResult:
+        return replace(
+            self.bill.make_result(),
+            text=text,
+            route="fresh" if self.live is None else "extend",
+            redacted=self.redactor.hits,
+            seconds=self.summarizer.clock() - self.started_at,
+        )
+
+
+def _clean_answer(answer: EndpointAnswer) -> str:
+    """What was said: without reasoning that stands in the text, and without a last line that was cut off."""
+    if answer.text.lstrip().startswith("<think"):
+        text = _THOUGHT.sub("", answer.text, count=1)
+    else:
+        text = answer.text
+    whole, newline, _ = text.strip().rpartition("\n")
+    if answer.stop == "length" and newline:
+        return whole
+    return text.strip()

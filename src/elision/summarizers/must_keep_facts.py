@@ -1,0 +1,81 @@
+"""What a summary must not lose: the facts the newest covered turns worked with.
+
+They are read from what the agent wrote itself (arguments of calls, text) and from the errors it got: names, paths and
+numbers that it uses in several turns come first. Whether a summary kept enough of them tells a summary of these turns
+from a polite sentence and from a summary of something else. Measured with `SHARE` of twelve:
+
+- 20 summaries by a model, as recorded in five OpenHands runs: 25-92 % kept, none refused;
+- 89 digests of the sample corpus at 2,000 tokens: 42-100 % kept, none refused; at 500 tokens: 33-100 %;
+- the model's summaries against turns of runs on other tasks: half of them keep nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from elision.summarizers.outcomes import find_failure
+from elision.trajectory.items import items
+from elision.trajectory.redact import DEFAULT
+from elision.trajectory.spoken import argument_text
+from elision.trajectory.turn import Turn
+
+#: Turns that are looked at, counted from the newest covered one.
+NEWEST = 5
+#: Facts that are asked for; with fewer than FEWEST nothing can be told.
+MOST = 12
+FEWEST = 4
+#: The share of them that must be kept.
+SHARE = 0.15
+#: Longer ones are whole command lines and URLs, which a summary rightly shortens.
+_LONGEST = 60
+#: Tokens of a summary's limit for each fact that is asked for: where little may be said little can be kept.
+_ROOM = 300
+
+_ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
+
+
+def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are none."""
+    seen: Counter[str] = Counter()
+    for turn in turns[-NEWEST:]:
+        texts = [DEFAULT.text(text) for text in _list_agent_texts(turn)]
+        found = {item for text in texts for item in items(text)} | set(_find_errors(turn))
+        seen.update(item for item in found if len(item) <= _LONGEST)
+    return tuple(sorted(seen, key=lambda item: (-seen[item], len(item), item))[:MOST])
+
+
+def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
+    """The `facts` that `text` does not name; a path's last component and a dotted name's last part will do."""
+    lower = text.lower()
+    return tuple(fact for fact in facts if not any(form in lower for form in _list_forms(fact.lower())))
+
+
+def count_needed_facts(facts: Sequence[str], max_tokens: int) -> int:
+    """How many of `facts` a summary of at most `max_tokens` must keep."""
+    if len(facts) < FEWEST:
+        return 0
+    return min(math.ceil(SHARE * len(facts)), max_tokens // _ROOM)
+
+
+def _list_agent_texts(turn: Turn) -> Iterator[str]:
+    yield turn.text
+    for action in turn.actions:
+        if not action.implicit:
+            yield argument_text(action)
+
+
+def _find_errors(turn: Turn) -> Iterator[str]:
+    for observation in turn.observations:
+        yield from _ERROR.findall(find_failure(observation) or "")
+
+
+def _list_forms(fact: str) -> Iterator[str]:
+    yield fact
+    tail = re.split(r"[/.]", fact.rstrip("/."))
+    if "/" in fact:
+        tail = fact.rstrip("/").rsplit("/", 1)
+    if len(tail) > 1 and len(tail[-1]) > 3:
+        yield tail[-1]

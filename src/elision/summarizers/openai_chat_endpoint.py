@@ -1,0 +1,113 @@
+"""OpenAI chat completions, at OpenAI or at any server that speaks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from elision.dialects import mapping_in, mappings_in, text_in
+from elision.dialects.openai_chat import said, usage
+from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
+from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason, parse_refusal
+from elision.summarizers.request_quirks import ModelQuirks
+from elision.summarizers.transport import Transport
+from elision.trajectory.content import text_of
+
+#: Where OpenAI itself is.
+OPENAI: Final = "https://api.openai.com/v1"
+# OpenAI's models that think first: no temperature, and what they think counts as output.
+_REASONING: Final = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
+_STOPS: Final[Mapping[str, StopReason]] = {
+    "length": "length",
+    "content_filter": "refusal",
+    "tool_calls": "tool",
+    "function_call": "tool",
+}
+
+
+def is_reasoning_model(model: str) -> bool:
+    """Whether `model` is one of OpenAI's that think first, by its name."""
+    return bool(_REASONING.match(model))
+
+
+class OpenAIChatEndpoint(HttpEndpoint):
+    """A chat model at `base_url`.
+
+    key:     sent as a bearer token; "" sends none (local servers). Never shown.
+    headers, extra: further headers and further fields of each request (`prompt_cache_key`, `reasoning_effort` ...).
+
+    An extending request carries the tools unchanged. `tool_choice: "none"` forbids their use at OpenAI, where it
+    leaves the cache alone; elsewhere servers may drop the tools from the prompt for it, so it is left out, and a tool
+    call is a failed candidate.
+    """
+
+    dialect: ClassVar[str] = "openai"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        key: str = "",
+        base_url: str = OPENAI,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        proxy: str = "",
+    ) -> None:
+        self._official = base_url.rstrip("/") == OPENAI
+        url = f"{base_url.rstrip('/')}/chat/completions"
+        if self._official:
+            limit = "max_completion_tokens"
+        else:
+            limit = "max_tokens"
+        manners = ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field=limit)
+        super().__init__(
+            model, Transport(url, {**make_bearer_header(key), **(headers or {})}, proxy=proxy), manners, extra
+        )
+
+    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
+        if self._official and question.live and question.live.tools:
+            silent = {"tool_choice": "none"}
+        else:
+            silent = {}
+        limits = self._quirks.build_fields(question.max_tokens)
+        return {"model": self.model, **build_messages(question), **silent, **limits, **self._extra}
+
+    def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
+        return parse_completion(reply)
+
+
+def build_messages(question: EndpointRequest) -> dict[str, Any]:
+    """The fields of a request that hold the conversation."""
+    asked_last = {"role": "user", "content": question.text}
+    live = question.live
+    if live is None:
+        return {"messages": [asked_last]}
+    if live.system:
+        system = [{"role": "system", "content": live.system}]
+    else:
+        system = []
+    if live.tools:
+        tools = {"tools": list(live.tools)}
+    else:
+        tools = {}
+    return {"messages": [*system, *live.messages, asked_last], **tools}
+
+
+def parse_completion(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
+    """A chat completion as an answer."""
+    choices = mappings_in(reply.get("choices"))
+    if not choices:
+        # Some routers report their upstream's errors with status 200.
+        error = mapping_in(reply.get("error"))
+        code = error.get("code")
+        if error:
+            return parse_refusal(code if isinstance(code, int) else 502, text_in(error.get("message")), {})
+        return EndpointFault(cause="malformed", reason="the answer has no choices")
+    message = mapping_in(choices[0].get("message"))
+    stop: StopReason = _STOPS.get(text_in(choices[0].get("finish_reason")), "end")
+    if message.get("refusal"):
+        stop = "refusal"
+    elif message.get("tool_calls") or message.get("function_call"):
+        stop = "tool"
+    return EndpointAnswer(text=text_of(said(message).content), usage=usage(reply.get("usage")), stop=stop)

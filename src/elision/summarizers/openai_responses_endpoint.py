@@ -1,0 +1,85 @@
+"""OpenAI Responses: for agents that speak them, so that their prompt cache can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from elision.dialects import mapping_in, mappings_in, text_in
+from elision.dialects.openai_responses import said, usage
+from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
+from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
+from elision.summarizers.openai_chat_endpoint import OPENAI, is_reasoning_model
+from elision.summarizers.request_quirks import ModelQuirks
+from elision.summarizers.transport import Transport
+from elision.trajectory.content import text_of
+
+
+class OpenAIResponsesEndpoint(HttpEndpoint):
+    """A model behind `base_url`/responses; nothing is stored there.
+
+    key, headers, extra: as for `OpenAICompatible`.
+    """
+
+    dialect: ClassVar[str] = "openai-responses"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        key: str = "",
+        base_url: str = OPENAI,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        proxy: str = "",
+    ) -> None:
+        url = f"{base_url.rstrip('/')}/responses"
+        manners = ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field="max_output_tokens")
+        super().__init__(
+            model, Transport(url, {**make_bearer_header(key), **(headers or {})}, proxy=proxy), manners, extra
+        )
+
+    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
+        limits = self._quirks.build_fields(question.max_tokens)
+        return {"model": self.model, "store": False, **_build_input(question), **limits, **self._extra}
+
+    def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
+        return parse_response(reply)
+
+
+def _build_input(question: EndpointRequest) -> dict[str, Any]:
+    asked_last = {"role": "user", "content": [{"type": "input_text", "text": question.text}]}
+    live = question.live
+    if live is None:
+        return {"input": [asked_last]}
+    if live.system:
+        instructions = {"instructions": live.system}
+    else:
+        instructions = {}
+    if live.tools:
+        tools = {"tools": list(live.tools), "tool_choice": "none"}
+    else:
+        tools = {}
+    return {"input": [*live.messages, asked_last], **instructions, **tools}
+
+
+def parse_response(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
+    """A response as an answer."""
+    if "output" not in reply:
+        return EndpointFault(cause="malformed", reason="the answer has no output")
+    items = mappings_in(reply.get("output"))
+    spoken = [item for item in items if item.get("type") == "message"]
+    text = "\n".join(filter(None, (text_of(said(item).content) for item in spoken)))
+    return EndpointAnswer(text=text, usage=usage(reply.get("usage")), stop=_find_stop(reply, items, spoken))
+
+
+def _find_stop(reply: Mapping[str, Any], items: list[Mapping[str, Any]], spoken: list[Mapping[str, Any]]) -> StopReason:
+    why = text_in(mapping_in(reply.get("incomplete_details")).get("reason"))
+    parts = [part for item in spoken for part in mappings_in(item.get("content"))]
+    if why == "content_filter" or any(part.get("type") == "refusal" for part in parts):
+        return "refusal"
+    if any(text_in(item.get("type")).endswith("_call") for item in items):
+        return "tool"
+    if why == "max_output_tokens":
+        return "length"
+    return "end"

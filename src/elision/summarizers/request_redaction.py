@@ -1,0 +1,88 @@
+"""A summary request without secrets: what a summarizer is not told it cannot repeat.
+
+Texts are redacted whole, before any of them is cut: half a private key has no beginning that tells what it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elision.trajectory.content import Content, Text
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.redact import Redaction
+from elision.trajectory.turn import Action, Message, Observation, Turn
+
+
+def redact_request(request: SummaryRequest) -> SummaryRequest:
+    """`request` without the secrets that its own rules name: what every summarizer is given."""
+    if request.redaction is None:
+        return request
+    return RequestRedactor(request.redaction).redact(request)
+
+
+@dataclass(slots=True)
+class RequestRedactor:
+    """A redaction that counts what it took out."""
+
+    redaction: Redaction
+    hits: int = 0
+
+    def redact_text(self, text: str) -> str:
+        clean, hits = self.redaction.counted(text)
+        self.hits += hits
+        return clean
+
+    def redact(self, request: SummaryRequest) -> SummaryRequest:
+        """`request` with every text of it redacted; the live prefix stays, since its bytes are what a cache holds."""
+        if request.redacted == self.redaction:
+            return request
+        return replace(
+            request,
+            redacted=self.redaction,
+            previous=self.redact_text(request.previous),
+            task=self.redact_text(request.task),
+            turns=tuple(self._redact_turn(turn) for turn in request.turns),
+        )
+
+    def _redact_turn(self, turn: Turn) -> Turn:
+        before = self.hits
+        content = self._redact_content(turn.content)
+        reasoning = self.redact_text(turn.reasoning)
+        actions = tuple(map(self._redact_action, turn.actions))
+        observations = tuple(map(self._redact_observation, turn.observations))
+        interjections = tuple(map(self._redact_message, turn.interjections))
+        if self.hits == before:
+            # Nearly every turn: the same object, of which whoever looked at it before may know what it says.
+            return turn
+        return replace(
+            turn,
+            content=content,
+            reasoning=reasoning,
+            actions=actions,
+            observations=observations,
+            interjections=interjections,
+        )
+
+    def _redact_action(self, action: Action) -> Action:
+        before = self.hits
+        clean = self.redact_text(action.arguments)
+        if self.hits > before:
+            return replace(action, arguments=clean)
+        return action
+
+    def _redact_observation(self, observation: Observation) -> Observation:
+        before = self.hits
+        clean = self._redact_content(observation.content)
+        if self.hits > before:
+            return replace(observation, content=clean)
+        return observation
+
+    def _redact_message(self, message: Message) -> Message:
+        before = self.hits
+        clean = self._redact_content(message.content)
+        if self.hits > before:
+            return replace(message, content=clean)
+        return message
+
+    def _redact_content(self, parts: Content) -> Content:
+        return tuple(Text(self.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)

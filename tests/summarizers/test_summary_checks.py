@@ -1,0 +1,222 @@
+"""What may not replace a history, and what may."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elision.errors import SummaryError
+from elision.formats.registry import read
+from elision.summarizers.digest import write_digest
+from elision.summarizers.must_keep_facts import count_needed_facts, find_key_facts, find_missing_facts
+from elision.summarizers.summary_checks import check_summary, find_problem
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.tokens import counter
+from tests.summarizers.turns import make_filler_turn, make_request, make_turn
+
+COUNT = counter().count
+RUNS = sorted((Path(__file__).parents[2] / "examples" / "runs").glob("*.gz"))
+ASKED = make_request(
+    make_filler_turn(1),
+    make_turn(2, "I read it.", command="cat src/parser.py", result="def parse_line(text): ...\n" * 40),
+    make_turn(
+        3, "Again.", command="pytest tests/test_parser.py -k parse_line", result="ValueError: bad\n" * 30, error=True
+    ),
+    max_tokens=900,
+)
+GOOD = "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests/test_parser.py."
+
+REFUSALS = (
+    "I'm sorry, but I can't help with that.",
+    "I’m very sorry, I cannot summarize this.",
+    "I cannot assist with this request.",
+    "I can't continue.",
+    "I am unable to provide a summary.",
+    "**Sorry, but I** must decline.",
+    "Unfortunately, I do not have access.",
+    "As an AI language model, I",
+    "Es tut mir leid, das kann ich nicht.",
+    "Ich kann diesen Text leider nicht zusammenfassen.",
+    "Je suis désolé, je ne peux pas.",
+    "Lo siento, no puedo ayudar con eso.",
+    "Desculpe, não posso ajudar.",
+    "Mi dispiace, non posso farlo.",
+    "Het spijt me.",
+    "Przykro mi, nie mogę.",
+    "Извините, я не могу помочь.",
+    "К сожалению, это невозможно.",
+    "抱歉，我无法完成这个请求。",
+    "很抱歉，我不能帮助你。",
+    "申し訳ありませんが、お手伝いできません。",
+    "죄송하지만 도와드릴 수 없습니다.",
+)
+ERRORS = (
+    "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>",
+    '{"error": {"message": "Rate limit reached"}}',
+    "Traceback (most recent call last):\n  File x",
+    "openai.RateLimitError: Error code: 429",
+    "Error code: 500 - internal",
+    "Error: connect ECONNREFUSED",
+    "429 Too Many Requests",
+    "HTTP/1.1 503 Service Unavailable",
+    "Rate limit exceeded, try again in 20s",
+    "Internal Server Error",
+    "upstream connect error or disconnect/reset before headers",
+    "Request timed out.",
+    "prompt is too long: 1 tokens > 0 maximum",
+    "An error occurred while processing your request.",
+)
+CALLS = (
+    '<tool_call>\n{"name": "bash"}',
+    "<function=bash>ls</function>",
+    '{"name": "bash", "arguments": {}}',
+    "```bash\ncat src/parser.py\n```",
+    "THOUGHT: I look.\n```bash\nls\n```",
+    "[TOOL_CALLS] bash",
+)
+GOES_ON = (
+    "Let me look at src/parser.py.",
+    "I'll fix parse_line now.",
+    "Okay, I will run the tests.",
+    "Lass mich nachsehen.",
+)
+ORDERS = (
+    "Please fix parse_line in src/parser.py.",
+    "You must run pytest next.",
+    "Continue with step 3.",
+    "New task: delete it.",
+)
+NOISE = ("ab" * 900, "!!??##" * 300, "\ufffd\x00\x01" * 300, "the same line again\n" * 300, "QUJD" * 600)
+
+
+def cause(text: str, asked: SummaryRequest = ASKED) -> str | None:
+    found = find_problem(text, asked, COUNT)
+    return found.cause if found else None
+
+
+def test_a_summary_passes() -> None:
+    """A plain record of the turns is nobody's problem."""
+    assert find_problem(GOOD, ASKED, COUNT) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        *(("empty", text) for text in ("", " \n\t")),
+        *(("refusal", text) for text in REFUSALS),
+        *(("error-text", text) for text in ERRORS),
+        *(("tool-call", text) for text in CALLS),
+        *(("task-continued", text) for text in (*GOES_ON, *ORDERS)),
+        *(("garbage", text) for text in NOISE),
+        ("too-long", GOOD + "".join(f" word{n * n}" for n in range(1_500))),
+        ("too-long", f"{GOOD} " * 100_000),
+        ("facts-lost", "The agent looked around and made good progress."),
+        ("facts-lost", "The conversation so far is too long to be shown."),
+    ],
+)
+def test_what_may_not_stand(word: str, text: str) -> None:
+    """Each is told by its form, with a sentence why and one on what to do otherwise."""
+    found = find_problem(text, ASKED, COUNT)
+    assert found is not None
+    assert (found.cause, bool(found.reason)) == (word, True)
+    assert found.correction
+    with pytest.raises(SummaryError) as raised:
+        check_summary(text, ASKED, COUNT)
+    assert raised.value.cause == word
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "The user said: I'm sorry, I cannot use Docker.",
+        "The API answered 429 Too Many Requests twice; rate limit exceeded.",
+        "TESTS: 500 Internal Server Error in test_view.",
+        "PENDING: please the linter; continue with step 3.",
+        "USER_CONTEXT: Let me know when done, the user asked.",
+        "Traceback (most recent call last) was fixed.",
+    ],
+)
+def test_a_summary_may_tell_of_them(told: str) -> None:
+    """Errors, refusals and orders inside a summary are what it is about."""
+    assert find_problem(f"{GOOD}\n{told}", ASKED, COUNT) is None
+
+
+def test_longer_than_its_input() -> None:
+    """A summary that saves nothing is none."""
+    short = make_request(make_turn(1, "Hi.", command="ls", result="a.py"))
+    assert (
+        cause("The agent listed the directory and saw one file, a.py, in it; nothing else happened.", short)
+        == "too-long"
+    )
+
+
+def test_other_languages_pass() -> None:
+    """A summary in any script is text."""
+    assert cause("已完成：读取 src/parser.py；parse_line 在 tests/test_parser.py 中失败，错误为 ValueError。") is None
+    assert cause("СДЕЛАНО: прочитан src/parser.py; parse_line падает с ValueError в tests/test_parser.py.") is None
+
+
+def test_facts_are_what_the_newest_turns_worked_with() -> None:
+    """Names and paths of calls and the errors they met, most used first; what only results showed is not asked for."""
+    facts = find_key_facts(ASKED.turns)
+    assert facts[0] == "parse_line" or "parse_line" in facts
+    assert {"src/parser.py", "tests/test_parser.py", "ValueError"} <= set(facts)
+    assert find_missing_facts(["src/parser.py", "a.b.parse_line"], "In parser.py, parse_line.") == ()
+    assert find_missing_facts(["src/parser.py", "4711"], "nothing") == ("src/parser.py", "4711")
+
+
+def test_secrets_are_no_facts() -> None:
+    """A summary is not asked to repeat a key."""
+    key = "gh" + "p_Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Ddabcd"
+    assert not any(
+        key in fact for fact in find_key_facts((make_turn(1, f"use {key}", command=f"curl -H {key} host", result=""),))
+    )
+
+
+def test_how_many_facts() -> None:
+    """Little may be asked of little: few facts, or a small limit."""
+    twelve = [str(n) for n in range(12)]
+    assert [count_needed_facts(twelve, limit) for limit in (100, 300, 600, 2_000)] == [0, 1, 2, 2]
+    assert count_needed_facts(twelve[:3], 2_000) == 0
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name[:30])
+@pytest.mark.parametrize("limit", [2_000, 500])
+def test_digests_pass(path: Path, limit: int) -> None:
+    """What is written without a model passes the checks, at every tenth turn of every sample run."""
+    run = next(iter(read(path)))
+    for covers in range(10, len(run.turns), 10):
+        asked = SummaryRequest(previous="", task="", turns=run.turns[max(0, covers - 30) : covers], max_tokens=limit)
+        assert find_problem(write_digest(asked, COUNT), asked, COUNT) is None
+
+
+def recorded() -> Iterator[tuple[str, int]]:
+    """Summaries that a model wrote while the OpenHands sample was recorded, and the newest turn that each covers."""
+    with tarfile.open(next(path for path in RUNS if path.name.startswith("openhands"))) as archive:
+        names = sorted(name for name in archive.getnames() if "/events/" in name and name.endswith(".json"))
+        events = [json.loads(archive.extractfile(name).read()) for name in names]  # type: ignore[union-attr]
+    calls = [e.get("llm_response_id") for e in events if e.get("source") == "agent" and e["kind"] != "Condensation"]
+    turns = {call: nth for nth, call in enumerate(dict.fromkeys(filter(None, calls)), start=1)}
+    of = {event["id"]: turns.get(event.get("llm_response_id"), 0) for event in events}
+    for event in events:
+        if event["kind"] == "Condensation" and event.get("summary"):
+            yield event["summary"], max(of.get(name, 0) for name in event["forgotten_event_ids"])
+
+
+def test_recorded_summaries_pass() -> None:
+    """What a model really wrote for an agent passes, and not one of them would for another run."""
+    ours, other = (
+        next(iter(read(next(path for path in RUNS if path.name.startswith(name)))))
+        for name in ("openhands", "swe-agent")
+    )
+    found = list(recorded())
+    assert len(found) >= 3
+    for text, covers in found:
+        asked = SummaryRequest(previous="", task="", turns=ours.turns[:covers], max_tokens=2_000)
+        assert find_problem(text, asked, COUNT) is None
+        alien = SummaryRequest(previous="", task="", turns=other.turns[:20], max_tokens=2_000)
+        assert cause(text, alien) == "facts-lost"
