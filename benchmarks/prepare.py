@@ -23,9 +23,9 @@ from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
 from elision import ContextManager
 from elision.engine import Session
-from elision.manager import context, passes
+from elision.manager import context, preparation
 from elision.manager.history import History
-from elision.manager.scribe import Scribe
+from elision.manager.summary_worker import SummaryRunner
 from elision.stores.packing import Packer
 from elision.stores.sqlite import SqliteStore
 from elision.strategies.guards import Guards
@@ -46,17 +46,17 @@ FEW, WARM_UP = 100, 50
 REST = "the rest"
 PARTS: tuple[Part, ...] = (
     ("counting tokens", Vocabulary, "count"),
-    ("comparing with what was read", History, "common"),
+    ("comparing with what was read", History, "count_common"),
     ("reading what is new", History, "extend"),
-    ("turns, head, guards", passes, "absorb"),
+    ("turns, head, guards", preparation, "ingest_turns"),
     ("deciding; placeholders and gists", Policy, "decide"),
-    ("summaries (the digest)", Scribe, "answer"),
+    ("summaries (the digest)", SummaryRunner, "request_summary"),
     ("bills, raw and ours", Session, "_send"),
     ("packing records", Packer, "pack"),
     ("appending, one sync a call", SqliteStore, "append"),
-    ("messages with gaps, breakpoints", context, "outgoing"),
-    ("diagnostics", ContextManager, "_view"),
-    ("listeners, the log line", ContextManager, "_tell"),
+    ("messages with gaps, breakpoints", context, "build_request"),
+    ("diagnostics", ContextManager, "_make_view"),
+    ("listeners, the log line", ContextManager, "_notify_listeners"),
 )
 
 

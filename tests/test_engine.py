@@ -29,19 +29,19 @@ from tests.properties.builders import (
     CACHED,
     PLAIN,
     SIZER,
-    begun,
-    brief,
+    begin_session,
     call,
+    find_mask_calls,
     head,
+    list_summaries,
     long_text,
-    masked_at,
     result,
-    run,
+    run_session,
     step,
     steps,
-    summaries,
     turn,
     user,
+    write_brief_summary,
 )
 
 SUMMARIZING = "summarization(every=3, tail=2, summary_max_tokens=50, schedule=every-turn)"
@@ -49,7 +49,7 @@ SUMMARIZING = "summarization(every=3, tail=2, summary_max_tokens=50, schedule=ev
 
 def test_raw_first() -> None:
     """Every turn is in the log, before the decision that could hide it, and every call behind its decision."""
-    kinds = [type(event) for event in run("masking(window=1, schedule=every-turn)", steps(2)).events]
+    kinds = [type(event) for event in run_session("masking(window=1, schedule=every-turn)", steps(2)).events]
     assert kinds == [HeadSet, Decided, Called, TurnAdded, Decided, Called, TurnAdded, Decided, Called]
 
 
@@ -75,9 +75,9 @@ def test_a_strategy_brings_its_extractors() -> None:
         session = Session(strategy, PLAIN, SIZER, **options)
         session.begin(head())
         for each in steps(4):
-            drive(session.prepare(), brief)
+            drive(session.prepare(), write_brief_summary)
             session.add(each)
-        drive(session.prepare(), brief)
+        drive(session.prepare(), write_brief_summary)
         return next(mask.text for event in session.events if isinstance(event, Decided) for mask in event.masks)
 
     def read_page(action: Action | None, observation: Observation, text: str) -> Outcome:
@@ -89,7 +89,7 @@ def test_a_strategy_brings_its_extractors() -> None:
 
 def test_raw_is_the_identity() -> None:
     """`raw` sends everything, at both ends of the bill."""
-    session = run("raw", steps(12))
+    session = run_session("raw", steps(12))
     assert session.newest is not None
     assert session.newest.view.segments == session.state.raw_view().segments
     assert session.books.spent == session.books.raw_spent
@@ -98,10 +98,10 @@ def test_raw_is_the_identity() -> None:
 
 def test_bills_are_the_price_list_s() -> None:
     """A call is billed for what its view shares with the last one, and for what is new; answers as recorded."""
-    session = begun("raw", CACHED)
-    first = drive(session.prepare(), brief)
+    session = begin_session("raw", CACHED)
+    first = drive(session.prepare(), write_brief_summary)
     session.add(step(1, "ok", usage=Usage(output=70)))
-    second = drive(session.prepare(), brief)
+    second = drive(session.prepare(), write_brief_summary)
     assert session.newest is not None
     assert session.newest.bill == CACHED.bill(second.tokens, first.tokens)
     assert session.books.answers.output == 70
@@ -122,10 +122,12 @@ def test_a_summary_request() -> None:
 
     def write(request: SummaryRequest) -> str:
         asked.append(request)
-        return brief(request)
+        return write_brief_summary(request)
 
     turns = steps(12)
-    run("hybrid(window=1, summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)", turns, summarizer=write)
+    run_session(
+        "hybrid(window=1, summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)", turns, summarizer=write
+    )
     assert [request.turns for request in asked] == [turns[0:4], turns[4:8]]
     assert asked[0].previous == ""
     assert asked[1].previous == "Turns 1 to 4 were done."
@@ -135,9 +137,9 @@ def test_a_summary_request() -> None:
 
 def test_a_request_is_yielded() -> None:
     """A pass that needs a summary yields its request and waits; nothing is decided before the answer."""
-    session = begun(SUMMARIZING)
+    session = begin_session(SUMMARIZING)
     for item in steps(5):
-        drive(session.prepare(), brief)
+        drive(session.prepare(), write_brief_summary)
         session.add(item)
     events = len(session.events)
     steps_of_pass = session.prepare()
@@ -168,7 +170,7 @@ def endless(request: SummaryRequest) -> str:
 )
 def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> None:
     """A blank, refused or too long summary leaves the view as it was, is recorded with its reason, and is billed."""
-    session = run(SUMMARIZING, steps(5), PLAIN, summarizer=summarizer)  # type: ignore[arg-type]
+    session = run_session(SUMMARIZING, steps(5), PLAIN, summarizer=summarizer)  # type: ignore[arg-type]
     assert session.newest is not None
     assert session.newest.view.segments == session.state.raw_view().segments
     assert session.newest.decided.summary is None
@@ -184,7 +186,7 @@ def test_retries_back_off() -> None:
         asked.append(request.turns[-1].index)
         raise SummaryError("no")
 
-    run(SUMMARIZING, steps(40), summarizer=write)
+    run_session(SUMMARIZING, steps(40), summarizer=write)
     assert [later - earlier for earlier, later in itertools.pairwise(asked)] == [5, 10]
 
 
@@ -195,14 +197,14 @@ def test_errors_of_the_summarizer_s_own_come_through() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(SUMMARIZING, steps(9), summarizer=broken)
+        run_session(SUMMARIZING, steps(9), summarizer=broken)
 
 
 def test_the_summary_block() -> None:
     """A summary stands behind the task with protected results word for word, then the user's words, then the tail."""
     kept = 'rules=rule(args="*step-2", keep=true)'
     turns = [step(1, said=[user("use tabs")]), *(step(index) for index in range(2, 6))]
-    session = run(SUMMARIZING[:-1] + f", {kept})", turns)
+    session = run_session(SUMMARIZING[:-1] + f", {kept})", turns)
     assert session.newest is not None
     segments = session.newest.view.segments
     assert [segment.kind for segment in segments][:5] == ["head", "head", "summary", "interjection", "assistant"]
@@ -216,7 +218,7 @@ def test_the_user_s_old_words() -> None:
     """Past keep_user_tokens the oldest words are quoted inside the block instead."""
     turns = [step(index, said=[user(f"rule {index}")]) for index in range(1, 6)]
     limited = SUMMARIZING[:-1] + f", keep_user_tokens={2 * SIZER.message(user('rule 1'))})"
-    session = run(limited, turns)
+    session = run_session(limited, turns)
     assert session.newest is not None
     assert session.newest.decided.summary is not None
     assert session.newest.decided.summary.interjections == (2, 3)
@@ -225,7 +227,7 @@ def test_the_user_s_old_words() -> None:
 
 def test_the_summarizer_s_bill() -> None:
     """What a summary was billed is recorded with it, and is part of what was spent."""
-    session = run(SUMMARIZING, steps(5), PLAIN)
+    session = run_session(SUMMARIZING, steps(5), PLAIN)
     assert session.newest is not None
     summary = session.newest.decided.summary
     assert summary is not None
@@ -238,7 +240,9 @@ def test_a_new_model_is_a_cold_cache() -> None:
     """The first call of another model reads nothing; back at the first model its cache is still there."""
     turns = [step(index, model=model) for index, model in enumerate("aaba", start=1)]
     reads: list[int] = []
-    run("raw", turns, watch=lambda session: reads.append(session.newest.bill.cache_read if session.newest else 0))
+    run_session(
+        "raw", turns, watch=lambda session: reads.append(session.newest.bill.cache_read if session.newest else 0)
+    )
     assert reads[1] > 0
     assert reads[2] == 0
     assert reads[3] == reads[1] + SIZER.assistant(turns[0]) + SIZER.observation(turns[0].observations[0])
@@ -247,12 +251,12 @@ def test_a_new_model_is_a_cold_cache() -> None:
 def test_a_cold_cache_makes_a_rewrite_free() -> None:
     """After a gap longer than the TTL what is pending is masked, though it would not have paid yet."""
     times = [10.0 * index for index in range(8)]
-    warm = run("masking(window=2)", [step(index, at=at) for index, at in enumerate(times, start=1)])
-    cold = run(
+    warm = run_session("masking(window=2)", [step(index, at=at) for index, at in enumerate(times, start=1)])
+    cold = run_session(
         "masking(window=2)", [step(index, at=at + 1_000 * (index > 5)) for index, at in enumerate(times, start=1)]
     )
-    assert 6 in masked_at(cold).values()
-    assert 6 not in masked_at(warm).values()
+    assert 6 in find_mask_calls(cold).values()
+    assert 6 not in find_mask_calls(warm).values()
 
 
 def test_usable_tokens() -> None:
@@ -266,30 +270,30 @@ def test_usable_tokens() -> None:
 
 def test_a_call_may_be_prepared_again() -> None:
     """A request that is retried is the same request."""
-    session = begun("masking(window=1, schedule=every-turn)")
+    session = begin_session("masking(window=1, schedule=every-turn)")
     for item in steps(4):
-        first = drive(session.prepare(), brief)
-        again = drive(session.prepare(), brief)
+        first = drive(session.prepare(), write_brief_summary)
+        again = drive(session.prepare(), write_brief_summary)
         assert again.segments == first.segments
         assert again.epoch == first.epoch
         session.add(item)
-    assert masked_at(session) == {(1, 1): 3, (2, 1): 4}
+    assert find_mask_calls(session) == {(1, 1): 3, (2, 1): 4}
 
 
 def test_sessions_are_apart() -> None:
     """Two sessions of one strategy share nothing."""
     strategy = parse(SUMMARIZING)
-    one, other = run(strategy, steps(9)), begun(strategy)
-    drive(other.prepare(), brief)
-    assert summaries(one)
-    assert summaries(other) == []
+    one, other = run_session(strategy, steps(9)), begin_session(strategy)
+    drive(other.prepare(), write_brief_summary)
+    assert list_summaries(one)
+    assert list_summaries(other) == []
     assert other.state.turns == []
 
 
 def test_an_empty_session() -> None:
     """A call before any turn, with no head at all, is an empty view."""
     session = Session(parse("hybrid"), CACHED, SIZER)
-    assert drive(session.prepare(), brief).segments == []
+    assert drive(session.prepare(), write_brief_summary).segments == []
 
 
 @given(st.integers(1, 5), st.integers(1, 30))
@@ -306,7 +310,7 @@ def test_a_summary_shortens(every: int, lines: int) -> None:
             )
         before.append(session.newest.view.tokens)
 
-    run(
+    run_session(
         f"summarization(every={every}, tail=1, summary_max_tokens=50, schedule=every-turn)",
         turns,
         watch=watch,
@@ -327,14 +331,14 @@ def flaky(request: SummaryRequest) -> str:
     """Fails every other time, by what it is asked for."""
     if len(request.turns) % 2:
         raise SummaryError("no", cause="server")
-    return brief(request)
+    return write_brief_summary(request)
 
 
 @pytest.mark.parametrize("spec", RESUMED)
 def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None:
     """The same events later, and the same bills, wherever it was stopped; failed summaries included."""
-    whole = begun(spec, CACHED)
-    parted = begun(spec, CACHED)
+    whole = begin_session(spec, CACHED)
+    parted = begin_session(spec, CACHED)
     for number in range(1, 25):
         turn = step(number, long_text(number * 40), at=float(number * 20), usage=Usage(output=10))
         for session in (whole, parted):
@@ -351,7 +355,7 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
 
 def test_an_amended_turn_is_the_newest_one_again() -> None:
     """The log keeps both versions, the view has the second alone."""
-    session = run("masking(window=2)", steps(3))
+    session = run_session("masking(window=2)", steps(3))
     again = session.amended(step(3, "another ending"), "n")
     assert len(again.state.turns) == 3
     assert [segment.source.text for segment in again.state.track.segments][-1] == "another ending"  # type: ignore[union-attr]
@@ -360,10 +364,10 @@ def test_an_amended_turn_is_the_newest_one_again() -> None:
 
 def test_a_head_that_changed_rewrites_everything() -> None:
     """A new system prompt or tool stands in front of the same turns, in a new epoch; both bills pay for it."""
-    session = run("masking(window=1, schedule=every-turn)", steps(4))
+    session = run_session("masking(window=1, schedule=every-turn)", steps(4))
     hidden, epoch = dict(session.state.hidden), session.state.epoch
     session.begin(Head(messages=(user("another task"),)))
-    drive(session.prepare(), brief)
+    drive(session.prepare(), write_brief_summary)
     assert session.state.epoch == epoch + 1
     assert hidden.items() <= session.state.hidden.items()
     assert session.state.raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
@@ -386,7 +390,7 @@ def called(session: Session, turns: int) -> list[bool]:
     """For each of so many turns, and the call behind them, whether the tools stand in its view."""
     stands = []
     for number in range(1, turns + 2):
-        view = drive(session.prepare(), brief)
+        view = drive(session.prepare(), write_brief_summary)
         stands.append(any(segment.kind == "recall" for segment in view.segments))
         session.add(step(number, long_text(number * 40, lines=60)))
     return stands
@@ -396,14 +400,14 @@ def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> Non
     """They stand in front of everything: the whole prompt is written again, and the next call reads it as ever."""
     session = offering("masking(window=1, schedule=every-turn)", "first", start=head(warm_tokens=5))
     assert called(session, 1) == [False, False]
-    drive(session.prepare(), brief)
+    drive(session.prepare(), write_brief_summary)
     entered = session.newest
     assert entered is not None
     assert entered.decided.offers
     assert entered.bill == CACHED.bill(entered.view.tokens, 0)
     assert entered.raw.cache_read > 0
     session.add(step(3, "ok"))
-    drive(session.prepare(), brief)
+    drive(session.prepare(), write_brief_summary)
     assert session.newest is not None
     assert not session.newest.decided.offers
     assert session.newest.bill.cache_read > 0
@@ -423,10 +427,12 @@ def test_tools_are_no_part_of_the_other_bill() -> None:
 
 def test_a_first_rewrite_waits_until_the_whole_pays() -> None:
     """The schedule weighs the rewrite from the front and the tools themselves before it acts, so it acts later."""
-    plain = masked_at(run("masking(window=2)", (step(n, long_text(n * 40, lines=60)) for n in range(1, 40))))
+    plain = find_mask_calls(
+        run_session("masking(window=2)", (step(n, long_text(n * 40, lines=60)) for n in range(1, 40)))
+    )
     session = offering("masking(window=2)", "first")
     stands = called(session, 39)
-    first = min(masked_at(session).values())
+    first = min(find_mask_calls(session).values())
     assert stands.index(True) + 1 == first
     assert first > min(plain.values())
 
@@ -434,13 +440,13 @@ def test_a_first_rewrite_waits_until_the_whole_pays() -> None:
 def test_tools_that_are_dearer_than_what_they_would_give_back_never_enter() -> None:
     """What all masking saves is less than the tools take up: without a cache as with one, nothing is hidden."""
     few = [step(number, long_text(40, lines=8) if number == 1 else "ok") for number in range(1, 40)]
-    assert masked_at(run("masking(window=2)", few, PLAIN))
+    assert find_mask_calls(run_session("masking(window=2)", few, PLAIN))
     for prices in (PLAIN, CACHED):
         session = offering("masking(window=2)", "first", prices)
         for each in few:
-            drive(session.prepare(), brief)
+            drive(session.prepare(), write_brief_summary)
             session.add(each)
-        assert not masked_at(session)
+        assert not find_mask_calls(session)
         assert not session.state.offered
 
 
@@ -448,7 +454,7 @@ def test_placeholders_without_a_handle_bring_no_tools() -> None:
     """A fixed text names nothing that could be asked for; a summary does, and what was cut."""
     fixed = offering('masking(window=1, schedule=every-turn, placeholder="[left out]", gist=0)', "first")
     assert not any(called(fixed, 6))
-    assert masked_at(fixed)
+    assert find_mask_calls(fixed)
     assert any(called(offering(SUMMARIZING, "first"), 6))
 
 
@@ -458,7 +464,7 @@ def test_tools_count_in_the_budget() -> None:
         session = offering(f"masking(window=1, budget=budget(tokens={tokens}, max_context_pct=1, reserved=0))", "first")
         with suppress(BudgetError):
             for number in range(1, 8):
-                assert drive(session.prepare(), brief).tokens <= tokens
+                assert drive(session.prepare(), write_brief_summary).tokens <= tokens
                 session.add(step(number, long_text(number * 40, lines=40)))
 
 
@@ -469,7 +475,7 @@ def test_tools_withheld_enter_later() -> None:
     assert not any(called(session, 4))
     assert session.state.hidden
     session.terms = Terms()
-    drive(session.prepare(), brief)
+    drive(session.prepare(), write_brief_summary)
     assert session.state.offered
 
 
@@ -486,7 +492,7 @@ def test_a_head_that_changed_keeps_the_tools() -> None:
     session = offering("masking(window=1, schedule=every-turn)", "first")
     called(session, 4)
     session.begin(Head(messages=(user("another task"),), tools=({"name": "bash"},)))
-    view = drive(session.prepare(), brief)
+    view = drive(session.prepare(), write_brief_summary)
     assert [segment.kind for segment in view.segments[:3]] == ["tools", "recall", "head"]
     assert [segment.kind for segment in session.state.raw_view().segments[:3]] == ["tools", "head", "assistant"]
     assert view.tokens == sum(segment.tokens for segment in view.segments)
@@ -496,16 +502,16 @@ def test_a_head_that_changed_keeps_the_tools() -> None:
 def test_what_is_cut_names_a_handle_where_recall_is_served(handles: bool) -> None:
     """And none where it is not: nobody is led to ask for what he cannot get."""
     strategy = replace(parse("masking(budget=budget(tokens=900, max_context_pct=1, reserved=0))"), handles=handles)
-    session = begun(strategy)
+    session = begin_session(strategy)
     session.add(step(1, long_text(3, lines=200)))
-    text = drive(session.prepare(), brief).segments[-1].text
+    text = drive(session.prepare(), write_brief_summary).segments[-1].text
     assert "cut here to fit]" in text
     assert ("[t1.1: " in text) is handles
 
 
 def test_a_pass_may_be_held() -> None:
     """Nothing is decided, the view is as it was and what is new, and the reason says so."""
-    session = run("masking(window=1, schedule=every-turn)", steps(4))
+    session = run_session("masking(window=1, schedule=every-turn)", steps(4))
     hidden = dict(session.state.hidden)
     session.add(step(5, long_text(300)))
     view = session.hold("the store is gone")
@@ -517,10 +523,10 @@ def test_a_pass_may_be_held() -> None:
 
 def test_a_window_that_was_learned_limits_every_view() -> None:
     """Once the provider has said how much fits, no view is larger."""
-    session = begun("masking(window=3)", CACHED)
+    session = begin_session("masking(window=3)", CACHED)
     for number in range(1, 12):
         session.add(step(number, long_text(400)))
-        drive(session.prepare(), brief)
+        drive(session.prepare(), write_brief_summary)
     session.note(Learned(call=12, window=3_000))
-    view = drive(session.prepare(), brief)
+    view = drive(session.prepare(), write_brief_summary)
     assert view.tokens <= 3_000 * 0.85 - 1_000

@@ -24,19 +24,19 @@ from elision.trajectory.view import Segment
 from tests.properties.builders import (
     CACHED,
     SIZER,
-    begun,
-    brief,
+    begin_session,
     call,
+    find_mask_calls,
     head,
+    list_summaries,
     long_text,
-    masked_at,
     result,
-    run,
+    run_session,
     step,
     steps,
-    summaries,
     turn,
     user,
+    write_brief_summary,
 )
 
 HYBRID = "hybrid(window=3, summarize_at=9, tail=5, summary_max_tokens=50, schedule=every-turn)"
@@ -49,7 +49,7 @@ def views(strategy: str, turns: list[Turn]) -> list[list[Segment]]:
         assert session.newest is not None
         found.append(session.newest.view.segments)
 
-    run(strategy, turns, watch=watch)
+    run_session(strategy, turns, watch=watch)
     return found
 
 
@@ -57,8 +57,8 @@ def test_per_turn_masking_kills_the_cache() -> None:
     """Every "keep the last N" rewrites one message a call; cache-aware rewrites rarely, and costs less than either."""
     turns = [step(index, long_text(index, 30)) for index in range(1, 61)]
     anthropic = find_price_set("anthropic")
-    every_turn = run("masking(window=10, schedule=every-turn)", turns, anthropic)
-    aware = run("masking(window=10, schedule=cache-aware)", turns, anthropic)
+    every_turn = run_session("masking(window=10, schedule=every-turn)", turns, anthropic)
+    aware = run_session("masking(window=10, schedule=cache-aware)", turns, anthropic)
     assert every_turn.state.epoch == 1 + 61 - 11
     assert aware.state.epoch <= 10
     assert every_turn.books.spent > 1.2 * every_turn.books.raw_spent
@@ -81,8 +81,8 @@ def test_raw_is_not_overwritten() -> None:
     """complexity-trap's LastNObservations writes the placeholder into the history itself, by a shallow copy."""
     turns = list(steps(12))
     before = copy.deepcopy(turns)
-    session = run("masking(window=1, schedule=every-turn)", turns)
-    assert masked_at(session)
+    session = run_session("masking(window=1, schedule=every-turn)", turns)
+    assert find_mask_calls(session)
     assert turns == before
     assert session.state.turns == before
 
@@ -90,7 +90,7 @@ def test_raw_is_not_overwritten() -> None:
 def test_the_newest_turns_are_not_dropped_over_budget() -> None:
     """Summit's agent-context drops the newest turns over budget: here the newest stands, and old ones make room."""
     budget = Budget(tokens=1_500, max_context_pct=1, reserved=0)
-    session = run(Masking(window=10, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(30))
+    session = run_session(Masking(window=10, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(30))
     assert session.newest is not None
     newest = [segment for segment in session.newest.view.segments if segment.turn == 30]
     assert [segment.kind for segment in newest] == ["assistant", "observation"]
@@ -102,7 +102,7 @@ def test_a_hybrid_does_not_summarize_at_every_turn() -> None:
     strategy = (
         "hybrid(window=4, summarize_at=99, tail=4, summarize_tokens=600, summary_max_tokens=50, schedule=every-turn)"
     )
-    made = summaries(run(strategy, steps(60)))
+    made = list_summaries(run_session(strategy, steps(60)))
     assert 1 < len(made) <= 12
     assert min(later - earlier for (earlier, _), (later, _) in pairwise(made)) > 2
 
@@ -111,9 +111,9 @@ def test_a_hybrid_does_not_summarize_at_every_turn() -> None:
 def test_no_turn_is_in_neither_summary_nor_window(window: int) -> None:
     """Summit loses up to 10 turns between the summary and the window: here every turn behind the summary stands."""
     strategy = f"hybrid(window={window}, summarize_at=9, tail=5, summary_max_tokens=50, schedule=every-turn)"
-    session = begun(strategy)
+    session = begin_session(strategy)
     for item in steps(40):
-        view = drive(session.prepare(), brief)
+        view = drive(session.prepare(), write_brief_summary)
         standing = [segment.turn for segment in view.segments if segment.kind == "assistant"]
         assert standing == list(range(session.state.covered + 1, item.index))
         session.add(item)
@@ -138,7 +138,7 @@ def test_a_tool_only_history_keeps_the_user_s_constraints() -> None:
 
     turns = [step(index, said=[user("And keep API v2.")] if index == 2 else ()) for index in range(1, 12)]
     strategy = "summarization(every=5, tail=2, summary_max_tokens=200, schedule=every-turn)"
-    session = run(strategy, turns, start=head(task), summarizer=write)
+    session = run_session(strategy, turns, start=head(task), summarizer=write)
     assert asked
     assert asked[0].task == task
     assert session.newest is not None
@@ -156,7 +156,7 @@ def test_a_blank_summary_does_not_empty_the_history(answer: str | None) -> None:
             raise SummaryError("no text")
         return answer
 
-    session = run(
+    session = run_session(
         "summarization(every=5, tail=2, schedule=every-turn, summary_max_tokens=50)", steps(9), summarizer=write
     )
     assert session.newest is not None
@@ -166,7 +166,7 @@ def test_a_blank_summary_does_not_empty_the_history(answer: str | None) -> None:
 def test_a_budget_that_is_broken_makes_progress() -> None:
     """LangChain's clear_at_least clears the same 11 results for ever, and sends 221k against 100k."""
     budget = Budget(tokens=2_000, max_context_pct=1, reserved=0)
-    session = run(Masking(window=2, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(60))
+    session = run_session(Masking(window=2, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(60))
     masks = [mask.key for event in session.events if isinstance(event, Decided) for mask in event.masks]
     assert len(masks) == len(set(masks))
     assert session.newest is not None
@@ -176,7 +176,7 @@ def test_a_budget_that_is_broken_makes_progress() -> None:
 def test_pressure_does_not_clear_one_more_each_turn() -> None:
     """LangChain's ClearToolUsesEdit rewrites at every turn once it began: here a pass makes room for several."""
     budget = Budget(tokens=4_000, max_context_pct=1, reserved=0, low=0.6)
-    session = run(Masking(window=2, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(80))
+    session = run_session(Masking(window=2, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(80))
     calls = [event.call for event in session.events if isinstance(event, Decided) and (event.masks or event.summary)]
     assert len(calls) > 1
     assert min(later - earlier for earlier, later in pairwise(calls)) > 3
@@ -188,10 +188,10 @@ def test_summaries_are_not_written_from_masked_text() -> None:
 
     def write(request: SummaryRequest) -> str:
         asked.append(request)
-        return brief(request)
+        return write_brief_summary(request)
 
-    session = run(HYBRID, steps(20), summarizer=write)
-    assert masked_at(session)
+    session = run_session(HYBRID, steps(20), summarizer=write)
+    assert find_mask_calls(session)
     for request in asked:
         for item in request.turns:
             assert item.observations[0].text == long_text(item.index)
@@ -199,7 +199,7 @@ def test_summaries_are_not_written_from_masked_text() -> None:
 
 def test_counts_inside_one_long_task() -> None:
     """OpenAI's ToolOutputTrimmer counts user turns and does nothing in one long task: assistant turns count here."""
-    assert len(masked_at(run("masking(window=3, schedule=every-turn)", steps(20)))) == 17
+    assert len(find_mask_calls(run_session("masking(window=3, schedule=every-turn)", steps(20)))) == 17
 
 
 def test_a_message_with_numbered_lines_does_not_vanish() -> None:
@@ -222,8 +222,8 @@ def test_tools_system_and_images_count() -> None:
     """Gateways count neither tools nor system prompts, and images for nothing: all are in the view's size."""
     tools = ({"name": "bash", "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}}},)
     picture = turn(1, (call("look"), result((Opaque("image", tokens=1_200),), "look")))
-    plain = run("raw", [turn(1, (call("look"), result((), "look")))], start=head())
-    whole = run("raw", [picture], start=head(tools=tools, hidden_tokens=300))
+    plain = run_session("raw", [turn(1, (call("look"), result((), "look")))], start=head())
+    whole = run_session("raw", [picture], start=head(tools=tools, hidden_tokens=300))
     assert plain.newest is not None
     assert whole.newest is not None
     assert whole.newest.view.tokens == plain.newest.view.tokens + 1_200 + 300 + SIZER.tools(head(tools=tools))
@@ -231,7 +231,7 @@ def test_tools_system_and_images_count() -> None:
 
 def test_savings_are_billed_savings() -> None:
     """Own counters instead of bills hide the cache and the summarizer: what is reported is what is billed."""
-    session = run(HYBRID, steps(40), CACHED)
+    session = run_session(HYBRID, steps(40), CACHED)
     assert session.books.summarizer.usd > 0
     books = session.books
     assert books.spent == pytest.approx(books.bill.usd + books.answers.usd + books.summarizer.usd)
@@ -249,7 +249,7 @@ def test_finished_tasks_are_not_revived() -> None:
 
 def test_nothing_is_removed_in_silence() -> None:
     """Every placeholder and summary in a view is in the log, word for word."""
-    session = run(HYBRID, steps(30))
+    session = run_session(HYBRID, steps(30))
     passes = [event for event in session.events if isinstance(event, Decided)]
     texts = {mask.text for event in passes for mask in event.masks} | {e.summary.block for e in passes if e.summary}
     assert session.newest is not None
@@ -261,10 +261,10 @@ def test_nothing_is_removed_in_silence() -> None:
 def test_sessions_do_not_share_state() -> None:
     """Two runs of one task under one strategy do not mix."""
     strategy = parse(HYBRID)
-    one, other = begun(strategy), begun(strategy)
+    one, other = begin_session(strategy), begin_session(strategy)
     for item in steps(15):
         for session in (one, other):
-            drive(session.prepare(), brief)
+            drive(session.prepare(), write_brief_summary)
         one.add(item)
         other.add(step(item.index, f"other {item.index}"))
     assert one.state.summary != other.state.summary or one.state.hidden != other.state.hidden

@@ -29,7 +29,7 @@ from elision.testing.provider import Terms
 from elision.testing.recorded import Recorded
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action
-from tests.agent.passing import Passing
+from tests.agent.pass_through_context import PassThroughContext
 
 SHAPES: list[Shape] = ["openai", "anthropic"]
 HI = Prompt(messages=[{"role": "user", "content": "Mend the parser."}])
@@ -148,7 +148,9 @@ def test_a_recorded_run_is_worked_through(shape: Shape, runs: dict[str, Trajecto
     whole = runs["mini-swe-agent-marshmallow-1343"]
     run = replace(whole, turns=whole.turns[:40])
     with Playback(run) as server:
-        ended = run_agent(model(shape, server, f"run:{run.id}"), Played(run), run.head.messages[-1].text, Passing())
+        ended = run_agent(
+            model(shape, server, f"run:{run.id}"), Played(run), run.head.messages[-1].text, PassThroughContext()
+        )
         assert server.violations == []
         assert [request.turn for request in server.requests] == list(range(1, 42))
     assert ended.ending == "done"
@@ -161,7 +163,9 @@ def test_a_whole_agent_with_a_real_shell(shape: Shape, tmp_path: Path) -> None:
     run = commands("echo one > a.txt", "cat a.txt; cat missing.txt", "wc -l a.txt", id="r", task="Write one line.")
     patience = RetryPolicy(sleep=lambda _: None)
     with Playback(run, faults=[None, Refused(status=529), None, Refused(status=429, retry_after=1)]) as server:
-        ended = run_agent(model(shape, server), Shell(tmp_path), "Write one line.", Passing(), retry=patience)
+        ended = run_agent(
+            model(shape, server), Shell(tmp_path), "Write one line.", PassThroughContext(), retry=patience
+        )
         assert server.violations == []
         assert [request.status for request in server.requests] == [200, 529, 200, 429, 200, 200]
     assert (ended.ending, ended.result) == ("done", "Done.")

@@ -16,7 +16,7 @@ from elision.testing.checks import problems
 from elision.testing.scripted import Line, ScriptedModel
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Action, Turn
-from tests.agent.passing import Passing
+from tests.agent.pass_through_context import PassThroughContext
 
 SHAPES: list[Shape] = ["openai", "anthropic"]
 
@@ -54,7 +54,7 @@ def test_a_task_is_worked_on_until_it_is_handed_in(shape: Shape) -> None:
         says(call("look", id="a", at=3)),
         says(call("finish", id="a", answer="mended")),
     ]
-    model, desk, context = ScriptedModel(script, shape), Desk(), Passing()
+    model, desk, context = ScriptedModel(script, shape), Desk(), PassThroughContext()
     run = run_agent(model, desk, "Mend it.", context)
     assert (run.ending, run.result) == ("done", 'finish: {"answer": "mended"}')
     assert [action.decoded.get("at") for action in desk.done] == [1, 2, 3, None]
@@ -68,7 +68,7 @@ def test_a_task_is_worked_on_until_it_is_handed_in(shape: Shape) -> None:
 
 def test_an_answer_without_a_call_is_the_end() -> None:
     """The words are the result, and the context has seen them."""
-    context = Passing()
+    context = PassThroughContext()
     run = run_agent(ScriptedModel(["It is 42."]), Desk(), "What is it?", context)
     assert (run.ending, run.result, run.why) == ("done", "It is 42.", "answered without a call")
     assert context.kept[-1]["content"] == "It is 42."
@@ -85,7 +85,7 @@ def test_a_cut_answer_goes_on() -> None:
             return replace(answer, finish="length") if len(self.prompts) == 1 else answer
 
     model = Cut(["It is", "It is 42."])
-    run = run_agent(model, Desk(), "What is it?", Passing())
+    run = run_agent(model, Desk(), "What is it?", PassThroughContext())
     assert run.result == "It is 42."
     assert model.prompts[1].messages[-1] == {"role": "user", "content": CONTINUE_PROMPT}
 
@@ -93,12 +93,12 @@ def test_a_cut_answer_goes_on() -> None:
 def test_guards_stop() -> None:
     """A stop, a hint, or the agent's own limit of turns ends the run before the next request."""
     looks: list[Line] = [says(call("look", n=n)) for n in range(9)]
-    stop = Passing(stop=Stop(guard="max_cost_usd", limit=1.0, value=1.2))
+    stop = PassThroughContext(stop=Stop(guard="max_cost_usd", limit=1.0, value=1.2))
     run = run_agent(ScriptedModel(looks), Desk(), "Go.", stop)
     assert (run.ending, run.why, len(run.report.steps)) == ("stopped", "max_cost_usd: 1.2 of 1", 2)
-    hint = Passing(hint=StopHint(turns=6, why="the same call again"))
+    hint = PassThroughContext(hint=StopHint(turns=6, why="the same call again"))
     assert "no progress for 6 turns" in run_agent(ScriptedModel(looks), Desk(), "Go.", hint).why
-    run = run_agent(ScriptedModel(looks), Desk(), "Go.", Passing(), max_turns=3)
+    run = run_agent(ScriptedModel(looks), Desk(), "Go.", PassThroughContext(), max_turns=3)
     assert (run.ending, run.why, len(run.report.steps)) == ("stopped", "max_turns: 3 of 3", 3)
     assert run.report.prepared_calls == 3
 
@@ -111,7 +111,7 @@ def test_passing_errors_are_retried() -> None:
         ModelError("busy", is_temporary=True, wait_seconds=7),
         "Done.",
     ]
-    run = run_agent(ScriptedModel(script), Desk(), "Go.", Passing(), retry=patience)
+    run = run_agent(ScriptedModel(script), Desk(), "Go.", PassThroughContext(), retry=patience)
     assert (run.ending, waited) == ("done", [1.0, 7])
 
 
@@ -127,7 +127,7 @@ def test_a_model_that_fails_for_good_ends_the_run(script: list[Line], asked: int
     """Tries are bounded; what waiting does not mend, or not soon, is not tried again."""
     patience, _ = instant()
     model = ScriptedModel(script)
-    run = run_agent(model, Desk(), "Go.", Passing(), retry=patience)
+    run = run_agent(model, Desk(), "Go.", PassThroughContext(), retry=patience)
     assert (run.ending, len(model.prompts)) == ("failed", asked)
     assert run.why == str(script[-1])
 
@@ -138,7 +138,7 @@ def test_a_prompt_that_is_too_long_is_prepared_again() -> None:
         ModelError("prompt is too long: 12 tokens > 9 maximum", sent_tokens=12, room_tokens=9),
         "Done.",
     ]
-    context, model = Passing(), ScriptedModel(script)
+    context, model = PassThroughContext(), ScriptedModel(script)
     assert run_agent(model, Desk(), "Go.", context).ending == "done"
     assert context.learned == ["prompt is too long: 12 tokens > 9 maximum"]
     assert len(model.prompts[1].messages) < len(model.prompts[0].messages)
@@ -147,16 +147,16 @@ def test_a_prompt_that_is_too_long_is_prepared_again() -> None:
 def test_the_context_answers_its_own_tools() -> None:
     """A call of a tool of the context's is not the environment's."""
     desk = Desk()
-    run = run_agent(ScriptedModel([says(call("recall", handle="t1.1")), "Done."]), desk, "Go.", Passing())
+    run = run_agent(ScriptedModel([says(call("recall", handle="t1.1")), "Done."]), desk, "Go.", PassThroughContext())
     assert desk.done == []
     assert run.messages[3]["content"] == "as it was"
 
 
 def test_a_session_goes_on() -> None:
     """A history is continued as it is; the task follows it if there is one."""
-    first = run_agent(ScriptedModel(["Hello."]), Desk(), "Greet.", Passing())
+    first = run_agent(ScriptedModel(["Hello."]), Desk(), "Greet.", PassThroughContext())
     model = ScriptedModel(["Bye."])
-    run_agent(model, Desk(), "And now leave.", Passing(), history=first.messages)
+    run_agent(model, Desk(), "And now leave.", PassThroughContext(), history=first.messages)
     assert [message["role"] for message in model.prompts[0].messages] == ["system", "user", "assistant", "user"]
 
 
@@ -167,7 +167,7 @@ def test_interruption_passes_through() -> None:
         def execute(self, action: Action) -> ActionResult:
             raise KeyboardInterrupt
 
-    context = Passing()
+    context = PassThroughContext()
     with pytest.raises(KeyboardInterrupt):
         run_agent(ScriptedModel([says(call("look", id="a"), call("look", id="b"))]), Interrupted(), "Go.", context)
     assert problems("openai", {"model": "m", "messages": context.kept}) == []
@@ -184,7 +184,7 @@ def test_steps_are_watched_and_reported(tmp_path: Path) -> None:
         says(call("bash", command="false")),
         "Done.",
     ]
-    run = run_agent(ScriptedModel(script), Shell(tmp_path), "Test.", Passing(), watch=steps.append)
+    run = run_agent(ScriptedModel(script), Shell(tmp_path), "Test.", PassThroughContext(), watch=steps.append)
     assert [step.phase for step in steps] == ["explore", "edit", "test", "explore", "talk"]
     assert [step.failed for step in steps] == [0, 0, 0, 1, 0]
     assert steps[0].calls == ("ls -la",)
@@ -201,4 +201,4 @@ def test_steps_are_watched_and_reported(tmp_path: Path) -> None:
 def test_a_script_that_is_over_says_so() -> None:
     """A model that is asked more often than its script is long fails loudly."""
     with pytest.raises(AssertionError, match="1 lines"):
-        run_agent(ScriptedModel([says(call("look"))]), Desk(), "Go.", Passing())
+        run_agent(ScriptedModel([says(call("look"))]), Desk(), "Go.", PassThroughContext())

@@ -19,7 +19,7 @@ from elision.engine import Session
 from elision.errors import ElisionError, SpecError, UnknownHandle
 from elision.formats.registry import read
 from elision.manager import ContextManager, ContextView
-from elision.manager.session_log import Log
+from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
@@ -321,10 +321,10 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(counter())
     store.close()
     whole = Session.resumed(events, parse(strategy), find_prices(stored.MODEL), sizer)
-    account = Log(info=info, events=events, sizer=sizer, guards=Guards()).account()
-    assert account.end is not None
-    assert account.end.costs.ours == pytest.approx(whole.books.spent, rel=0.01)
-    assert account.end.costs.raw == pytest.approx(whole.books.raw_spent)
+    account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
+    assert account.final is not None
+    assert account.final.costs.ours == pytest.approx(whole.books.spent, rel=0.01)
+    assert account.final.costs.raw == pytest.approx(whole.books.raw_spent)
 
 
 def test_the_chart() -> None:

@@ -15,7 +15,7 @@ from elision.config.gateway_keys import ALL_KEYS
 from elision.config.keys import KEYS, PREFIX
 from elision.config.values import PROVIDERS, STORES
 from elision.errors import SettingError
-from elision.manager.options import Options
+from elision.manager.context_options import Options
 from elision.stores import store_urls
 from elision.strategies.budget import Budget
 from elision.strategies.guards import Guards
@@ -65,7 +65,7 @@ def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
     """They can be handed to one as they are; defaults are the same, but that a service keeps its sessions in a file."""
     options = of(tmp_path).options()
     mine, theirs = Options(**options), Options()
-    assert mine.tuned() == theirs.tuned()
+    assert mine.build_strategy() == theirs.build_strategy()
     differ = [each.name for each in fields(Options) if getattr(mine, each.name) != getattr(theirs, each.name)]
     assert set(differ) <= {"strategy", "store", "guards", "summarizer"}
     assert theirs.guards in (None, mine.guards)

@@ -19,8 +19,8 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
 from tests.dialects.render_rules import anthropic_accepts, openai_accepts, responses_accepts
-from tests.properties.builders import begun, brief, head, result, run, steps, turn, user
-from tests.properties.cases import CASES, SMALL, write
+from tests.properties.builders import begin_session, head, result, run_session, steps, turn, user, write_brief_summary
+from tests.properties.cases import CASES, SMALL, write_summary
 from tests.properties.trajectories import trajectories
 
 DIALECTS: dict[str, Callable[..., Renderer]] = {
@@ -45,7 +45,7 @@ def accepted(dialect: str, renderer: Renderer, view: View) -> list[dict[str, Any
 
 def rendered(dialect: str, *turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
     """The last view of a run in which nothing is hidden."""
-    view = run("raw", turns, start=start).newest
+    view = run_session("raw", turns, start=start).newest
     assert view is not None
     return accepted(dialect, DIALECTS[dialect](), view.view)
 
@@ -53,9 +53,9 @@ def rendered(dialect: str, *turns: Turn, start: Head | None = None) -> list[dict
 def every_view(trajectory: Trajectory, session: Session) -> Iterator[View]:
     session.begin(trajectory.head)
     for each, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        yield drive(session.prepare(now, model), write)
+        yield drive(session.prepare(now, model), write_summary)
         session.add(each)
-    yield drive(session.prepare(), write)
+    yield drive(session.prepare(), write_summary)
 
 
 # -- mischief: what generated runs lack and recordings have ---------------------------------------------------------
@@ -125,7 +125,7 @@ def test_messages_are_accepted_and_the_same_however_they_came_about(
     before: View | None = None
     old: list[dict[str, Any]] = []
     copy = "[]"
-    for view in every_view(trajectory, begun(CASES[case], SMALL[prices])):
+    for view in every_view(trajectory, begin_session(CASES[case], SMALL[prices])):
         messages = accepted(dialect, follower, view)
         assert messages == DIALECTS[dialect]().messages(view)
         assert repr(old) == copy
@@ -149,7 +149,7 @@ def _whole(dialect: str, before: View | None, view: View, old: list[dict[str, An
 def test_an_older_view_is_still_rendered_right(dialect: str) -> None:
     """Looking back at an earlier view, and forth again, gives what was given before."""
     views: list[View] = []
-    run("masking(window=2, schedule=every-turn)", steps(8), watch=lambda session: views.append(_view(session)))
+    run_session("masking(window=2, schedule=every-turn)", steps(8), watch=lambda session: views.append(_view(session)))
     renderer = DIALECTS[dialect]()
     first = [renderer.messages(view) for view in views]
     assert [renderer.messages(view) for view in reversed(views)] == first[::-1]
@@ -174,7 +174,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
 def test_an_open_call_can_be_left_as_it_came(dialect: str) -> None:
     """A client's own unfinished request is the client's: nothing is made up for it."""
     open_turn = replace(turn(1), actions=(Action(id="a", name="bash"),))
-    messages = DIALECTS[dialect](unanswered="").messages(_view(run("raw", [open_turn])))
+    messages = DIALECTS[dialect](unanswered="").messages(_view(run_session("raw", [open_turn])))
     assert "tool_result" not in str(messages)
     assert "'role': 'tool'" not in str(messages)
     assert "function_call_output" not in str(messages)
@@ -271,7 +271,7 @@ def test_an_unrecorded_head_and_tools_are_no_messages(dialect: str) -> None:
 def test_a_summary_stands_behind_the_task_in_the_users_role(dialect: str) -> None:
     """The block is sent word for word; the covered turns are not sent."""
     spec = "summarization(every=3, tail=1, summary_max_tokens=50, schedule=every-turn)"
-    session = run(spec, steps(6), summarizer=brief)
+    session = run_session(spec, steps(6), summarizer=write_brief_summary)
     assert session.state.summary is not None
     messages = accepted(dialect, DIALECTS[dialect](), _view(session))
     text = session.state.summary.block

@@ -13,14 +13,14 @@ from elision.trajectory.content import Content, Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.view import View
 from tests.dialects.render_rules import anthropic_accepts
-from tests.properties.builders import begun, brief, result, run, step, steps, turn, user
+from tests.properties.builders import begin_session, result, run_session, step, steps, turn, user, write_brief_summary
 
 CALL = Action(id="toolu_1", name="bash", arguments='{"command": "ls"}')
 MARK = {"type": "ephemeral"}
 
 
 def last_view(*turns: Turn, start: Head | None = None, spec: str = "raw") -> View:
-    newest = run(spec, turns, start=start).newest
+    newest = run_session(spec, turns, start=start).newest
     assert newest is not None
     return newest.view
 
@@ -206,10 +206,10 @@ def test_reasoning_bears_no_breakpoint() -> None:
 
 def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one() -> None:
     """Through a run with summaries and maskings; what a follower sends is what a fresh renderer sends."""
-    session = begun("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
+    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
     renderer = Renderer()
     for index in range(1, 20):
-        view = drive(session.prepare(), brief)
+        view = drive(session.prepare(), write_brief_summary)
         messages = renderer.messages(view)
         anthropic_accepts(messages, renderer.system(view))
         places = marked(messages)
@@ -221,9 +221,9 @@ def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one
 
 def test_messages_that_were_returned_are_not_touched_by_later_marks() -> None:
     """Markers move from call to call, on copies."""
-    session, renderer = begun("raw"), Renderer()
-    first = renderer.messages(drive(session.prepare(), brief))
+    session, renderer = begin_session("raw"), Renderer()
+    first = renderer.messages(drive(session.prepare(), write_brief_summary))
     before = repr(first)
     session.add(step(1))
-    renderer.messages(drive(session.prepare(), brief))
+    renderer.messages(drive(session.prepare(), write_brief_summary))
     assert repr(first) == before

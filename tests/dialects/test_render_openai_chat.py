@@ -9,14 +9,14 @@ from elision.dialects.render_openai_chat import Renderer
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from tests.dialects.render_rules import openai_accepts
-from tests.properties.builders import head, result, run, turn, user
+from tests.properties.builders import head, result, run_session, turn, user
 
 PNG = "data:image/png;base64,AAAA"
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 
 
 def sent(*turns: Turn, start: Head | None = None, renderer: Renderer | None = None) -> list[dict[str, Any]]:
-    newest = run("raw", turns, start=start).newest
+    newest = run_session("raw", turns, start=start).newest
     assert newest is not None
     messages = (renderer or Renderer()).messages(newest.view)
     openai_accepts(messages)

@@ -13,7 +13,7 @@ from elision.engine import drive
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from tests.dialects.render_rules import responses_accepts
-from tests.properties.builders import begun, brief, head, result, run, step, turn, user
+from tests.properties.builders import begin_session, head, result, run_session, step, turn, user, write_brief_summary
 
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 SEALED = Opaque(
@@ -23,7 +23,7 @@ SENT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "
 
 
 def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
-    newest = run("raw", turns, start=start).newest
+    newest = run_session("raw", turns, start=start).newest
     assert newest is not None
     items = Renderer().messages(newest.view)
     responses_accepts(items)
@@ -134,11 +134,11 @@ def test_a_tools_name_has_no_letters_that_are_forbidden() -> None:
 
 def test_a_follower_says_what_a_fresh_renderer_says() -> None:
     """Through maskings and summaries; what was returned is not touched later."""
-    session = begun("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
+    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
     renderer = Renderer()
     told: list[tuple[str, list[dict[str, Any]]]] = []
     for index in range(1, 20):
-        view = drive(session.prepare(), brief)
+        view = drive(session.prepare(), write_brief_summary)
         items = renderer.messages(view)
         responses_accepts(items)
         assert items == Renderer().messages(view)

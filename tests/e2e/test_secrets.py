@@ -27,7 +27,7 @@ from elision.telemetry.logs import PassLog
 from elision.trajectory.events import Attempted, Decided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
-from tests.manager.agents import history, openai
+from tests.manager.agents import make_history, make_openai_step
 from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=900, schedule=every-turn)"
@@ -70,11 +70,11 @@ def everything(value: object) -> str:
 def messages(steps: int) -> list[dict[str, Any]]:
     """An agent's history: step 2 prints everything, later ones one secret each, and the agent repeats some."""
     lines = [line for line, _ in SECRETS.values()]
-    found = history("openai", 0, f"Use this database, please: {SECRETS['dsn'][0]}")
+    found = make_history("openai", 0, f"Use this database, please: {SECRETS['dsn'][0]}")
     for step in range(1, steps + 1):
         line = ALL if step == 2 else lines[step % len(lines)]
         filler = "\n".join(f"src/module_{step}_{row}.py: ok" for row in range(40))
-        said, result = openai(step, f"{line}\n{filler}")
+        said, result = make_openai_step(step, f"{line}\n{filler}")
         said["content"] = f"I found {SECRETS['openai'][0]} and go on with src/module_{step}_1.py."
         found += [said, result]
     return found

@@ -26,7 +26,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.trajectory import Trajectory
 from tests.field.played import Played, cost, play, recorded
-from tests.manager.agents import LONG, SHAPES, Message, anthropic, history, openai
+from tests.manager.agents import LONG, SHAPES, Message, make_anthropic_step, make_history, make_openai_step
 from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -41,7 +41,7 @@ def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
 
 
 def walk(context: ContextManager, steps: int, shape: str = "openai", first: int = 0) -> list[ContextView]:
-    return [context.prepare(history(shape, step)) for step in range(first, steps + 1)]
+    return [context.prepare(make_history(shape, step)) for step in range(first, steps + 1)]
 
 
 def short(request: SummaryRequest) -> str:
@@ -101,10 +101,10 @@ def test_4_goals_rules_and_constraints_stay() -> None:
     """
     wishes = {5: "Keep API v2 working.", 17: "Never touch vendor/.", 33: "Use tabs."}
     system = {"role": "system", "content": "You never delete files."}
-    messages: list[Message] = [system, *history("openai", 0, "Mend the parser. Do not use eval.")]
+    messages: list[Message] = [system, *make_history("openai", 0, "Mend the parser. Do not use eval.")]
     context = manager(FOLDING, pin=lambda message: "PINNED" in str(message.get("content")))
     for step in range(1, 61):
-        messages += openai(step, "PINNED the licence" if step == 9 else LONG)
+        messages += make_openai_step(step, "PINNED the licence" if step == 9 else LONG)
         messages += [{"role": "user", "content": wishes[step]}] if step in wishes else []
         view = context.prepare(messages)
     assert view.diagnostics.summaries > 5
@@ -180,7 +180,7 @@ def test_9_nothing_is_removed_in_silence(shape: str, strategy: str) -> None:
     told: list[Any] = []
     context = manager(strategy, on_event=told.append, dialect=NAMES.get(shape, shape))
     view = walk(context, 14, shape)[-1]
-    given = {json.dumps(message) for message in history(shape, 14)}
+    given = {json.dumps(message) for message in make_history(shape, 14)}
     new = [text for message in view.messages if json.dumps(message) not in given for text in strings(message)]
     texts = [hidden.text for each in told for hidden in each.masked]
     blocks = [each.summarized for each in told if each.summarized]
@@ -252,10 +252,10 @@ def test_12_a_bad_summary_replaces_nothing(answer: str) -> None:
 def telling(steps: int) -> list[Message]:
     """A history in which each result tells of files that no other does."""
     said = [
-        openai(step, "\n".join(f"src/part_{step}/mod_{row}.py: ok" for row in range(60)))
+        make_openai_step(step, "\n".join(f"src/part_{step}/mod_{row}.py: ok" for row in range(60)))
         for step in range(1, steps + 1)
     ]
-    return [*history("openai", 0), *(message for each in said for message in each)]
+    return [*make_history("openai", 0), *(message for each in said for message in each)]
 
 
 def test_13_limits_are_the_model_s_and_settings_count() -> None:
@@ -279,12 +279,12 @@ def test_14_counts_are_the_provider_s() -> None:
     """Wrong token counts: system prompt, tools and CJK count, and the provider's own total corrects ours from then."""
     tools = [{"type": "function", "function": {"name": "look", "description": "看看文件。" * 60, "parameters": {}}}]
     plain, whole = manager(), manager()
-    bare = plain.prepare(history("openai", 2)).diagnostics.after
+    bare = plain.prepare(make_history("openai", 2)).diagnostics.after
     system = [{"role": "system", "content": "只用中文回答。" * 60}]
-    full = whole.prepare([*system, *history("openai", 2)], tools=tools).diagnostics.after
+    full = whole.prepare([*system, *make_history("openai", 2)], tools=tools).diagnostics.after
     assert full - bare > 400
     whole.record({"prompt_tokens": full + 1_234, "completion_tokens": 5})
-    next_one = whole.prepare([*system, *history("openai", 3)], tools=tools).diagnostics
+    next_one = whole.prepare([*system, *make_history("openai", 3)], tools=tools).diagnostics
     assert next_one.anchor == 1_234
     assert next_one.after > full + 1_234
 
@@ -293,7 +293,7 @@ def test_16_a_summary_is_no_order() -> None:
     """A summary was read as a new order of the user: it stands behind the task as a record that says so."""
     view = walk(manager(FOLDING, summarizer=short), 12)[-1]
     task, block = view.messages[:2]
-    assert task == history("openai", 0)[0]
+    assert task == make_history("openai", 0)[0]
     assert (block["role"], "not a message from the user and not a new request" in str(block["content"])) == (
         "user",
         True,
@@ -319,9 +319,9 @@ def test_18_rules_hold_on_every_route(route: str) -> None:
     strategy, options = ROUTES[route]
     kept = "\n".join(f"clause {number}: {number * 31}" for number in range(30))
     context = manager(strategy, rules=[KEEP], **options)
-    messages = history("openai", 0)
+    messages = make_history("openai", 0)
     for step in range(1, 25):
-        said, result = openai(1 if route == "supersede" else step, kept if step == 3 else LONG)
+        said, result = make_openai_step(1 if route == "supersede" else step, kept if step == 3 else LONG)
         if step == 3 or (step == 5 and route == "supersede"):
             said["tool_calls"][0]["function"]["name"] = "secret_rules"
         messages += [said, result]
@@ -334,7 +334,7 @@ def test_18_rules_hold_on_every_route(route: str) -> None:
 def test_19_what_is_unknown_passes(shape: str) -> None:
     """Unknown fields, block types and thinking were dropped or broken on the way: each goes out as it came."""
     context = manager(dialect=shape)
-    messages = history(shape, 6)
+    messages = make_history(shape, 6)
     odd: dict[str, Any] = {"x_vendor": {"deep": [1, None, {"y": "z"}]}}
     for message in messages:
         message |= odd
@@ -365,7 +365,7 @@ def test_22_what_repeats_is_stored_once(tmp_path: Any) -> None:
     with ContextManager(EAGER, store=url, session="s") as context:
         walk(context, 30)
     before, texts = size()
-    raw = len(json.dumps(history("openai", 30)))
+    raw = len(json.dumps(make_history("openai", 30)))
     assert before < raw
     for _ in range(5):
         with ContextManager(EAGER, store=url, session="s") as context:
@@ -383,9 +383,9 @@ def test_23_images_count_and_are_kept() -> None:
     told in the placeholder."""
     picture = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 9_000}
     context = manager()
-    messages = history("anthropic", 0)
+    messages = make_history("anthropic", 0)
     for step in range(1, 6):
-        said, result = anthropic(step)
+        said, result = make_anthropic_step(step)
         if step == 1:
             text = {"type": "text", "text": result["content"][0]["content"]}
             result["content"][0]["content"] = [text, {"type": "image", "source": picture}]
@@ -393,7 +393,7 @@ def test_23_images_count_and_are_kept() -> None:
         view = context.prepare(messages)
         if step == 1:
             with_image = view.diagnostics.after
-    plain = manager().prepare(history("anthropic", 1)).diagnostics.after
+    plain = manager().prepare(make_history("anthropic", 1)).diagnostics.after
     assert 80 <= with_image - plain <= 5_000
     assert "iVBORw0KGgo" not in json.dumps(view.messages)
     assert re.search(r"\d+ tokens \+ 1 image \(about [\d,]+ tokens\) hidden", json.dumps(view.messages))
@@ -422,7 +422,7 @@ def test_25_off_is_off(shape: str) -> None:
 
     context = manager("raw", summarizer=never, dialect=NAMES.get(shape, shape), cache_control="client")
     for step in range(20):
-        messages = history(shape, step)
+        messages = make_history(shape, step)
         view = context.prepare(messages)
         assert all(one is other for one, other in zip(view.messages, messages, strict=True))
         assert (view.extra, view.betas, view.diagnostics.acted) == ({}, (), False)
@@ -446,9 +446,9 @@ def test_inspect_a_run_does_not_die_of_its_compaction() -> None:
     assert max(view.diagnostics.after for view in views) <= 5_000
     assert sum(isinstance(event, Attempted) for event in store.events("s")) >= 2
     with pytest.raises(BudgetError) as caught:
-        context.prepare([{"role": "system", "content": "word " * 6_000}, *history("openai", 60)])
+        context.prepare([{"role": "system", "content": "word " * 6_000}, *make_history("openai", 60)])
     assert caught.value.needed > caught.value.usable == 5_000
-    assert context.prepare(history("openai", 61)).diagnostics.after <= 5_000
+    assert context.prepare(make_history("openai", 61)).diagnostics.after <= 5_000
 
 
 def test_openhands_an_answer_without_text_forgets_nothing() -> None:

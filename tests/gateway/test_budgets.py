@@ -14,7 +14,7 @@ import pytest
 from elision.errors import ElisionError, StoreError
 from elision.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
 from elision.gateway.routes import Api
-from elision.manager.options import Options
+from elision.manager.context_options import Options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession, SessionInfo
 from elision.trajectory.events import Answered, Called, Event, HeadSet
@@ -469,7 +469,7 @@ def info(parent: str = "", begun: float = 0.0) -> SessionInfo:
 
 
 def account() -> Account:
-    return Account(Options().priced)
+    return Account(Options().find_prices)
 
 
 def test_a_log_is_read_on() -> None:

@@ -184,7 +184,7 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     def with_it(found: Any, environment: Any = None, **options: Any) -> ContextManager:
         made = from_settings(found, environment, **options)
-        made._scribe.writer = write  # type: ignore[attr-defined]
+        made._summary_runner.writer = write  # type: ignore[attr-defined]
         return made
 
     monkeypatch.setattr(ContextManager, "from_settings", with_it)

@@ -22,7 +22,7 @@ from elision.gateway.body import RequestBody
 from elision.gateway.routes import Api
 from elision.gateway.sent import Sent
 from elision.manager.history import History
-from elision.manager.offload import AT_ONCE, LARGE, size_up_to
+from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.trajectory.events import Answered
 from elision.trajectory.redact import Redaction
 from elision.trajectory.tokens import Estimate
@@ -35,7 +35,7 @@ from tests.gateway.scripted import Asked, Scripted, answer
 #: Characters of a text that takes a while, whatever is done with it.
 MUCH = 300_000
 #: Bytes from which on something is not the event loop's to do.
-BOUND = 2 * AT_ONCE
+BOUND = 2 * INLINE_BYTES
 
 Watched = list[tuple[str, int]]
 
@@ -66,9 +66,9 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(tap, "_decoded_around_text", len)
     watch(Estimate, "count", lambda self, text: len(text))
     watch(Redaction, "counted", lambda self, text: len(text))
-    watch(History, "extend", lambda self, messages: size_up_to(LARGE, messages))
+    watch(History, "extend", lambda self, messages: estimate_size(LARGE_BYTES, messages))
     # Most of what these are given they only pass on.
-    watch(Sent, "messages", lambda self, view, said: size_up_to(LARGE, view) * BOUND // SPLICED)
+    watch(Sent, "messages", lambda self, view, said: estimate_size(LARGE_BYTES, view) * BOUND // SPLICED)
     watch(RequestBody, "with_changes", lambda self, **_: len(self.raw) * BOUND // SPLICED)
     return found
 

@@ -15,7 +15,7 @@ from elision.formats.registry import read
 from elision.gateway.dashboard.figures import figures
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager
-from elision.manager.session_log import Account, log_of
+from elision.manager.session_history import SessionReport, load_session_log
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
@@ -78,12 +78,12 @@ class Client:
         return {"model": MODEL, "max_tokens": 1_000, "tools": tools, **own, **follower.request}
 
 
-def account(store: Store) -> Account:
+def account(store: Store) -> SessionReport:
     (info,) = store.sessions()
-    return log_of(store, info, sizer("anthropic", "o200k"), Guards()).account()
+    return load_session_log(store, info, sizer("anthropic", "o200k"), Guards()).build_report()
 
 
-def library(client: Client, factor: float = 1.0, **options: Any) -> Account:
+def library(client: Client, factor: float = 1.0, **options: Any) -> SessionReport:
     """The loop behind a context manager."""
     store, provider, follower = MemoryStore(), Counting(factor), Follower(run(), "anthropic")
     given = {"model": MODEL, "dialect": "anthropic", "offer": "first", **options}
@@ -101,7 +101,7 @@ def library(client: Client, factor: float = 1.0, **options: Any) -> Account:
     return account(store)
 
 
-def gateway(client: Client, factor: float = 1.0) -> Account:
+def gateway(client: Client, factor: float = 1.0) -> SessionReport:
     """The same loop with the gateway's address and nothing else changed."""
     provider, follower = Counting(factor), Follower(run(), "anthropic")
 
@@ -110,7 +110,7 @@ def gateway(client: Client, factor: float = 1.0) -> Account:
         writer.write(answer(json.dumps(got.body).encode(), f"{got.status} OK", JSON))
         await writer.drain()
 
-    async def loop() -> Account:
+    async def loop() -> SessionReport:
         given = {"gateway_off": False, "strategy": STRATEGY, "tokens": "o200k"}
         async with scripted(told) as upstream, running(settings(upstream.url, **given)) as served:
             connection = await served.connect()
@@ -131,7 +131,7 @@ def gateway(client: Client, factor: float = 1.0) -> Account:
 NAMES = ("hiding", "caching", "saved", "sent", "raw_sent", "cached")
 
 
-def told(account: Account) -> dict[str, float]:
+def told(account: SessionReport) -> dict[str, float]:
     """What every page shows of a session."""
     found = figures(account)
     return {name: getattr(found, name) for name in NAMES} | {"usd": found.ours.total, "raw_usd": found.raw.total}
@@ -166,19 +166,19 @@ def test_every_figure_is_on_the_providers_scale(factor: float) -> None:
     client = Client(marks=True)
     account, plain = library(client, factor), figures(library(client))
     found = figures(account)
-    assert account.end is not None
-    assert account.end.costs.billed is not None
+    assert account.final is not None
+    assert account.final.costs.billed is not None
     hit = found.usage.cache_read / found.usage.prompt
     simulated = found.cached / found.sent
     assert simulated <= 1
     assert simulated == pytest.approx(hit, abs=0.02)
     assert found.sent == pytest.approx(found.usage.prompt, rel=0.001)
     # The last answer is billed, and no turn yet.
-    output = account.passes[-1].usage.output * 15 / 1e6 if account.passes[-1].usage else 0.0
-    assert found.ours.total == pytest.approx(account.end.costs.billed - output, rel=0.03)
+    output = account.calls[-1].usage.output * 15 / 1e6 if account.calls[-1].usage else 0.0
+    assert found.ours.total == pytest.approx(account.final.costs.billed - output, rel=0.03)
     assert found.sent / found.raw_sent == pytest.approx(plain.sent / plain.raw_sent, abs=0.02)
-    prompts = [sum((each.bills.ours.usd, -each.bills.raw.usd)) for each in account.passes]
-    before = [sum((each.bills.ours.usd, -each.bills.raw.usd)) for each in library(client).passes]
+    prompts = [sum((each.bills.ours.usd, -each.bills.raw.usd)) for each in account.calls]
+    before = [sum((each.bills.ours.usd, -each.bills.raw.usd)) for each in library(client).calls]
     assert sum(prompts) == pytest.approx(factor * sum(before), rel=0.05)
 
 

@@ -12,24 +12,24 @@ Message = dict[str, Any]
 LONG = "\n".join(f"line {number}: value {number * 977}" for number in range(120))
 
 
-def openai(step: int, result: str = LONG) -> list[Message]:
-    call = {"id": f"c{step}", "type": "function", "function": {"name": "bash", "arguments": arguments(step)}}
+def make_openai_step(step: int, result: str = LONG) -> list[Message]:
+    call = {"id": f"c{step}", "type": "function", "function": {"name": "bash", "arguments": make_arguments(step)}}
     return [
         {"role": "assistant", "content": f"step {step}", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": f"c{step}", "content": f"{step}\n{result}"},
     ]
 
 
-def responses(step: int, result: str = LONG) -> list[Message]:
+def make_responses_step(step: int, result: str = LONG) -> list[Message]:
     return [
         {"type": "reasoning", "id": f"rs{step}", "summary": [], "encrypted_content": "x" * 40},
-        {"type": "function_call", "call_id": f"c{step}", "name": "bash", "arguments": arguments(step)},
+        {"type": "function_call", "call_id": f"c{step}", "name": "bash", "arguments": make_arguments(step)},
         {"type": "function_call_output", "call_id": f"c{step}", "output": f"{step}\n{result}"},
     ]
 
 
-def anthropic(step: int, result: str = LONG) -> list[Message]:
-    use = {"type": "tool_use", "id": f"c{step}", "name": "bash", "input": json.loads(arguments(step))}
+def make_anthropic_step(step: int, result: str = LONG) -> list[Message]:
+    use = {"type": "tool_use", "id": f"c{step}", "name": "bash", "input": json.loads(make_arguments(step))}
     answer = {"type": "tool_result", "tool_use_id": f"c{step}", "content": f"{step}\n{result}"}
     return [
         {"role": "assistant", "content": [{"type": "text", "text": f"step {step}"}, use]},
@@ -37,7 +37,7 @@ def anthropic(step: int, result: str = LONG) -> list[Message]:
     ]
 
 
-def text(step: int, result: str = LONG) -> list[Message]:
+def make_text_step(step: int, result: str = LONG) -> list[Message]:
     """A text protocol: the action inside what is said, its result in the user's words."""
     return [
         {"role": "assistant", "content": f"I look.\n```bash\ncat f{step}.py\n```"},
@@ -45,23 +45,23 @@ def text(step: int, result: str = LONG) -> list[Message]:
     ]
 
 
-def arguments(step: int) -> str:
+def make_arguments(step: int) -> str:
     return json.dumps({"command": f"cat f{step}.py"})
 
 
 Steps = Callable[..., list[Message]]
 SHAPES: dict[str, Steps] = {
-    "openai": openai,
-    "openai-responses": responses,
-    "anthropic": anthropic,
-    "text": text,
+    "openai": make_openai_step,
+    "openai-responses": make_responses_step,
+    "anthropic": make_anthropic_step,
+    "text": make_text_step,
 }
 
 
-def task(words: str = "Mend the parser.") -> list[Message]:
+def make_task(words: str = "Mend the parser.") -> list[Message]:
     return [{"role": "user", "content": words}]
 
 
-def history(shape: str, steps: int, words: str = "Mend the parser.") -> list[Message]:
+def make_history(shape: str, steps: int, words: str = "Mend the parser.") -> list[Message]:
     """The messages of a call after `steps` steps."""
-    return [*task(words), *(message for step in range(1, steps + 1) for message in SHAPES[shape](step))]
+    return [*make_task(words), *(message for step in range(1, steps + 1) for message in SHAPES[shape](step))]

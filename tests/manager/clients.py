@@ -59,7 +59,7 @@ class Client:
     def copy(self) -> Client:
         return copy.deepcopy(self)
 
-    def id(self, step: Step, place: int) -> str:
+    def make_id(self, step: Step, place: int) -> str:
         return f"c{self.salt}{step.number}x{place}"
 
     def _decorate(self, made: list[Message]) -> None:
@@ -72,22 +72,22 @@ class Client:
             inner["cache_control"] = {"type": "ephemeral"}
 
 
-def _arguments(step: Step, place: int) -> str:
+def _make_arguments(step: Step, place: int) -> str:
     return json.dumps({"command": f"cat f{step.number}_{place}.py"})
 
 
-def _answered(step: Step) -> Iterator[tuple[int, str]]:
+def _iterate_results(step: Step) -> Iterator[tuple[int, str]]:
     for place in step.order:
         if (result := step.results[place]) is not None:
             yield place, result
 
 
-def _openai(step: Step, client: Client) -> list[Message]:
+def _build_openai(step: Step, client: Client) -> list[Message]:
     calls = [
         {
-            "id": client.id(step, place),
+            "id": client.make_id(step, place),
             "type": "function",
-            "function": {"name": "bash", "arguments": _arguments(step, place)},
+            "function": {"name": "bash", "arguments": _make_arguments(step, place)},
         }
         for place in range(len(step.results))
     ]
@@ -97,13 +97,14 @@ def _openai(step: Step, client: Client) -> list[Message]:
     if step.thinking and client.thoughts:
         said["reasoning_content"] = f"thought {step.number}"
     results = [
-        {"role": "tool", "tool_call_id": client.id(step, place), "content": result} for place, result in _answered(step)
+        {"role": "tool", "tool_call_id": client.make_id(step, place), "content": result}
+        for place, result in _iterate_results(step)
     ]
     words = [{"role": "user", "content": step.words}] if step.words else []
     return [said, *results, *words]
 
 
-def _responses(step: Step, client: Client) -> list[Message]:
+def _build_responses(step: Step, client: Client) -> list[Message]:
     items: list[Message] = []
     if step.thinking and client.thoughts:
         items.append({"type": "reasoning", "id": f"rs{step.number}", "summary": [], "encrypted_content": "x" * 40})
@@ -112,27 +113,27 @@ def _responses(step: Step, client: Client) -> list[Message]:
         items.append(
             {
                 "type": "function_call",
-                "call_id": client.id(step, place),
+                "call_id": client.make_id(step, place),
                 "name": "bash",
-                "arguments": _arguments(step, place),
+                "arguments": _make_arguments(step, place),
             }
         )
-    for place, result in _answered(step):
-        items.append({"type": "function_call_output", "call_id": client.id(step, place), "output": result})
+    for place, result in _iterate_results(step):
+        items.append({"type": "function_call_output", "call_id": client.make_id(step, place), "output": result})
     return [*items, *([{"role": "user", "content": step.words}] if step.words else [])]
 
 
-def _anthropic(step: Step, client: Client) -> list[Message]:
+def _build_anthropic(step: Step, client: Client) -> list[Message]:
     blocks: list[Message] = []
     if step.thinking and client.thoughts:
         blocks.append({"type": "thinking", "thinking": f"thought {step.number}", "signature": "s" * 20})
     blocks.append({"type": "text", "text": f"step {step.number}"})
     for place in range(len(step.results)):
-        command = json.loads(_arguments(step, place))
-        blocks.append({"type": "tool_use", "id": client.id(step, place), "name": "bash", "input": command})
+        command = json.loads(_make_arguments(step, place))
+        blocks.append({"type": "tool_use", "id": client.make_id(step, place), "name": "bash", "input": command})
     answers: list[Message] = [
-        {"type": "tool_result", "tool_use_id": client.id(step, place), "content": result}
-        for place, result in _answered(step)
+        {"type": "tool_result", "tool_use_id": client.make_id(step, place), "content": result}
+        for place, result in _iterate_results(step)
     ]
     if step.words:
         answers.append({"type": "text", "text": step.words})
@@ -140,18 +141,18 @@ def _anthropic(step: Step, client: Client) -> list[Message]:
     return [*made, {"role": "user", "content": answers}] if answers else made
 
 
-def _text(step: Step, client: Client) -> list[Message]:
+def _build_text(step: Step, client: Client) -> list[Message]:
     action = f"\n```bash\ncat f{step.number}.py\n```" if step.results else ""
     made: list[Message] = [{"role": "assistant", "content": f"step {step.number}{action}"}]
-    made += [{"role": "user", "content": result} for _, result in _answered(step)]
+    made += [{"role": "user", "content": result} for _, result in _iterate_results(step)]
     return [*made, *([{"role": "user", "content": step.words}] if step.words else [])]
 
 
 _SHAPES: dict[str, Callable[[Step, Client], list[Message]]] = {
-    "openai": _openai,
-    "openai-responses": _responses,
-    "anthropic": _anthropic,
-    "text": _text,
+    "openai": _build_openai,
+    "openai-responses": _build_responses,
+    "anthropic": _build_anthropic,
+    "text": _build_text,
 }
 
 
@@ -166,19 +167,19 @@ class Atom:
     whole: Message = field(compare=False)
 
 
-def atoms(messages: list[Message], *, runs: bool) -> list[Atom]:
+def split_atoms(messages: list[Message], *, runs: bool) -> list[Atom]:
     """What messages are made of, in order. runs: whether assistant items one behind the other are one turn."""
     found: list[Atom] = []
     turn = 0
     for message in messages:
-        for kind, id, said in _parts(message):
+        for kind, id, said in _iterate_parts(message):
             going_on = runs and found and found[-1].kind == "said"
             turn += kind == "said" and not going_on
             found.append(Atom(kind=kind, turn=turn, id=id, said=said, whole=message))
     return found
 
 
-def _parts(message: Message) -> Iterator[tuple[Kind, str, str]]:
+def _iterate_parts(message: Message) -> Iterator[tuple[Kind, str, str]]:
     role, kind, content = message.get("role"), message.get("type", "message"), message.get("content")
     if kind == "function_call_output":
         yield "result", message["call_id"], message["output"]

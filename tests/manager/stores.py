@@ -10,13 +10,13 @@ from elision.stores.store import NewSession
 from elision.trajectory.events import Event
 
 
-class Failing(MemoryStore):
+class FailingStore(MemoryStore):
     """A store that fails while it is told to, as a full disk, a lock or a lost connection does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.down = False
-        self.refused = 0
+        self.is_down = False
+        self.refused_writes = 0
 
     def create(self, session: NewSession) -> None:
         self._check()
@@ -31,12 +31,12 @@ class Failing(MemoryStore):
         return super().locate(family, nodes)
 
     def _check(self) -> None:
-        if self.down:
-            self.refused += 1
+        if self.is_down:
+            self.refused_writes += 1
             raise StoreError("the disk is full: free some space")
 
 
-class Unreliable(MemoryStore):
+class UnreliableStore(MemoryStore):
     """A store that fails as `plan` says, write by write: "ok", "down" (nothing is written), "lost" (it is written, and
     the connection breaks before the store says so)."""
 
@@ -45,23 +45,23 @@ class Unreliable(MemoryStore):
         self.plan = list(plan)
 
     def create(self, session: NewSession) -> None:
-        how = self._next()
+        how = self._take_outcome()
         super().create(session)
-        self._answer(how)
+        self._raise_if_lost(how)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        how = self._next()
+        how = self._take_outcome()
         length = super().append(session, events, after=after, at=at)
-        self._answer(how)
+        self._raise_if_lost(how)
         return length
 
-    def _next(self) -> str:
+    def _take_outcome(self) -> str:
         how = self.plan.pop(0) if self.plan else "ok"
         if how == "down":
             raise StoreError("the server is gone")
         return how
 
     @staticmethod
-    def _answer(how: str) -> None:
+    def _raise_if_lost(how: str) -> None:
         if how == "lost":
             raise StoreError("the connection was lost")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager
-from elision.manager.offload import AT_ONCE
+from elision.manager.offload import INLINE_BYTES
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
-from tests.manager.agents import Message, history, openai, task
+from tests.manager.agents import Message, make_history, make_openai_step, make_task
 
 
 def seen(*calls: list[Message]) -> tuple[set[int], set[int]]:
@@ -41,30 +41,30 @@ def seen(*calls: list[Message]) -> tuple[set[int], set[int]]:
 
 def test_a_long_history_is_read_in_a_thread() -> None:
     """The loop goes on meanwhile; whoever listens is called in the loop's own thread."""
-    looked, told = seen(history("openai", 40))
+    looked, told = seen(make_history("openai", 40))
     assert threading.get_ident() not in looked
     assert told == {threading.get_ident()}
 
 
 def test_a_short_one_is_not() -> None:
     """For a little text a thread costs more than it spares, in however many messages it comes."""
-    looked, told = seen([*task(), *(message for step in range(30) for message in openai(step, "ok"))])
+    looked, told = seen([*make_task(), *(message for step in range(30) for message in make_openai_step(step, "ok"))])
     assert looked == told == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("known", [0, 3])
 def test_one_large_message_is_read_in_a_thread(known: int) -> None:
     """What decides is bytes: the task of a session that begins, and a result in one that runs."""
-    ahead = [history("openai", known)] if known else []
-    last = openai(known + 1, "word " * AT_ONCE) if known else task("word " * AT_ONCE)
+    ahead = [make_history("openai", known)] if known else []
+    last = make_openai_step(known + 1, "word " * INLINE_BYTES) if known else make_task("word " * INLINE_BYTES)
     looked, _ = seen(*ahead, [*(ahead[0] if ahead else []), *last])
     assert threading.get_ident() not in looked
 
 
 def test_a_small_turn_of_a_long_history_is_read_in_a_thread() -> None:
     """Its summary, or fitting it into a budget, is work on all of it."""
-    long = history("openai", 60)
-    looked, told = seen(long, [*long, *openai(61, "ok")])
+    long = make_history("openai", 60)
+    looked, told = seen(long, [*long, *make_openai_step(61, "ok")])
     assert threading.get_ident() not in looked
     assert told == {threading.get_ident()}
 
@@ -94,7 +94,7 @@ def test_a_history_that_is_being_summarized_is_redacted_once() -> None:
         )
         reasons = []
         for steps in range(5, 12):
-            view = await context.prepare_async(history("openai", steps))
+            view = await context.prepare_async(make_history("openai", steps))
             reasons.append(view.diagnostics.reason)
             await asyncio.to_thread(begun.wait, 20)
         assert reasons.count("summary is being written") >= 4
@@ -118,14 +118,14 @@ def test_a_reading_that_is_cancelled_is_waited_for() -> None:
     async def agent() -> None:
         store = MemoryStore()
         context = ContextManager("masking(window=2)", store=store, pin=pin)
-        reading = asyncio.ensure_future(context.prepare_async(history("openai", 40)))
+        reading = asyncio.ensure_future(context.prepare_async(make_history("openai", 40)))
         await asyncio.to_thread(begun.wait, 20)
         reading.cancel()
         go.set()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        view = await context.prepare_async(history("openai", 41))
-        other = await ContextManager("masking(window=2)", store=MemoryStore()).prepare_async(history("openai", 41))
+        view = await context.prepare_async(make_history("openai", 41))
+        other = await ContextManager("masking(window=2)", store=MemoryStore()).prepare_async(make_history("openai", 41))
         assert json.dumps(view.messages) == json.dumps(other.messages)
         assert (view.diagnostics.turns, view.diagnostics.faults) == (41, ())
 
@@ -139,6 +139,6 @@ def test_what_is_raised_there_is_raised_here() -> None:
     async def agent() -> None:
         context = ContextManager(store=MemoryStore(), token_budget=200, reserved_for_response=100)
         with pytest.raises(BudgetError):
-            await context.prepare_async(history("openai", 40, "Mend the parser. " * 200))
+            await context.prepare_async(make_history("openai", 40, "Mend the parser. " * 200))
 
     asyncio.run(agent())

@@ -16,7 +16,7 @@ from elision.manager import ContextManager
 from elision.manager.caller_lock import CallerLock
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Event
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 EAGER = "masking(window=1, schedule=every-turn)"
 PATIENCE = 20
@@ -51,13 +51,13 @@ def test_a_thread_and_a_task_take_turns() -> None:
     """`prepare` in a thread waits for `prepare_async`: never two writers, no conflict, no fault."""
     store = Gated()
     context = opened(store)
-    context.prepare(history("openai", 2))
+    context.prepare(make_history("openai", 2))
     store.waits = True
 
     async def both() -> list[Any]:
-        first = asyncio.ensure_future(context.prepare_async(history("openai", 3)))
+        first = asyncio.ensure_future(context.prepare_async(make_history("openai", 3)))
         await asyncio.to_thread(store.begun.wait, PATIENCE)
-        second = asyncio.ensure_future(asyncio.to_thread(context.prepare, history("openai", 4)))
+        second = asyncio.ensure_future(asyncio.to_thread(context.prepare, make_history("openai", 4)))
         await asyncio.wait({first, second}, timeout=0)
         store.go.set()
         return await asyncio.gather(first, second)
@@ -75,7 +75,7 @@ def test_two_event_loops_take_turns() -> None:
 
     async def work() -> None:
         for steps in range(12):
-            view = await context.prepare_async(history("openai", steps))
+            view = await context.prepare_async(make_history("openai", steps))
             assert not view.diagnostics.faults
 
     def run() -> None:
@@ -97,17 +97,17 @@ def test_what_would_wait_for_its_own_event_loop_is_refused() -> None:
     """A sync call beside an async one of the same loop could never end: it says so, and the other one ends well."""
     store = Gated()
     context = opened(store)
-    context.prepare(history("openai", 2))
+    context.prepare(make_history("openai", 2))
     store.waits = True
 
     async def test() -> None:
-        first = asyncio.ensure_future(context.prepare_async(history("openai", 3)))
+        first = asyncio.ensure_future(context.prepare_async(make_history("openai", 3)))
         await asyncio.to_thread(store.begun.wait, PATIENCE)
         with pytest.raises(ElisionError, match="at work in another task of this event loop"):
-            context.prepare(history("openai", 4))
+            context.prepare(make_history("openai", 4))
         store.go.set()
         assert (await first).diagnostics.turns == 3
-        assert context.prepare(history("openai", 4)).diagnostics.turns == 4
+        assert context.prepare(make_history("openai", 4)).diagnostics.turns == 4
 
     asyncio.run(test())
 
@@ -118,9 +118,9 @@ def test_a_callback_may_use_the_manager_that_calls_it(is_async: bool) -> None:
     read: list[str] = []
     context = opened(on_event=lambda told: read.append(context.recall("t1.1", head=1)))
     if is_async:
-        asyncio.run(context.prepare_async(history("openai", 2)))
+        asyncio.run(context.prepare_async(make_history("openai", 2)))
     else:
-        context.prepare(history("openai", 2))
+        context.prepare(make_history("openai", 2))
     assert read == ["1: 1"]
 
 

@@ -17,7 +17,7 @@ from elision.strategies.raw import Raw
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
-from tests.manager.killed import Run, killed
+from tests.manager.kill_trials import Run, run_kill_trials
 from tests.stores.implementations import STORES
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
@@ -35,7 +35,7 @@ def recorded() -> Run:
     run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
     sent = [each.plain for each in views(run, Raw(), find_price_set("anthropic"), Sizer(counter()), renderer("openai"))]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
-    return Run.undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])
+    return Run.record_undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])
 
 
 def test_the_run_is_worth_it() -> None:
@@ -50,7 +50,7 @@ def test_no_kill_loses_a_call(name: str, tmp_path: Path, capsys: pytest.CaptureF
     """Every acknowledged turn and edit is there, the same messages give the same bytes, and the run goes on."""
     url = STORES[name](tmp_path)
     trials = 500 if SOAK else TRIALS[name]
-    toll = killed(url, recorded(), trials=trials)
+    toll = run_kill_trials(url, recorded(), trials=trials)
     with capsys.disabled():
         print(f"\n  {name}: {toll}")
     assert toll.lost == []

@@ -12,7 +12,7 @@ from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Exchanged
-from tests.manager.agents import SHAPES, history
+from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
@@ -29,10 +29,10 @@ def noted(context: ContextManager, node: str) -> Exchanged:
 def test_an_exchange_is_noted_at_its_call() -> None:
     """With the newest call, its very texts, and nothing about the view changes."""
     context = manager(MemoryStore())
-    view = context.prepare(history("openai", 3))
+    view = context.prepare(make_history("openai", 3))
     event = noted(context, "n")
     assert event == Exchanged(call=4, node="n", messages=('{"role":"assistant"}', "{}"), results=("[]",))
-    assert context.prepare(history("openai", 3)).messages == view.messages
+    assert context.prepare(make_history("openai", 3)).messages == view.messages
 
 
 def test_before_a_session_there_is_nothing_to_note_it_in() -> None:
@@ -47,14 +47,14 @@ def test_another_process_finds_it_by_the_messages(shape: str, tmp_path: Path) ->
     """By content, in the store, whether the messages end as they did, go on, or end earlier; and takes nothing up."""
     url = f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}"
     with manager(url) as context:
-        context.prepare(history(shape, 3))
+        context.prepare(make_history(shape, 3))
         event = noted(context, "n")
     with manager(url) as other:
-        assert all(other.recorded_exchanges(history(shape, steps)) == [event] for steps in (2, 3, 5))
+        assert all(other.recorded_exchanges(make_history(shape, steps)) == [event] for steps in (2, 3, 5))
         assert other.exchanges() == []
-        assert other.recorded_exchanges(history(shape, 0)) == []
-        assert other.recorded_exchanges(history(shape, 3, "Another task.")) == []
-        other.prepare(history(shape, 4))
+        assert other.recorded_exchanges(make_history(shape, 0)) == []
+        assert other.recorded_exchanges(make_history(shape, 3, "Another task.")) == []
+        other.prepare(make_history(shape, 4))
         assert other.exchanges() == [event]
 
 
@@ -62,9 +62,9 @@ def test_beside_an_event_loop(tmp_path: Path) -> None:
     """The same."""
     store = open_store(f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}")
     with manager(store) as context:
-        context.prepare(history("openai", 2))
+        context.prepare(make_history("openai", 2))
         event = noted(context, "n")
-    assert asyncio.run(manager(store).recorded_exchanges_async(history("openai", 2))) == [event]
+    assert asyncio.run(manager(store).recorded_exchanges_async(make_history("openai", 2))) == [event]
     store.close()
 
 
@@ -72,19 +72,19 @@ def test_a_fork_has_what_came_before_it() -> None:
     """And not what its parent exchanged later; each branch keeps its own."""
     store = MemoryStore()
     context = manager(store)
-    context.prepare(history("openai", 2))
+    context.prepare(make_history("openai", 2))
     first = noted(context, "first")
-    context.prepare(history("openai", 4))
+    context.prepare(make_history("openai", 4))
     second = noted(context, "second")
-    fork = [*history("openai", 3), {"role": "user", "content": "Stop that."}]
+    fork = [*make_history("openai", 3), {"role": "user", "content": "Stop that."}]
     assert context.prepare(fork).diagnostics.branch == "s~2"
     assert context.exchanges() == [first]
     third = noted(context, "third")
     context.close()
     # Up to where they part nothing tells the branches apart: all of them are looked at, the nearest counts last.
-    assert manager(store).recorded_exchanges(history("openai", 2)) == [first, second, third]
+    assert manager(store).recorded_exchanges(make_history("openai", 2)) == [first, second, third]
     again = manager(store)
-    again.prepare(history("openai", 4))
+    again.prepare(make_history("openai", 4))
     assert again.exchanges() == [first, second]
 
 
@@ -92,7 +92,7 @@ def test_families_do_not_see_each_other() -> None:
     """Whoever has another key finds nothing, whatever the messages say."""
     store = MemoryStore()
     with manager(store, "a", family="one") as context:
-        context.prepare(history("openai", 3))
+        context.prepare(make_history("openai", 3))
         noted(context, "n")
-    assert manager(store, "b", family="two").recorded_exchanges(history("openai", 3)) == []
-    assert len(manager(store, "b", family="one").recorded_exchanges(history("openai", 3))) == 1
+    assert manager(store, "b", family="two").recorded_exchanges(make_history("openai", 3)) == []
+    assert len(manager(store, "b", family="one").recorded_exchanges(make_history("openai", 3))) == 1

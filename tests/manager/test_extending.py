@@ -9,7 +9,7 @@ import pytest
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.summarizers.factory import make_summarizer
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 from tests.summarizers.scripted_server import reply_chat, reply_claude, serve_script
 
 GOOD = "Steps 1 to 6 were done: the files f1.py to f6.py were read; line 119 of each says value 116263."
@@ -33,8 +33,8 @@ def test_a_summary_extends_what_is_in_cache(kind: Any, path: str, answer: Any) -
             summarizer=writer,
         )
         for steps in range(8):
-            before = context.prepare(history(kind, steps), tools=tools)
-        view = context.prepare(history(kind, 8), tools=tools)
+            before = context.prepare(make_history(kind, steps), tools=tools)
+        view = context.prepare(make_history(kind, 8), tools=tools)
     assert view.diagnostics.summarized is not None, view.diagnostics.faults
     assert view.diagnostics.summarized.route == "extend"
     (sent,) = server.bodies

@@ -20,8 +20,8 @@ from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
-from tests.manager.agents import LONG, history, openai
-from tests.manager.stores import Failing
+from tests.manager.agents import LONG, make_history, make_openai_step
+from tests.manager.stores import FailingStore
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -43,13 +43,13 @@ def kinds(view: ContextView) -> set[str]:
 
 def test_while_the_store_fails_nothing_more_is_hidden() -> None:
     """The view stays as it was decided, what is new is verbatim, and the fault is told at every call."""
-    store = Failing()
+    store = FailingStore()
     context = manager(store=store)
-    views = [context.prepare(history("openai", steps)) for steps in range(6)]
+    views = [context.prepare(make_history("openai", steps)) for steps in range(6)]
     hidden = [message for message in views[-1].messages if "hidden" in str(message.get("content"))]
-    store.down = True
+    store.is_down = True
     for steps in range(6, 9):
-        messages = history("openai", steps)
+        messages = make_history("openai", steps)
         view = context.prepare(messages)
         assert view.messages[: len(views[-1].messages)] == views[-1].messages
         assert view.messages[len(views[-1].messages) :] == messages[len(views[-1].messages) :]
@@ -61,48 +61,50 @@ def test_while_the_store_fails_nothing_more_is_hidden() -> None:
 
 def test_once_the_store_serves_again_everything_is_in_it() -> None:
     """Turns that could not be written are written then, in order, and hiding goes on."""
-    store = Failing()
+    store = FailingStore()
     context = manager(store=store)
     for steps in range(10):
-        store.down = 3 <= steps < 7
-        view = context.prepare(history("openai", steps))
+        store.is_down = 3 <= steps < 7
+        view = context.prepare(make_history("openai", steps))
     assert not view.diagnostics.faults
     assert [turn.index for turn in store.turns("s")] == list(range(1, 10))
-    assert store.refused == 4
+    assert store.refused_writes == 4
     assert "9\n" in store.turns("s")[-1].observations[0].text
     assert sum("tokens hidden" in str(message.get("content")) for message in view.messages) == 7
-    again = manager(store=store).prepare(history("openai", 9))
+    again = manager(store=store).prepare(make_history("openai", 9))
     assert json.dumps(again.messages) == json.dumps(view.messages)
 
 
 def test_a_store_that_fails_from_the_start() -> None:
     """The first request goes out too; once the store serves, the session is there from its first turn."""
-    store = Failing()
-    store.down = True
+    store = FailingStore()
+    store.is_down = True
     context = manager(store=store)
-    assert kinds(context.prepare(history("openai", 3))) == {"store"}
-    store.down = False
-    context.prepare(history("openai", 4))
+    assert kinds(context.prepare(make_history("openai", 3))) == {"store"}
+    store.is_down = False
+    context.prepare(make_history("openai", 4))
     assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4]
 
 
 def test_a_fork_while_the_store_fails() -> None:
     """A history that turns back is found in memory where the store does not answer."""
-    store = Failing()
+    store = FailingStore()
     context = manager(store=store)
     for steps in range(6):
-        context.prepare(history("openai", steps))
-    store.down = True
-    view = context.prepare(history("openai", 3))
+        context.prepare(make_history("openai", steps))
+    store.is_down = True
+    view = context.prepare(make_history("openai", 3))
     assert view.diagnostics.turns == 3
-    store.down = False
-    context.prepare([*history("openai", 3), {"role": "assistant", "content": "x"}, {"role": "user", "content": "y"}])
+    store.is_down = False
+    context.prepare(
+        [*make_history("openai", 3), {"role": "assistant", "content": "x"}, {"role": "user", "content": "y"}]
+    )
     assert {info.key for info in store.sessions()} == {"s", "s~2"}
 
 
 def test_a_summary_is_not_asked_for_before_its_turns_are_stored() -> None:
     """Raw first: where the store fails at that point, the summarizer is never called."""
-    store, asked = Failing(), []
+    store, asked = FailingStore(), []
 
     def write(request: SummaryRequest) -> str:
         asked.append(request)
@@ -110,9 +112,9 @@ def test_a_summary_is_not_asked_for_before_its_turns_are_stored() -> None:
 
     context = manager(FOLDING, store=store, summarizer=write)
     for steps in range(5):
-        context.prepare(history("openai", steps))
-    store.down = True
-    context.prepare(history("openai", 9))
+        context.prepare(make_history("openai", steps))
+    store.is_down = True
+    context.prepare(make_history("openai", 9))
     assert asked == []
 
 
@@ -141,7 +143,7 @@ def test_summaries_that_fail(answer: Any) -> None:
 
     context, faults = manager(FOLDING, summarizer=write), []
     for steps in range(30):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         faults += [fault for fault in view.diagnostics.faults if fault.kind == "summarizer"]
         assert view.diagnostics.summarized is None
         assert view.diagnostics.turns == steps
@@ -158,7 +160,7 @@ def test_a_summarizer_that_never_answers() -> None:
         return "too late"
 
     context = manager(FOLDING, summarizer=write, summary_seconds=0.05)
-    view = context.prepare(history("openai", 12))
+    view = context.prepare(make_history("openai", 12))
     assert [fault.cause for fault in view.diagnostics.faults] == ["timeout"]
     block.set()
     context.close()
@@ -177,15 +179,15 @@ def test_in_the_background_the_agent_goes_on() -> None:
 
     context = manager(FOLDING, summarizer=write, background=True)
     for steps in range(10):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         assert view.diagnostics.summarized is None
     assert begun.wait(5)
     assert "being written" in view.diagnostics.reason
     ready.set()
-    written = context._scribe._job
+    written = context._summary_runner._job
     assert written is not None
     written.future.result(5)
-    view = context.prepare(history("openai", 11))
+    view = context.prepare(make_history("openai", 11))
     assert view.diagnostics.summarized is not None
     assert view.diagnostics.summarized.last == 4
     assert view.diagnostics.costs.summarizer == pytest.approx(0.5)
@@ -200,14 +202,14 @@ def test_a_bug_of_ours_lets_the_request_through(monkeypatch: pytest.MonkeyPatch)
     """The messages go out as they came, the failure is told, and the next pass begins from the store."""
     context = manager(store=MemoryStore())
     for steps in range(5):
-        context.prepare(history("openai", steps))
-    messages = history("openai", 5)
+        context.prepare(make_history("openai", steps))
+    messages = make_history("openai", 5)
     with monkeypatch.context() as patch:
         patch.setattr("elision.engine.Session.prepare", lambda *_: 1 / 0)
         view = context.prepare(messages)
     assert view.messages == messages
     assert kinds(view) == {"engine"}
-    view = context.prepare(history("openai", 6))
+    view = context.prepare(make_history("openai", 6))
     assert not view.diagnostics.faults
     assert view.diagnostics.turns == 6
 
@@ -240,8 +242,8 @@ def test_a_function_of_the_user_s_that_fails_ends_nothing(options: dict[str, Any
     hidden: set[str] = set()
     faults = []
     for steps in range(30):
-        view = context.prepare(history("openai", steps))
-        assert json.dumps(view.messages) == json.dumps(plain.prepare(history("openai", steps)).messages)
+        view = context.prepare(make_history("openai", steps))
+        assert json.dumps(view.messages) == json.dumps(plain.prepare(make_history("openai", steps)).messages)
         shown = {message["content"] for message in view.messages if "hidden" in str(message.get("content"))}
         assert hidden <= shown or view.diagnostics.summarized
         hidden = shown
@@ -254,7 +256,7 @@ def test_a_function_of_the_user_s_that_fails_ends_nothing(options: dict[str, Any
 def test_an_extractor_that_answers_with_something_else() -> None:
     """It counts as one that failed; the observation is described by the others."""
     context = manager(extractors={"bash": lambda *_: "words"})
-    views = [context.prepare(history("openai", steps)) for steps in range(5)]
+    views = [context.prepare(make_history("openai", steps)) for steps in range(5)]
     assert [view.diagnostics.savings.masked for view in views] == [0, 0, 0, 1, 2]
     assert {(fault.kind, fault.cause) for fault in views[-1].diagnostics.faults} == {("callback", "TypeError")}
 
@@ -267,7 +269,7 @@ def test_a_listener_that_fails_stops_nobody() -> None:
         raise KeyError("mine")
 
     context = manager(on_event=[broken, told.append])
-    view = context.prepare(history("openai", 1))
+    view = context.prepare(make_history("openai", 1))
     assert told == [view.diagnostics]
 
 
@@ -275,7 +277,7 @@ def test_what_fits_nowhere_is_told() -> None:
     """A budget below the floor is the caller's to know, with the numbers."""
     context = manager(token_budget=1_400, reserved_for_response=0)
     with pytest.raises(BudgetError) as caught:
-        context.prepare(history("openai", 1, "word " * 3_000))
+        context.prepare(make_history("openai", 1, "word " * 3_000))
     assert caught.value.needed > caught.value.usable
 
 
@@ -283,10 +285,10 @@ def test_an_odd_usage_report_blocks_nobody() -> None:
     """A total that no window holds is not believed; one that is far off leaves room to work in."""
     for prompt in (250_000, 190_000):
         context = ContextManager(EAGER, session="s", model="claude-sonnet-4-5", store=MemoryStore())
-        context.prepare(history("openai", 1))
+        context.prepare(make_history("openai", 1))
         context.record({"input_tokens": prompt, "output_tokens": 5})
-        view = context.prepare(history("openai", 2))
-        assert view.messages == history("openai", 2)
+        view = context.prepare(make_history("openai", 2))
+        assert view.messages == make_history("openai", 2)
         assert view.diagnostics.anchor == (0 if prompt > 200_000 else pytest.approx(190_000, abs=2_000))
 
 
@@ -301,14 +303,14 @@ def test_a_prompt_that_was_too_long_teaches_the_window() -> None:
     store = MemoryStore()
     context = manager(store=store, strategy="masking(window=9)")
     for steps in range(12):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
     assert not context.overflowed(ValueError("no such model"))
     assert context.overflowed(ValueError("prompt is too long: 21000 tokens > 6000 maximum"))
-    again = context.prepare(history("openai", 11))
+    again = context.prepare(make_history("openai", 11))
     assert again.diagnostics.after <= 6_000 * 0.85 - 1_000 < view.diagnostics.after
     context.close()
     fresh = ContextManager("masking(window=9)", store=store, session="s")
-    assert fresh.prepare(history("openai", 12)).diagnostics.after <= 6_000 * 0.85 - 1_000
+    assert fresh.prepare(make_history("openai", 12)).diagnostics.after <= 6_000 * 0.85 - 1_000
 
 
 def test_async_is_the_same() -> None:
@@ -323,48 +325,50 @@ def test_async_is_the_same() -> None:
 
     async def run() -> list[str]:
         async with manager(FOLDING, summarizer=write) as context:
-            return [json.dumps((await context.prepare_async(history("openai", steps))).messages) for steps in range(12)]
+            return [
+                json.dumps((await context.prepare_async(make_history("openai", steps))).messages) for steps in range(12)
+            ]
 
     with manager(FOLDING, summarizer=write_sync) as context:
-        expected = [json.dumps(context.prepare(history("openai", steps)).messages) for steps in range(12)]
-        assert context.prepare(history("openai", 12)).diagnostics.summaries
+        expected = [json.dumps(context.prepare(make_history("openai", steps)).messages) for steps in range(12)]
+        assert context.prepare(make_history("openai", 12)).diagnostics.summaries
     assert asyncio.run(run()) == expected
     with manager(FOLDING, summarizer=write) as mixed:
-        assert [json.dumps(mixed.prepare(history("openai", steps)).messages) for steps in range(12)] == expected
+        assert [json.dumps(mixed.prepare(make_history("openai", steps)).messages) for steps in range(12)] == expected
 
 
 def test_a_process_that_begins_while_the_store_fails_finds_its_session() -> None:
     """What was not looked for then is looked for as soon as the store serves; nobody is told of a second writer."""
-    store = Failing()
+    store = FailingStore()
     with manager(store=store) as context:
         for steps in range(6):
-            view = context.prepare(history("openai", steps))
-    store.down = True
+            view = context.prepare(make_history("openai", steps))
+    store.is_down = True
     again = manager(store=store)
-    assert kinds(again.prepare(history("openai", 5))) == {"store"}
-    store.down = False
-    assert json.dumps(again.prepare(history("openai", 5)).messages) == json.dumps(view.messages)
+    assert kinds(again.prepare(make_history("openai", 5))) == {"store"}
+    store.is_down = False
+    assert json.dumps(again.prepare(make_history("openai", 5)).messages) == json.dumps(view.messages)
     assert {info.key for info in store.sessions()} == {"s"}
 
 
 def test_a_fork_of_a_fork_while_the_store_fails() -> None:
     """Branches that were never written are no parents of what is."""
-    store = Failing()
+    store = FailingStore()
     context = manager(store=store)
     for steps in range(6):
-        context.prepare(history("openai", steps))
-    store.down = True
+        context.prepare(make_history("openai", steps))
+    store.is_down = True
     for words in ("x", "y"):
         said = [{"role": "assistant", "content": words}, {"role": "user", "content": words}]
-        context.prepare([*history("openai", 4), *said])
-        context.prepare([*history("openai", 2), *said])
-    store.down = False
-    view = context.prepare([*history("openai", 2), *said, *openai(9)])
+        context.prepare([*make_history("openai", 4), *said])
+        context.prepare([*make_history("openai", 2), *said])
+    store.is_down = False
+    view = context.prepare([*make_history("openai", 2), *said, *make_openai_step(9)])
     assert not view.diagnostics.faults
     assert len(store.turns(view.diagnostics.branch)) == view.diagnostics.turns == 4
 
 
-class Losing(Failing):
+class Losing(FailingStore):
     """A store that writes, and then loses the connection before it says so."""
 
     losing = False
@@ -382,7 +386,7 @@ def test_a_write_whose_answer_was_lost_is_no_second_writer() -> None:
     context = manager(store=store)
     for steps in range(8):
         store.losing = steps in (2, 5)
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
     assert not view.diagnostics.faults
     assert [turn.index for turn in store.turns("s")] == list(range(1, 8))
 
@@ -409,11 +413,11 @@ def test_a_beginning_whose_answer_was_lost_is_no_other_session(
     with manager(store=store, **options) as context:
         store.losing = True
         for steps in range(lost):
-            context.prepare(history("openai", steps))
+            context.prepare(make_history("openai", steps))
             context.settle()
         store.losing = False
         for steps in range(lost, 8):
-            view = context.prepare(history("openai", steps))
+            view = context.prepare(make_history("openai", steps))
             context.settle()
     assert not view.diagnostics.faults
     assert [info.key for info in store.sessions()] == ["s"]
@@ -433,11 +437,11 @@ def test_a_background_summary_of_another_branch_is_not_taken() -> None:
 
     context = manager(FOLDING, store=MemoryStore(), summarizer=write, background=True)
     for steps in range(8):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
     assert asked.acquire(timeout=10)
-    other = history("openai", 2)
+    other = make_history("openai", 2)
     for step in range(20, 27):
-        other += openai(step)
+        other += make_openai_step(step)
         other[-2]["content"] = "otherwise"
     context.prepare(other)
     assert asked.acquire(timeout=10)
@@ -464,7 +468,7 @@ def test_a_background_summary_that_never_ends_is_given_up() -> None:
         background=True,
         summary_seconds=1e-9,
     )
-    told = [context.prepare(history("openai", steps)).diagnostics for steps in range(12)]
+    told = [context.prepare(make_history("openai", steps)).diagnostics for steps in range(12)]
     assert {fault.cause for each in told for fault in each.faults} == {"timeout"}
     context.close()
 
@@ -487,16 +491,16 @@ def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
 
     async def run() -> ContextView:
         for steps in range(5):
-            await context.prepare_async(history("openai", steps))
+            await context.prepare_async(make_history("openai", steps))
         store.slow = True
-        task = asyncio.create_task(context.prepare_async(history("openai", 5)))
+        task = asyncio.create_task(context.prepare_async(make_history("openai", 5)))
         await asyncio.to_thread(entered.wait, 10)
         task.cancel()
         store.slow = False
         asyncio.get_running_loop().call_soon(gate.set)
         with pytest.raises(asyncio.CancelledError):
             await task
-        return await context.prepare_async(history("openai", 6))
+        return await context.prepare_async(make_history("openai", 6))
 
     view = asyncio.run(run())
     assert not view.diagnostics.faults
@@ -505,13 +509,13 @@ def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
     assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("place", ["elision.manager.passes.absorb", "elision.engine.Session._send"])
+@pytest.mark.parametrize("place", ["elision.manager.preparation.ingest_turns", "elision.engine.Session._send"])
 def test_a_pass_that_is_interrupted_leaves_a_sound_session(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of reading or deciding: nothing is left out of the next view."""
     context, twin = manager(store=MemoryStore()), manager(store=MemoryStore())
     for steps in range(5):
-        context.prepare(history("openai", steps))
-        twin.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
+        twin.prepare(make_history("openai", steps))
 
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -519,19 +523,22 @@ def test_a_pass_that_is_interrupted_leaves_a_sound_session(place: str, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(place, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            context.prepare(history("openai", 5))
+            context.prepare(make_history("openai", 5))
     for steps in (5, 6):
-        assert context.prepare(history("openai", steps)).messages == twin.prepare(history("openai", steps)).messages
+        assert (
+            context.prepare(make_history("openai", steps)).messages
+            == twin.prepare(make_history("openai", steps)).messages
+        )
 
 
 def test_a_message_that_is_none_in_the_middle_leaves_nothing_out() -> None:
     """What stood in front of it was not read halfway."""
     context = manager(store=MemoryStore())
-    context.prepare(history("openai", 3))
+    context.prepare(make_history("openai", 3))
     with pytest.raises(DialectError, match=r"messages\[9\]"):
-        context.prepare([*history("openai", 4), 7, {"role": "user", "content": "x"}])
-    view = context.prepare(history("openai", 4))
-    assert len(view.messages) == len(history("openai", 4))
+        context.prepare([*make_history("openai", 4), 7, {"role": "user", "content": "x"}])
+    view = context.prepare(make_history("openai", 4))
+    assert len(view.messages) == len(make_history("openai", 4))
 
 
 @pytest.mark.parametrize("given", ["hello", b"hello", {"role": "user", "content": "x"}, None, 7])
@@ -545,7 +552,7 @@ def test_any_sequence_will_do() -> None:
     """Tuples and iterators are lists of messages too."""
     context = manager(store=MemoryStore())
     for steps in range(5):
-        messages = history("openai", steps)
+        messages = make_history("openai", steps)
         view = context.prepare(iter(messages) if steps % 2 else tuple(messages))  # type: ignore[arg-type]
     assert view.diagnostics.savings.masked == 2
 
@@ -554,10 +561,10 @@ def test_totals_stay_true_behind_a_rewrite() -> None:
     """A count of ours that was too high is corrected in proportion where much is hidden: no total is below nothing."""
     context = manager("masking(window=1, schedule=batched(6))", store=MemoryStore())
     for steps in range(6):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         context.record({"prompt_tokens": view.diagnostics.raw // 10 or 1, "completion_tokens": 5})
     for steps in range(6, 9):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         assert 0 < view.diagnostics.after <= view.diagnostics.before <= view.diagnostics.raw
 
 
@@ -565,13 +572,13 @@ def test_usage_that_is_reported_twice_is_billed_once() -> None:
     """A stream's first and last report are of one request; those of a retry are not."""
     context = manager(store=MemoryStore(), model="gpt-5")
     usage = {"prompt_tokens": 1000, "completion_tokens": 10}
-    context.prepare(history("openai", 1))
+    context.prepare(make_history("openai", 1))
     context.record(usage)
-    once = context.prepare(history("openai", 1)).diagnostics.costs.billed
+    once = context.prepare(make_history("openai", 1)).diagnostics.costs.billed
     context.record(usage)
     context.record(usage)
     assert once is not None
-    assert context.prepare(history("openai", 2)).diagnostics.costs.billed == pytest.approx(2 * once)
+    assert context.prepare(make_history("openai", 2)).diagnostics.costs.billed == pytest.approx(2 * once)
 
 
 def test_results_that_come_one_by_one_are_all_counted() -> None:
@@ -579,14 +586,14 @@ def test_results_that_come_one_by_one_are_all_counted() -> None:
     context = manager(store=MemoryStore())
     both = [{"id": name, "type": "function", "function": {"name": "bash", "arguments": "{}"}} for name in ("a", "b")]
     results = [{"role": "tool", "tool_call_id": name, "content": LONG} for name in ("a", "b")]
-    messages = [*history("openai", 1), {"role": "assistant", "content": None, "tool_calls": both}]
-    context.prepare(history("openai", 1))
+    messages = [*make_history("openai", 1), {"role": "assistant", "content": None, "tool_calls": both}]
+    context.prepare(make_history("openai", 1))
     context.record({"prompt_tokens": 1000, "completion_tokens": 77})
     context.prepare([*messages, results[0]])
     view = context.prepare([*messages, *results])
     assert view.diagnostics.savings.visible == 3
-    assert context._passes.branch is not None
-    usage = context._passes.branch.session.state.turns[-1].usage
+    assert context._preparer.branch is not None
+    usage = context._preparer.branch.session.state.turns[-1].usage
     assert usage is not None
     assert usage.output == 77
 
@@ -600,7 +607,9 @@ def test_turns_by_hand_are_kept_without_a_view() -> None:
     assert store.turns("s")[0].observations[0].text == "a.py"
 
 
-@pytest.mark.parametrize("place", ["elision.engine.Session._send", "elision.manager.passes.Passes._unsaved"])
+@pytest.mark.parametrize(
+    "place", ["elision.engine.Session._send", "elision.manager.preparation.CallPreparer._try_write"]
+)
 def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of a view: what was added is still there, and the next view is as if it had not been."""
     store = MemoryStore()
@@ -625,8 +634,8 @@ def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.Monk
 def test_a_model_without_prices_is_told() -> None:
     """Dollars of a model that nobody knows are another's, and every pass says so; with prices given it is silent."""
     odd = manager(model="somebody-s-model")
-    assert "no prices are known for somebody-s-model" in odd.prepare(history("openai", 1)).diagnostics.notes[0]
-    assert not manager(model="somebody-s-model", prices="openai").prepare(history("openai", 1)).diagnostics.notes
+    assert "no prices are known for somebody-s-model" in odd.prepare(make_history("openai", 1)).diagnostics.notes[0]
+    assert not manager(model="somebody-s-model", prices="openai").prepare(make_history("openai", 1)).diagnostics.notes
 
 
 def test_a_file_name_is_no_address() -> None:
@@ -646,7 +655,7 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
 
     context = manager(FOLDING, summarizer=Seen())
     for steps in range(12):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
     assert set(names) == {threading.current_thread().name}
 
 
@@ -658,7 +667,7 @@ def test_tools_that_are_none(tools: Any) -> None:
     """What stands where tools should be goes out as it came, is stored, and nothing fails over it."""
     context = manager(offer="first")
     for steps in range(7):
-        view = context.prepare(history("openai", steps), tools=tools)
+        view = context.prepare(make_history("openai", steps), tools=tools)
         assert not view.diagnostics.faults
         if not isinstance(tools, list):
             assert view.tools == tools
@@ -670,23 +679,25 @@ def test_tools_that_are_none(tools: Any) -> None:
 def test_results_that_answer_other_calls(caplog: pytest.LogCaptureFixture) -> None:
     """A known history in which a result's id is gone says the same and is another: it goes out as it came."""
     store = MemoryStore()
-    manager(store=store).prepare(history("openai", 6))
-    broken = [{**each, "tool_call_id": "gone"} if each["role"] == "tool" else each for each in history("openai", 7)]
+    manager(store=store).prepare(make_history("openai", 6))
+    broken = [
+        {**each, "tool_call_id": "gone"} if each["role"] == "tool" else each for each in make_history("openai", 7)
+    ]
     view = manager(store=store).prepare(broken)
     assert view.messages == broken
     assert "answer other calls" in view.diagnostics.faults[0].what
     assert not any("Traceback" in record.getMessage() for record in caplog.records)
-    assert kinds(manager(store=store).prepare(history("openai", 7))) == set()
+    assert kinds(manager(store=store).prepare(make_history("openai", 7))) == set()
 
 
 def test_a_window_that_leaves_nothing() -> None:
     """A provider that states a window smaller than what is kept for the answer: the smallest view is sent, or told."""
     context = manager(over_budget="send")
-    context.prepare(history("openai", 6))
+    context.prepare(make_history("openai", 6))
     assert context.overflowed("prompt is too long: 900 tokens > 500 maximum")
-    view = context.prepare(history("openai", 6))
+    view = context.prepare(make_history("openai", 6))
     assert view.diagnostics.faults[0].kind == "budget"
-    assert len(json.dumps(view.messages)) < len(json.dumps(history("openai", 6))) / 3
+    assert len(json.dumps(view.messages)) < len(json.dumps(make_history("openai", 6))) / 3
 
 
 @pytest.mark.parametrize("dialect", ["auto", "openai", "openai-responses", "anthropic"])
@@ -701,7 +712,7 @@ def test_a_window_that_leaves_nothing() -> None:
 def test_messages_of_a_framework_are_refused_with_the_mend(message: Json, whose: str, dialect: str) -> None:
     """They would pass without a turn, and nothing would ever be hidden: better to learn that at the first call."""
     with manager(store=MemoryStore(), dialect=dialect) as context, pytest.raises(DialectError) as told:
-        context.prepare([message, *history("openai", 2)])
+        context.prepare([message, *make_history("openai", 2)])
     assert str(told.value).startswith(f"messages[0] is {whose}")
     assert "; give " in str(told.value) or "; send " in str(told.value)
 
@@ -721,12 +732,12 @@ def test_messages_in_no_known_shape_are_noted() -> None:
     """They pass as they came, the very objects, and the diagnostics name the first; what is known is hidden."""
     odd: list[Json] = [{"role": "bot", "content": "hi"}, {}]
     with manager(store=MemoryStore(), recall=False) as context:
-        assert context.prepare([*history("openai", 5)]).diagnostics.notes == ()
-        view = context.prepare([*history("openai", 5), *odd])
+        assert context.prepare([*make_history("openai", 5)]).diagnostics.notes == ()
+        view = context.prepare([*make_history("openai", 5), *odd])
         assert view.messages[-2] is odd[0]
         assert view.messages[-1] is odd[1]
         assert view.diagnostics.savings.masked == 3
         assert view.diagnostics.notes == (
             "messages[11] and 1 more have no role that openai knows: sent as it came, and nothing of it is hidden",
         )
-        assert context.prepare([*history("openai", 6)]).diagnostics.notes == ()
+        assert context.prepare([*make_history("openai", 6)]).diagnostics.notes == ()

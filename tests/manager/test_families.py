@@ -13,7 +13,7 @@ from elision.errors import StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-from tests.manager.agents import SHAPES, history
+from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
@@ -24,7 +24,7 @@ def manager(store: Any, family: str = "f", strategy: str = EAGER, **options: Any
 
 def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:
     for steps in range(first, last + 1):
-        view = context.prepare(history(shape, steps, words))
+        view = context.prepare(make_history(shape, steps, words))
     return view
 
 
@@ -39,7 +39,7 @@ def test_a_history_is_found_whatever_session_holds_it(shape: str, tmp_path: Path
     with manager(url) as first:
         before = walk(first, shape, 0, 9)
     with manager(url) as second:
-        again = second.prepare(history(shape, 9))
+        again = second.prepare(make_history(shape, 9))
         assert dumped(again) == dumped(before)
         assert again.diagnostics.branch == before.diagnostics.branch == first.session == second.session
         assert again.diagnostics.session == first.session
@@ -114,12 +114,12 @@ def test_an_undo_and_a_fork_in_another_process() -> None:
     """Histories that turn back are branches of the session that was found, named behind it."""
     store = MemoryStore()
     first = manager(store)
-    views = [dumped(first.prepare(history("openai", steps))) for steps in range(8)]
+    views = [dumped(first.prepare(make_history("openai", steps))) for steps in range(8)]
     second = manager(store)
-    back = second.prepare(history("openai", 5))
+    back = second.prepare(make_history("openai", 5))
     assert (back.diagnostics.history, dumped(back)) == ("undo", views[5])
     assert back.diagnostics.branch == f"{first.session}~2"
-    other = manager(store).prepare([*history("openai", 3), *SHAPES["openai"](77)])
+    other = manager(store).prepare([*make_history("openai", 3), *SHAPES["openai"](77)])
     assert other.diagnostics.branch == f"{first.session}~3"
     assert other.diagnostics.session == first.session
     assert {info.family for info in store.sessions()} == {"f"}

@@ -9,12 +9,12 @@ import pytest
 
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager, ContextView
-from elision.manager.session_log import log_of
+from elision.manager.session_history import load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.trajectory.events import Called
 from elision.trajectory.prices import Bill
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 CAREFUL = "masking(window=3)"
 
@@ -37,7 +37,7 @@ def test_nothing_is_marked_before_something_is_hidden() -> None:
     """Messages are the very objects that were given until the first gap, and bear breakpoints from then on."""
     context, gone = manager(MemoryStore()), False
     for steps in range(12):
-        given = history("anthropic", steps)
+        given = make_history("anthropic", steps)
         view = context.prepare(given)
         gone = gone or "hidden" in json.dumps(view.messages)
         assert marked(view) is gone
@@ -51,7 +51,7 @@ def test_what_is_not_cached_is_hidden_as_soon_as_it_may_be() -> None:
     told = {}
     for who in ("auto", "gaps"):
         context = manager(MemoryStore(), cache_control=who)
-        views = [context.prepare(history("anthropic", steps)) for steps in range(40)]
+        views = [context.prepare(make_history("anthropic", steps)) for steps in range(40)]
         told[who] = next(steps for steps, view in enumerate(views) if "hidden" in json.dumps(view.messages))
     assert told["gaps"] == 4
     assert told["gaps"] < told["auto"]
@@ -63,7 +63,7 @@ def test_a_client_s_own_breakpoints_are_reckoned_with(own: bool) -> None:
     store = MemoryStore()
     context = manager(store)
     for steps in range(4):
-        given = history("anthropic", steps)
+        given = make_history("anthropic", steps)
         request = {"cache_control": {"type": "ephemeral"}} if own else {}
         assert context.prepare(given, request=request).messages == given
     context.settle()
@@ -79,10 +79,10 @@ def test_what_is_not_marked_is_plain_input(own: bool) -> None:
     context = manager(store)
     request = {"cache_control": {"type": "ephemeral"}} if own else {}
     for steps in range(12):
-        context.prepare(history("anthropic", steps), request=request)
+        context.prepare(make_history("anthropic", steps), request=request)
     context.settle()
-    account = log_of(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).account()
-    raw = sum((each.bills.raw for each in account.passes), Bill())
+    account = load_session_log(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).build_report()
+    raw = sum((each.bills.raw for each in account.calls), Bill())
     assert (raw.cache_write > 0, raw.cache_read > 0) == (own, own)
     if not own:
         assert raw.usd == pytest.approx(raw.input * account.prices.rates(0).input / 1e6)
@@ -93,9 +93,9 @@ def test_the_bill_is_the_same_in_any_process() -> None:
     store = MemoryStore()
     whole = manager(MemoryStore())
     for steps in range(10):
-        expected = whole.prepare(history("anthropic", steps))
+        expected = whole.prepare(make_history("anthropic", steps))
         with manager(store) as context:
-            view = context.prepare(history("anthropic", steps))
+            view = context.prepare(make_history("anthropic", steps))
         assert json.dumps(view.messages) == json.dumps(expected.messages)
         assert view.diagnostics.costs == expected.diagnostics.costs
 
@@ -108,17 +108,17 @@ def test_what_breakpoints_save_is_told_apart() -> None:
         context = manager(store)
         request = {"cache_control": {"type": "ephemeral"}} if own else {}
         for steps in range(30):
-            context.prepare(history("anthropic", steps), request=request)
+            context.prepare(make_history("anthropic", steps), request=request)
         context.settle()
-        told[own] = log_of(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).account()
-    assert told[True].end is not None
-    assert told[True].end.costs.caching == 0.0
+        told[own] = load_session_log(store, store.info("s"), sizer("anthropic", "o200k"), Guards()).build_report()
+    assert told[True].final is not None
+    assert told[True].final.costs.caching == 0.0
     # Before the first gap nothing of ours stands in the request, and both are paid in full; with it all is written.
-    passes = told[False].passes
+    passes = told[False].calls
     edited = next(place for place, each in enumerate(passes) if each.bills.ours.cache_write)
     assert not any(each.bills.caching for each in passes[:edited])
     assert passes[edited].bills.caching < 0
-    plain, cached = (sum(each.bills.raw.usd for each in told[own].passes[edited + 1 :]) for own in (False, True))
+    plain, cached = (sum(each.bills.raw.usd for each in told[own].calls[edited + 1 :]) for own in (False, True))
     assert sum(each.bills.caching for each in passes[edited + 1 :]) == pytest.approx(plain - cached, rel=0.01)
-    assert told[False].end is not None
-    assert told[False].end.costs.caching == pytest.approx(sum(each.bills.caching for each in passes))
+    assert told[False].final is not None
+    assert told[False].final.costs.caching == pytest.approx(sum(each.bills.caching for each in passes))

@@ -20,21 +20,21 @@ from elision.stores.store_urls import open_store
 from elision.strategies.policy import Policy
 from elision.trajectory.events import Opened
 from elision.trajectory.state import State
-from tests.manager.agents import LONG, SHAPES, history
+from tests.manager.agents import LONG, SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)"
 
 
 def manager(store: Any, session: str = "s", strategy: str = EAGER, **options: Any) -> ContextManager:
-    # Breakpoints are no part of what a cache compares; tests/manager/test_sending.py is about them.
+    # Breakpoints are no part of what a cache compares; tests/manager/test_outgoing_request.py is about them.
     return ContextManager(strategy, store=store, session=session, cache_control="client", **options)
 
 
 def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:
     """Every call after `first` ... `last` steps; the view of the last one."""
     for steps in range(first, last + 1):
-        view = context.prepare(history(shape, steps, words))
+        view = context.prepare(make_history(shape, steps, words))
     return view
 
 
@@ -47,7 +47,7 @@ def test_a_history_that_goes_on(shape: str) -> None:
     """Each call continues the one before; old results are hidden, everything else is the very object that was given."""
     context = manager(MemoryStore())
     for steps in range(8):
-        messages = history(shape, steps)
+        messages = make_history(shape, steps)
         view = context.prepare(messages)
         assert view.diagnostics.history == "continue"
         assert view.diagnostics.turns == steps
@@ -60,7 +60,7 @@ def test_a_history_that_goes_on(shape: str) -> None:
 def test_nothing_is_written_into_a_client_s_messages(shape: str) -> None:
     """What was given is as it was, however much is hidden or summarized."""
     context = manager(MemoryStore(), strategy=FOLDING)
-    messages = history(shape, 12)
+    messages = make_history(shape, 12)
     before = copy.deepcopy(messages)
     walk(context, shape, 1, 11)
     view = context.prepare(messages)
@@ -75,11 +75,11 @@ def test_another_process_renders_the_same_bytes(shape: str, tmp_path: Path) -> N
     with manager(url) as first:
         before = walk(first, shape, 0, 9)
     with manager(url) as second:
-        again = second.prepare(history(shape, 9))
+        again = second.prepare(make_history(shape, 9))
         assert dumped(again) == dumped(before)
         assert again.diagnostics.history == "continue"
         assert again.diagnostics.branch == "s"
-        further = second.prepare(history(shape, 10))
+        further = second.prepare(make_history(shape, 10))
     assert further.diagnostics.turns == 10
 
 
@@ -88,7 +88,7 @@ def test_what_does_not_matter_does_not_break_a_history(shape: str) -> None:
     """Moved cache markers, dropped nulls, new ids and other key orders are the same history, sent as it came."""
     context = manager(MemoryStore())
     walk(context, shape, 0, 5)
-    messages = [dict(reversed(message.items())) for message in history(shape, 5)]
+    messages = [dict(reversed(message.items())) for message in make_history(shape, 5)]
     for message in messages:
         message["nothing"] = None
         message["cache_control"] = {"type": "ephemeral"}
@@ -101,10 +101,10 @@ def test_what_does_not_matter_does_not_break_a_history(shape: str) -> None:
 def test_an_undo_is_the_view_of_that_time(shape: str) -> None:
     """A history cut short is what it was then; gone on with in another way, it is a branch of its own."""
     context = manager(MemoryStore())
-    views = [dumped(context.prepare(history(shape, steps))) for steps in range(9)]
-    back = context.prepare(history(shape, 5))
+    views = [dumped(context.prepare(make_history(shape, steps))) for steps in range(9)]
+    back = context.prepare(make_history(shape, 5))
     assert (back.diagnostics.history, dumped(back)) == ("undo", views[5])
-    other = [*history(shape, 5), *SHAPES[shape](77)]
+    other = [*make_history(shape, 5), *SHAPES[shape](77)]
     view = context.prepare(other)
     assert view.diagnostics.turns == 6
     assert view.diagnostics.branch != "s"
@@ -116,8 +116,8 @@ def test_forks_do_not_bind_each_other(shape: str) -> None:
     """Two continuations of one history take turns; each keeps its own decisions, byte for byte."""
     context = manager(MemoryStore())
     walk(context, shape, 0, 6)
-    left = [*history(shape, 6), *SHAPES[shape](10)]
-    right = [*history(shape, 6), *SHAPES[shape](20)]
+    left = [*make_history(shape, 6), *SHAPES[shape](10)]
+    right = [*make_history(shape, 6), *SHAPES[shape](20)]
     seen = {"left": dumped(context.prepare(left)), "right": dumped(context.prepare(right))}
     for step in (11, 12):
         left += SHAPES[shape](step)
@@ -136,10 +136,10 @@ def test_an_edited_result_is_another_history(shape: str) -> None:
     """A result that the client changed is not taken for the one that was seen; what came behind it comes again."""
     context = manager(MemoryStore())
     walk(context, shape, 0, 5)
-    messages = history(shape, 5)
+    messages = make_history(shape, 5)
     edited = [*messages[: len(messages) - 4], *SHAPES[shape](4, "other")[-2:], *SHAPES[shape](5)[-2:]]
     if shape == "openai-responses":
-        edited = [*history(shape, 3), *SHAPES[shape](4, "other"), *SHAPES[shape](5)]
+        edited = [*make_history(shape, 3), *SHAPES[shape](4, "other"), *SHAPES[shape](5)]
     view = context.prepare(edited)
     assert view.diagnostics.history == "replaced"
     assert view.diagnostics.branch != "s"
@@ -149,7 +149,7 @@ def test_an_edited_result_is_another_history(shape: str) -> None:
 def test_in_place_edits_are_seen() -> None:
     """A client that changes its own message objects is told apart as well."""
     context = manager(MemoryStore())
-    messages = history("openai", 4)
+    messages = make_history("openai", 4)
     context.prepare(messages)
     messages[-3]["content"] = "cut by the client"
     view = context.prepare(messages)
@@ -163,7 +163,7 @@ def test_a_client_that_compacts_itself_begins_anew(shape: str) -> None:
     context = manager(MemoryStore())
     walk(context, shape, 0, 8)
     kept = [message for step in (7, 8) for message in SHAPES[shape](step)]
-    compacted = [*history(shape, 0), {"role": "user", "content": "Summary of what was done: much."}, *kept]
+    compacted = [*make_history(shape, 0), {"role": "user", "content": "Summary of what was done: much."}, *kept]
     view = context.prepare(compacted)
     assert view.diagnostics.history == "replaced"
     assert view.diagnostics.turns == 2
@@ -176,7 +176,7 @@ def test_the_newest_turn_may_end_another_way() -> None:
     context = manager(MemoryStore())
     for steps in range(1, 6):
         reminder = {"role": "user", "content": f"{10 - steps} steps left"}
-        view = context.prepare([*history("openai", steps), reminder])
+        view = context.prepare([*make_history("openai", steps), reminder])
         assert view.diagnostics.branch == "s"
         assert view.messages[-1] is reminder
     assert view.diagnostics.history == "amended"
@@ -188,10 +188,10 @@ def test_a_beginning_of_the_answer_passes() -> None:
     context = manager(MemoryStore())
     walk(context, "anthropic", 0, 4)
     prefill = {"role": "assistant", "content": "{"}
-    view = context.prepare([*history("anthropic", 4), prefill])
+    view = context.prepare([*make_history("anthropic", 4), prefill])
     assert view.messages[-1] is prefill
     assert view.diagnostics.turns == 4
-    assert context.prepare(history("anthropic", 5)).diagnostics.history == "continue"
+    assert context.prepare(make_history("anthropic", 5)).diagnostics.history == "continue"
 
 
 def test_a_client_s_invalid_request_passes_as_it_came() -> None:
@@ -218,7 +218,7 @@ def test_two_agents_with_the_same_words_are_two(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/a.db")
     one, other = manager(store, "one"), manager(store, "other")
     walk(one, "openai", 0, 6)
-    view = other.prepare(history("openai", 6))
+    view = other.prepare(make_history("openai", 6))
     assert view.diagnostics.branch == "other"
     assert view.diagnostics.call == 7
     store.close()
@@ -231,10 +231,10 @@ def test_the_second_writer_is_told(url: str, tmp_path: Path) -> None:
     first, second = manager(store), manager(store)
     walk(first, "openai", 0, 3)
     walk(second, "openai", 3, 3)
-    second.prepare(history("openai", 4))
+    second.prepare(make_history("openai", 4))
     with pytest.raises(ConflictError, match="open it again"):
-        first.prepare(history("openai", 4))
-    view = first.prepare(history("openai", 5))
+        first.prepare(make_history("openai", 4))
+    view = first.prepare(make_history("openai", 5))
     assert (view.diagnostics.turns, view.diagnostics.branch) == (5, "s")
     assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5]
     store.close()
@@ -261,12 +261,12 @@ def test_the_last_words_are_kept(shape: str) -> None:
     context = manager(store)
     walk(context, shape, 0, 3)
     last = {"role": "assistant", "content": "All done."}
-    calls = context.prepare(history(shape, 3)).diagnostics.call
-    before = context.prepare(history(shape, 3)).diagnostics.costs
-    after = context.keep([*history(shape, 3), last])
+    calls = context.prepare(make_history(shape, 3)).diagnostics.call
+    before = context.prepare(make_history(shape, 3)).diagnostics.costs
+    after = context.keep([*make_history(shape, 3), last])
     assert after.ours > before.ours
     assert store.turns("s")[-1].text == "All done."
-    further = [*history(shape, 3), last, {"role": "user", "content": "And now?"}]
+    further = [*make_history(shape, 3), last, {"role": "user", "content": "And now?"}]
     view = context.prepare(further)
     assert (view.diagnostics.branch, view.diagnostics.turns, view.diagnostics.call) == ("s", 4, calls + 1)
     assert view.messages[-1] is further[-1]
@@ -277,7 +277,7 @@ def test_the_last_words_are_kept(shape: str) -> None:
 def test_a_system_prompt_among_the_messages_may_change() -> None:
     """It is no part of a history's name; what is sent and counted is the new one, in a new epoch."""
     context = manager(MemoryStore())
-    rest = history("openai", 3)
+    rest = make_history("openai", 3)
     context.prepare([{"role": "system", "content": "short"}, *rest])
     long = {"role": "system", "content": "word " * 3_000}
     view = context.prepare([long, *rest])
@@ -304,7 +304,7 @@ def test_other_words_behind_an_undo_are_sent(shape: str) -> None:
     context = manager(MemoryStore())
     walk(context, shape, 0, 6)
     otherwise = {"role": "user", "content": "Do it another way."}
-    view = context.prepare([*history(shape, 3), otherwise])
+    view = context.prepare([*make_history(shape, 3), otherwise])
     assert view.messages[-1] is otherwise
     assert view.diagnostics.turns == 3
 
@@ -314,7 +314,7 @@ def test_new_ids_reach_what_is_hidden(shape: str) -> None:
     """A client that makes call ids anew for each request gets placeholders under the new ones."""
     context = manager(MemoryStore())
     walk(context, shape, 0, 6)
-    renamed = json.loads(json.dumps(history(shape, 6)).replace('"c1"', '"other1"'))
+    renamed = json.loads(json.dumps(make_history(shape, 6)).replace('"c1"', '"other1"'))
     view = context.prepare(renamed)
     assert view.diagnostics.history == "continue"
     assert view.diagnostics.savings.masked == 4
@@ -328,15 +328,15 @@ def test_a_system_message_inside_is_something_said(shape: str) -> None:
     context = manager(store)
     walk(context, shape, 0, 5)
     note = {"role": "system", "content": "The user opened f2.py."}
-    cut = len(history(shape, 3))
-    noted = [*history(shape, 5)[:cut], note, *history(shape, 5)[cut:]]
+    cut = len(make_history(shape, 3))
+    noted = [*make_history(shape, 5)[:cut], note, *make_history(shape, 5)[cut:]]
     view = context.prepare(noted)
     assert note in view.messages
     context = manager(store)
     assert dumped(context.prepare(noted)) == dumped(view)
-    plain = context.prepare(history(shape, 5))
+    plain = context.prepare(make_history(shape, 5))
     assert note not in plain.messages
-    prompted = context.prepare([{"role": "system", "content": "Be careful."}, *history(shape, 5)])
+    prompted = context.prepare([{"role": "system", "content": "Be careful."}, *make_history(shape, 5)])
     assert (prompted.diagnostics.history, prompted.diagnostics.branch) == ("continue", plain.diagnostics.branch)
 
 
@@ -345,7 +345,7 @@ def test_what_the_actions_of_the_opening_settle_holds_elsewhere() -> None:
     store = MemoryStore()
     context = manager(store)
     greeting = [{"role": "assistant", "content": "Hello, I begin."}, {"role": "user", "content": "Good."}]
-    messages = [*history("text", 0), *greeting]
+    messages = [*make_history("text", 0), *greeting]
     context.prepare(messages)
     for step in range(1, 7):
         messages += SHAPES["text"](step)
@@ -372,7 +372,7 @@ def test_many_forks_of_one_history_try_few_names() -> None:
     context = manager(store)
     walk(context, "openai", 0, 3)
     for other in range(20):
-        context.prepare([*history("openai", 3), *SHAPES["openai"](100 + other)])
+        context.prepare([*make_history("openai", 3), *SHAPES["openai"](100 + other)])
     assert len(store.sessions()) == store.tried == 20
 
 
@@ -381,15 +381,15 @@ def test_objects_that_are_edited_in_place_are_seen() -> None:
     context = manager(MemoryStore())
     said = ChatCompletionMessage.model_validate(SHAPES["openai"](1)[0])
     result = OrderedDict(SHAPES["openai"](1)[1])
-    messages: list[Any] = [*history("openai", 0), said, result, *SHAPES["openai"](2)]
+    messages: list[Any] = [*make_history("openai", 0), said, result, *SHAPES["openai"](2)]
     context.prepare(messages)
     result["content"] = "cut by the client"
     assert context.prepare(messages).diagnostics.history == "replaced"
     said.content = "other words"
     assert context.prepare(messages).diagnostics.history in ("fork", "replaced")
     assert context.prepare(messages).messages[1] is said
-    assert context._passes.branch is not None
-    assert context._passes.branch.session.state.turns[0].text == "other words"
+    assert context._preparer.branch is not None
+    assert context._preparer.branch.session.state.turns[0].text == "other words"
 
 
 def test_a_session_that_was_only_begun() -> None:
@@ -406,7 +406,7 @@ def test_a_dialect_that_shows_late_is_recognised(shape: str) -> None:
     """A conversation that began in plain words is read as what it turns out to be, and stays the same session."""
     store = MemoryStore()
     context = manager(store)
-    messages = history(shape, 0)
+    messages = make_history(shape, 0)
     for words in range(15):
         context.prepare(messages)
         messages += [{"role": "assistant", "content": f"Yes {words}."}, {"role": "user", "content": f"And {words}?"}]
@@ -436,13 +436,13 @@ def test_a_call_costs_what_is_new(shape: str, reminded: bool, monkeypatch: pytes
     counted(State, "fold")
     counted(Policy, "turn_added")
     counted(Policy, "consider")
-    counted(History, "_take")
-    counted(History, "_same")
+    counted(History, "_append_message")
+    counted(History, "_is_same_message")
     context = manager(MemoryStore(), strategy="masking(window=2)", prices="uncached")
     work: list[Counter[str]] = []
     for steps in range(1, 41):
         words = [{"role": "user", "content": f"{steps} done"}] if reminded else []
-        context.prepare([*history(shape, steps), *words])
+        context.prepare([*make_history(shape, steps), *words])
         work.append(done.copy())
         done.clear()
     assert work[-1] == work[10]
@@ -453,9 +453,9 @@ def test_words_taken_back_cost_no_cache() -> None:
     context = manager(MemoryStore(), strategy="raw", model="claude-sonnet-4-5", dialect="openai")
     written = []
     for steps in range(1, 12):
-        view = context.prepare([*history("openai", steps), {"role": "user", "content": f"{steps} done"}])
+        view = context.prepare([*make_history("openai", steps), {"role": "user", "content": f"{steps} done"}])
         assert view.diagnostics.branch == "s"
-        branch = context._passes.branch
+        branch = context._preparer.branch
         assert branch is not None
         assert branch.session.newest is not None
         written.append(branch.session.newest.bill.cache_write)
@@ -466,7 +466,7 @@ def test_words_taken_back_cost_no_cache() -> None:
 def test_a_view_that_is_taken_for_the_history(shape: str) -> None:
     """A client that goes on with our messages instead of its own keeps its branch, and can recall what was hidden."""
     context = manager(MemoryStore())
-    messages = history(shape, 0)
+    messages = make_history(shape, 0)
     for step in range(1, 10):
         messages = [*messages, *SHAPES[shape](step)]
         view = context.prepare(messages)
@@ -483,10 +483,10 @@ def test_a_pass_may_be_asked_for(shape: str, tmp_path: Path) -> None:
     context = manager(store, strategy="masking(window=2)")
     held = walk(context, shape, 0, 3).diagnostics
     context.compact()
-    view = context.prepare(history(shape, 3))
+    view = context.prepare(make_history(shape, 3))
     assert (held.savings.masked, held.reason) != (1, "forced")
     assert (view.diagnostics.savings.masked, view.diagnostics.reason) == (1, "forced")
-    assert context.prepare(history(shape, 4)).diagnostics.reason != "forced"
-    again = manager(store, strategy="masking(window=2)").prepare(history(shape, 4))
+    assert context.prepare(make_history(shape, 4)).diagnostics.reason != "forced"
+    again = manager(store, strategy="masking(window=2)").prepare(make_history(shape, 4))
     assert again.diagnostics.savings.masked == 1
     store.close()

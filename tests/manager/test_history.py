@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from elision.dialects.live.detect import LIVE
-from elision.manager.history import _FRESH, _ROUNDS, History
-from tests.manager.agents import history
+from elision.manager.history import _ALWAYS_COMPARED, _SAMPLE_STRIDE, History
+from tests.manager.agents import make_history
 
 
 class Counted(dict[str, Any]):
@@ -36,28 +36,28 @@ def compared(action: Callable[[], object]) -> int:
 
 def test_old_objects_are_looked_at_in_turn() -> None:
     """A call compares the newest messages and a part of the old ones, however long the history is."""
-    messages: list[Any] = [Counted(message) for message in history("openai", 1_000)]
+    messages: list[Any] = [Counted(message) for message in make_history("openai", 1_000)]
     found = read(messages)
-    costs = [compared(lambda: found.common(messages)) for _ in range(_ROUNDS)]
-    assert max(costs) <= _FRESH + len(messages) / _ROUNDS + 1
+    costs = [compared(lambda: found.count_common(messages)) for _ in range(_SAMPLE_STRIDE)]
+    assert max(costs) <= _ALWAYS_COMPARED + len(messages) / _SAMPLE_STRIDE + 1
     assert sum(costs) >= len(messages)
 
 
 def test_an_old_object_that_was_changed_is_noticed() -> None:
     """Within as many calls as it takes to look at all of them."""
-    messages = history("openai", 100)
+    messages = make_history("openai", 100)
     found = read(messages)
     messages[2]["content"] = "changed by its owner"
-    places = [found.common(messages) for _ in range(_ROUNDS)]
+    places = [found.count_common(messages) for _ in range(_SAMPLE_STRIDE)]
     assert 2 in places
     messages[-1]["content"] = "changed as well"
-    assert read(history("openai", 100)).common(messages) == 2
+    assert read(make_history("openai", 100)).count_common(messages) == 2
 
 
 def test_other_objects_are_compared_whole() -> None:
     """A client that makes its messages anew each time is told apart at once."""
-    found = read(history("openai", 100))
-    others = history("openai", 100)
-    assert found.common(others) == len(others)
+    found = read(make_history("openai", 100))
+    others = make_history("openai", 100)
+    assert found.count_common(others) == len(others)
     others[2] = {**others[2], "content": "another"}
-    assert found.common(others) == 2
+    assert found.count_common(others) == 2

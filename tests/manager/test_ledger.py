@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elision.manager.ledger import LATE, Ledger
-from elision.manager.options import Options
+from elision.manager.context_options import Options
+from elision.manager.ledger import REMEMBERED_CALLS, Ledger
 from elision.trajectory.events import Answered, Called, Decided, Event, Learned, Recalled
 from elision.trajectory.plan import Mask
 from elision.trajectory.price_lookup import find_price_set
@@ -24,7 +24,7 @@ def called(call: int, model: str = "gpt-5.2", tokens: int = 1_000) -> Called:
 def of_nano(options: Options | None = None) -> Ledger:
     """The totals of a session that began with gpt-5-nano."""
     options = options or Options()
-    return Ledger(options.priced("gpt-5-nano"), options.priced)
+    return Ledger(options.find_prices("gpt-5-nano"), options.find_prices)
 
 
 @pytest.mark.parametrize(("by", "costs"), [("tool", True), ("user", False)])
@@ -35,14 +35,14 @@ def test_only_the_agent_pays_for_what_it_reads(by: str, costs: bool) -> None:
         Recalled(call=1, key=(1, 1), tokens=5_000, by=by),
         Called(call=2, at=None, model="", tokens=900),
     ]
-    ledger.read(events)
+    ledger.fold_new(events)
     assert ledger.recalls == 1
     assert (ledger.recall_usd > 0) is costs
 
 
 def of_gpt() -> Ledger:
     """The totals of a session that began with gpt-5.2."""
-    return Ledger(Options().priced("gpt-5.2"), Options().priced)
+    return Ledger(Options().find_prices("gpt-5.2"), Options().find_prices)
 
 
 def test_each_call_is_billed_at_its_own_model() -> None:
@@ -60,29 +60,29 @@ def test_each_call_is_billed_at_its_own_model() -> None:
     ]
     for event, usd in told:
         ledger.fold(event)
-        assert (ledger.billed or 0.0) == pytest.approx(usd)
+        assert (ledger.billed_usd or 0.0) == pytest.approx(usd)
 
 
 def test_given_prices_are_those_of_all_models() -> None:
     """What the settings say is not asked anew for each model; and nor is it where only one price list is known."""
     for ledger in (of_nano(Options(prices=find_price_set("anthropic"))), Ledger(find_price_set("anthropic"))):
-        ledger.read([called(1, "gpt-5.2"), Answered(call=1, usage=USAGE)])
+        ledger.fold_new([called(1, "gpt-5.2"), Answered(call=1, usage=USAGE)])
         rates = find_price_set("anthropic").rates(1_000)
-        assert ledger.billed == pytest.approx((1_000 * rates.input + 20 * rates.output) / 1e6)
+        assert ledger.billed_usd == pytest.approx((1_000 * rates.input + 20 * rates.output) / 1e6)
 
 
 def test_what_nobody_reports_is_due() -> None:
     """A call counts as its prompt until it is reported, whatever was reported before it; as billed it never counts."""
     ledger = of_gpt()
-    ledger.read([called(1), Answered(call=1, usage=USAGE), called(2, tokens=2_000)])
+    ledger.fold_new([called(1), Answered(call=1, usage=USAGE), called(2, tokens=2_000)])
     # Of 2,000 tokens the cache has those of the call before: 0.175 USD a million, and the rest is input at 1.75.
     prompt = (1_000 * 0.175 + 1_000 * 1.75) / 1e6
-    assert (ledger.billed, ledger.due) == (pytest.approx(USD), pytest.approx(USD + prompt))
+    assert (ledger.billed_usd, ledger.due_usd) == (pytest.approx(USD), pytest.approx(USD + prompt))
     ledger.fold(called(3, tokens=2_000))
-    assert ledger.due == pytest.approx(USD + prompt + 2_000 * 0.175 / 1e6)
+    assert ledger.due_usd == pytest.approx(USD + prompt + 2_000 * 0.175 / 1e6)
     for call in (2, 3, 3):
         ledger.fold(Answered(call=call, usage=USAGE))
-    assert ledger.due == ledger.billed == pytest.approx(3 * USD)
+    assert ledger.due_usd == ledger.billed_usd == pytest.approx(3 * USD)
 
 
 @pytest.mark.parametrize("between", ["gpt-5.2", "gpt-5-nano", "rewrite"])
@@ -94,24 +94,24 @@ def test_what_the_cache_may_have(between: str) -> None:
         ledger.fold(Decided(call=2, reason="", masks=(Mask((1, 1), "gone"),)))
     else:
         ledger.fold(called(2, between))
-    before = ledger.due
+    before = ledger.due_usd
     ledger.fold(called(3))
-    assert ledger.due - before == pytest.approx(1_000 * (0.175 if between == "gpt-5.2" else 1.75) / 1e6)
+    assert ledger.due_usd - before == pytest.approx(1_000 * (0.175 if between == "gpt-5.2" else 1.75) / 1e6)
 
 
 def test_a_prompt_that_was_too_long_is_not_due() -> None:
     """The provider refused it; what was reported stays."""
     ledger = of_gpt()
-    ledger.read([called(1), Answered(call=1, usage=USAGE), called(2), Learned(call=2, window=900)])
-    ledger.read([Learned(call=1, window=900), Learned(call=7, window=900)])
-    assert ledger.due == pytest.approx(USD)
+    ledger.fold_new([called(1), Answered(call=1, usage=USAGE), called(2), Learned(call=2, window=900)])
+    ledger.fold_new([Learned(call=1, window=900), Learned(call=7, window=900)])
+    assert ledger.due_usd == pytest.approx(USD)
 
 
 def test_many_calls_are_not_all_held() -> None:
     """What is known of single calls is bounded, however long the session."""
     ledger = of_nano()
-    for call in range(1, 10 * LATE):
+    for call in range(1, 10 * REMEMBERED_CALLS):
         ledger.fold(called(call, "gpt-5.2"))
         ledger.fold(Answered(call=call, usage=USAGE))
-    assert len(ledger._calls) == LATE
-    assert ledger.billed == pytest.approx((10 * LATE - 1) * USD)
+    assert len(ledger._calls) == REMEMBERED_CALLS
+    assert ledger.billed_usd == pytest.approx((10 * REMEMBERED_CALLS - 1) * USD)

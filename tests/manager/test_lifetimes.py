@@ -8,13 +8,13 @@ import pytest
 
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager
-from elision.manager.session_log import Account, log_of
+from elision.manager.session_history import SessionReport, load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs
 from elision.trajectory.events import Called
 from elision.trajectory.usage import Usage
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 #: Steps of the loop, and seconds of the pause behind most of them.
 STEPS, PAUSE = 12, 1_800.0
@@ -35,7 +35,7 @@ class Client:
     def work(self, usage: Usage | None = None, steps: int = STEPS) -> None:
         for step in range(steps):
             self.now += PAUSE if step == steps - 1 else 10.0
-            messages = history("anthropic", step)
+            messages = make_history("anthropic", step)
             messages[0] = {"role": "user", "content": [{"type": "text", "text": messages[0]["content"]}]}
             if self._end is not None:
                 *before, newest = messages[-1]["content"]
@@ -51,9 +51,9 @@ class Client:
         self.context.close()
 
     @property
-    def account(self) -> Account:
+    def account(self) -> SessionReport:
         (info,) = self.store.sessions()
-        return log_of(self.store, info, sizer("anthropic", "o200k"), Guards()).account()
+        return load_session_log(self.store, info, sizer("anthropic", "o200k"), Guards()).build_report()
 
     @property
     def hours(self) -> list[int | None]:
@@ -69,7 +69,7 @@ def test_a_pause_within_the_hour_is_no_cold_cache() -> None:
         found[name] = client
     assert found["minutes"].reasons[-1] == "cold cache"
     assert found["hour"].reasons[-1] != "cold cache"
-    newest = {name: client.account.passes[-1].bills.ours for name, client in found.items()}
+    newest = {name: client.account.calls[-1].bills.ours for name, client in found.items()}
     assert newest["hour"].cache_read > 0.8 * newest["hour"].sent
     assert newest["minutes"].cache_read == 0
 
@@ -79,7 +79,7 @@ def test_the_front_may_live_longer_than_the_rest() -> None:
     client = Client(HOUR, MINUTES)
     client.work()
     assert client.hours == [0] * STEPS
-    newest = client.account.passes[-1].bills.ours
+    newest = client.account.calls[-1].bills.ours
     assert 2_000 < newest.cache_read < 5_000
     assert newest.cache_write_1h == 0
 
@@ -89,7 +89,7 @@ def test_an_hour_costs_twice_the_input(life: dict[str, str]) -> None:
     """What is written for an hour is priced as that, ours and had everything been sent."""
     client = Client(life, life)
     client.work(steps=2)
-    first = client.account.passes[0].bills.ours
+    first = client.account.calls[0].bills.ours
     price = 6.0 if life is HOUR else 3.75
     assert first.usd == pytest.approx(first.cache_write * price / 1e6)
     assert (first.cache_write_1h == first.cache_write) is (life is HOUR)
@@ -100,12 +100,14 @@ def test_usage_says_it_where_the_request_does_not() -> None:
     client = Client(None, None)
     client.work(Usage(input=10, cache_write=4_000, cache_write_1h=4_000, output=5))
     assert client.reasons[-1] != "cold cache"
-    assert client.account.passes[-1].bills.ours.cache_read > 0
+    assert client.account.calls[-1].bills.ours.cache_read > 0
 
 
 def test_the_log_has_the_same_bills() -> None:
     """What the client asked for is in the log: read again, every pass has the bill that it had live."""
     client = Client(HOUR, HOUR)
     client.work()
-    assert [each.told.costs.raw for each in client.account.passes] == pytest.approx([each.raw for each in client.told])
-    assert client.account.passes[0].bills.ours.cache_write_1h > 0
+    assert [each.diagnostics.costs.raw for each in client.account.calls] == pytest.approx(
+        [each.raw for each in client.told]
+    )
+    assert client.account.calls[0].bills.ours.cache_write_1h > 0

@@ -18,8 +18,8 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
-from tests.manager.clients import Atom, Client, Message, Step, atoms
-from tests.manager.stores import Failing
+from tests.manager.clients import Atom, Client, Message, Step, split_atoms
+from tests.manager.stores import FailingStore
 
 STRATEGIES = [
     "masking(window=1, schedule=every-turn)",
@@ -32,7 +32,7 @@ STRATEGIES = [
 SUMMARY = "[Record of turns 1-"
 
 
-class Faulty(Failing):
+class Faulty(FailingStore):
     """Keeps everything, and fails while it is told to."""
 
     def copied(self) -> Faulty:
@@ -210,7 +210,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule(down=st.booleans())
     def store_fails(self, down: bool) -> None:
-        self.store.down = down
+        self.store.is_down = down
 
     @rule(close=st.booleans())
     def restart(self, close: bool) -> None:
@@ -220,12 +220,12 @@ class Clients(RuleBasedStateMachine):
         self.hidden.clear()
         self.call()
 
-    @precondition(lambda self: not self.store.down and not self.options["background"] and self.told is not None)
+    @precondition(lambda self: not self.store.is_down and not self.options["background"] and self.told is not None)
     @rule()
     def another_process(self) -> None:
         """The same store and the same messages give the same bytes elsewhere."""
         self.call()
-        if self.store.down or self.told is None:
+        if self.store.is_down or self.told is None:
             return
         other = self.opened(self.store.copied())
         again = self.asked(other, self.sent)
@@ -257,19 +257,19 @@ class Clients(RuleBasedStateMachine):
     def check(self, view: ContextView, messages: list[Message]) -> None:
         kinds = {fault.kind for fault in view.diagnostics.faults}
         assert kinds <= {"store", "summarizer"}, view.diagnostics.faults
-        assert ("store" in kinds) <= self.store.down
+        assert ("store" in kinds) <= self.store.is_down
         self.covers(view, messages)
         before, after = {"messages": messages, "input": messages}, {"messages": view.messages, "input": view.messages}
         assert not introduced(view.dialect, before, after)
         self.sticks(view)
-        if not self.store.down:
+        if not self.store.is_down:
             self.stored(view, messages)
 
     def covers(self, view: ContextView, messages: list[Message]) -> None:
         """Each atom stands in the view once and in order: as it came, hidden, or covered by the summary."""
         runs = self.shape == "openai-responses"
-        given, sent = atoms(messages, runs=runs), atoms(view.messages, runs=runs)
-        state = self.context._passes.branch.session.state  # type: ignore[union-attr]
+        given, sent = split_atoms(messages, runs=runs), split_atoms(view.messages, runs=runs)
+        state = self.context._preparer.branch.session.state  # type: ignore[union-attr]
         texts = set(state.hidden.values())
         place = 0
         for atom in sent:
@@ -294,16 +294,16 @@ class Clients(RuleBasedStateMachine):
 
     def recalls(self, given: list[Atom]) -> None:
         """What is hidden can be read again, word for word as the client sent it."""
-        branch = self.context._passes.branch
+        branch = self.context._preparer.branch
         state = branch.session.state  # type: ignore[union-attr]
         for key in state.hidden:
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
-            raw = self.context._handles.text("", key)
+            raw = self.context._lookup.read_text("", key)
             assert raw == results[key[1] - 1].said
 
     def sticks(self, view: ContextView) -> None:
-        state = self.context._passes.branch.session.state  # type: ignore[union-attr]
+        state = self.context._preparer.branch.session.state  # type: ignore[union-attr]
         before = self.hidden.get(view.diagnostics.branch, {})
         for key, text in before.items():
             if key[0] < len(state.turns) and key[0] > state.covered:
@@ -314,7 +314,7 @@ class Clients(RuleBasedStateMachine):
 
     def stored(self, view: ContextView, messages: list[Message]) -> None:
         kind = "words" if self.shape == "text" else "result"
-        told = [atom for atom in atoms(messages, runs=self.shape == "openai-responses") if atom.turn]
+        told = [atom for atom in split_atoms(messages, runs=self.shape == "openai-responses") if atom.turn]
         raw = self.store.turns(view.diagnostics.branch)
         for turn in raw:
             results = [atom.said for atom in told if atom.turn == turn.index and atom.kind == kind]

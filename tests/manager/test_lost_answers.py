@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from elision.engine import Session, Terms
 from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
-from elision.manager.branch import Branch
-from elision.manager.common_log import caught_up
-from elision.manager.drivers import run
-from elision.manager.passes import Passes
-from elision.manager.scribe import Scribe
+from elision.manager.branch import SessionBranch
+from elision.manager.drivers import run_steps
+from elision.manager.preparation import CallPreparer
+from elision.manager.shared_log import apply_others
+from elision.manager.summary_worker import SummaryRunner
 from elision.strategies.guards import Guards
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Attempted, Called, Decided, Event, Learned
 from elision.trajectory.plan import SummaryRequest
-from tests.manager.agents import LONG, Message, history, openai
-from tests.manager.stores import Unreliable
-from tests.manager.test_offering import BOUND, thinking
+from tests.manager.agents import LONG, Message, make_history, make_openai_step
+from tests.manager.stores import UnreliableStore
+from tests.manager.test_recall_tools import BOUND, thinking
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -73,22 +73,22 @@ DOORS: dict[str, Callable[[ContextManager, list[Message]], object]] = {
 def test_one_writer_is_never_two(plan: list[str], doors: list[str], options: dict[str, Any]) -> None:
     """Whenever answers are lost, and whatever writes next: no conflict, one session, every turn once, and no gap opens
     again."""
-    store = Unreliable()
+    store = UnreliableStore()
     context = manager(store=store, **options)
-    context.prepare(history("openai", 0))
+    context.prepare(make_history("openai", 0))
     context.settle()
     store.plan = list(plan)
     masked: list[bool] = []
     for steps, door in enumerate(doors, start=1):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         assert all(now or not before for now, before in zip(is_masked(view), masked, strict=False))
         masked = is_masked(view)
-        DOORS[door](context, history("openai", steps))
+        DOORS[door](context, make_history("openai", steps))
     store.plan.clear()
     context.close()
     assert [info.key for info in store.sessions()] == ["s"]
     assert [turn.index for turn in store.turns("s")] == list(range(1, 11))
-    again = manager(store=store, **options).prepare(history("openai", 10))
+    again = manager(store=store, **options).prepare(make_history("openai", 10))
     assert all(now or not before for now, before in zip(is_masked(again), masked, strict=True))
 
 
@@ -100,7 +100,7 @@ def next_history(chance: random.Random, messages: list[Message], step: int) -> l
         lambda: messages[:-1] if messages[-1]["role"] == "user" and len(messages) > 1 else messages,
         lambda: [{"role": "user", "content": f"Another task, {step}."}, *messages[1:]],
     ]
-    return chance.choice(ways)() if chance.random() < 0.3 else [*messages, *openai(step)]
+    return chance.choice(ways)() if chance.random() < 0.3 else [*messages, *make_openai_step(step)]
 
 
 @pytest.mark.parametrize("options", [{}, {"family": "team"}, {"family": "team", "write_behind": True}], ids=str)
@@ -108,9 +108,9 @@ def next_history(chance: random.Random, messages: list[Message], step: int) -> l
 def test_histories_that_turn_back_meanwhile(seed: int, options: dict[str, Any]) -> None:
     """Undone, amended, rewritten, summarized and taken up again while answers are lost: the log has every turn of the
     branch that the client is on, and another process goes on with it."""
-    chance, store, writer = random.Random(seed), Unreliable(), Counted()
+    chance, store, writer = random.Random(seed), UnreliableStore(), Counted()
     context = manager(FOLDING, store=store, summarizer=writer, **options)
-    messages = history("openai", 0)
+    messages = make_history("openai", 0)
     for step in range(1, 25):
         store.plan = [chance.choice(["ok", "down", "lost"]) for _ in range(chance.randrange(4))]
         messages = next_history(chance, messages, step)
@@ -134,13 +134,13 @@ def test_histories_that_turn_back_meanwhile(seed: int, options: dict[str, Any]) 
 @pytest.mark.parametrize("before", [0, 3, 4])
 def test_whichever_try_was_written(before: int, down: int) -> None:
     """The first, the last or any between: it is known again once the store serves."""
-    store = Unreliable()
+    store = UnreliableStore()
     context = manager(store=store)
     for steps in range(5):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
     store.plan = ["down"] * before + ["lost"] + ["down"] * down
     for steps in range(5, 16):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
     assert not view.diagnostics.faults
     assert [turn.index for turn in store.turns("s")] == list(range(1, 16))
 
@@ -157,27 +157,27 @@ LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {
 @pytest.mark.parametrize("last", LAST.values(), ids=LAST)
 def test_every_door_knows_its_own_write(last: Callable[[ContextManager, list[Message]], object]) -> None:
     """A run that ends behind an outage is in the store to its end, whatever ends it."""
-    store = Unreliable()
+    store = UnreliableStore()
     context = manager(store=store)
     for steps in range(4):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
     store.plan = ["lost", "down", "down"]
     for steps in range(4, 7):
-        assert context.prepare(history("openai", steps)).diagnostics.faults
-    last(context, history("openai", 6))
+        assert context.prepare(make_history("openai", steps)).diagnostics.faults
+    last(context, make_history("openai", 6))
     context.close()
     assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_keep_that_fails_is_known_again() -> None:
     """What it wrote, though it raised, is no other writer's at the next pass."""
-    store = Unreliable()
+    store = UnreliableStore()
     context = manager(store=store)
-    context.prepare(history("openai", 3))
+    context.prepare(make_history("openai", 3))
     store.plan = ["lost"]
     with pytest.raises(Exception, match="the connection was lost"):
-        context.keep(history("openai", 4))
-    assert not context.prepare(history("openai", 5)).diagnostics.faults
+        context.keep(make_history("openai", 4))
+    assert not context.prepare(make_history("openai", 5)).diagnostics.faults
     assert len(store.turns("s")) == 5
 
 
@@ -185,10 +185,10 @@ def test_a_keep_that_fails_is_known_again() -> None:
 @pytest.mark.parametrize("plan", [["lost"], ["lost", "down"], ["ok", "lost"], ["down", "ok", "down"]], ids=str)
 def test_a_beginning_whose_answer_was_lost(plan: list[str], options: dict[str, Any]) -> None:
     """A store that begins a session apart from its first records may lose either answer."""
-    store = Unreliable(plan)
+    store = UnreliableStore(plan)
     with manager(store=store, **options) as context:
         for steps in range(6):
-            view = context.prepare(history("openai", steps))
+            view = context.prepare(make_history("openai", steps))
     assert not view.diagnostics.faults
     assert [info.key for info in store.sessions()] == ["s"]
     assert len(store.turns("s")) == 5
@@ -196,17 +196,17 @@ def test_a_beginning_whose_answer_was_lost(plan: list[str], options: dict[str, A
 
 def test_a_second_failure_in_the_pass_that_knew_its_own_write() -> None:
     """What was found in the store stays known when the pass behind it fails as well."""
-    store = Unreliable()
+    store = UnreliableStore()
     context = manager(store=store)
     for steps in range(4):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
     store.plan = ["lost", "ok", "ok", "down"]
     for steps in range(4, 9):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         assert "engine" not in {fault.kind for fault in view.diagnostics.faults}
     assert not view.diagnostics.faults
     assert [turn.index for turn in store.turns("s")] == list(range(1, 9))
-    assert json.dumps(manager(store=store).prepare(history("openai", 8)).messages) == json.dumps(view.messages)
+    assert json.dumps(manager(store=store).prepare(make_history("openai", 8)).messages) == json.dumps(view.messages)
 
 
 # -- what is paid ---------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_a_second_failure_in_the_pass_that_knew_its_own_write() -> None:
 @pytest.mark.parametrize("lost_at", range(4, 11))
 def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
     """Where the provider clears by itself, a session made anew behind a lost answer knows that too."""
-    store, writer = Unreliable(), Counted()
+    store, writer = UnreliableStore(), Counted()
     context = ContextManager(
         FOLDING,
         session="s",
@@ -225,7 +225,7 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
         thinking="native",
         summarizer=writer,
     )
-    messages = history("anthropic", 0)
+    messages = make_history("anthropic", 0)
     for step in range(1, 14):
         store.plan = ["lost"] if step == lost_at else []
         view = context.prepare(messages)
@@ -234,33 +234,33 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
     assert view.diagnostics.summaries == 0
 
 
-def undo(passes: Passes, branch: Branch) -> None:
-    passes._undone(branch, len(branch.session.events), StoreError("gone"), "", 0.0)
+def undo(passes: CallPreparer, branch: SessionBranch) -> None:
+    passes._undo_decision(branch, len(branch.session.events), StoreError("gone"), "", 0.0)
 
 
-def go_on_behind_own_write(passes: Passes, branch: Branch) -> None:
+def go_on_behind_own_write(passes: CallPreparer, branch: SessionBranch) -> None:
     branch.session.note(Learned(call=1, window=100_000))
-    passes.store.append("s", branch.unsaved, after=branch.saved, at=0.0)
-    branch.tried = [branch.unsaved]
-    run(passes.write(branch, 0.0), Scribe(lambda _: "", seconds=1, background=False))
+    passes.store.append("s", branch.unsaved, after=branch.saved_events, at=0.0)
+    branch.pending_attempts = [branch.unsaved]
+    run_steps(passes.write_branch(branch, 0.0), SummaryRunner(lambda _: "", seconds=1, background=False))
 
 
-def catch_up_with_others(passes: Passes, branch: Branch) -> None:
+def catch_up_with_others(passes: CallPreparer, branch: SessionBranch) -> None:
     branch.session.note(Learned(call=1, window=100_000))
-    caught_up(branch, [Learned(call=1, window=200_000)], passes.make, Guards())
+    apply_others(branch, [Learned(call=1, window=200_000)], passes.make_session, Guards())
 
 
-def give_up(passes: Passes, branch: Branch) -> None:
-    passes.taken_up_again(branch)
+def give_up(passes: CallPreparer, branch: SessionBranch) -> None:
+    passes.restore_from_log(branch)
 
 
 @pytest.mark.parametrize("remake", [undo, go_on_behind_own_write, catch_up_with_others, give_up])
-def test_a_session_made_anew_keeps_its_terms(remake: Callable[[Passes, Branch], None]) -> None:
+def test_a_session_made_anew_keeps_its_terms(remake: Callable[[CallPreparer, SessionBranch], None]) -> None:
     """All of them, whatever made it necessary."""
-    context = manager(store=Unreliable())
+    context = manager(store=UnreliableStore())
     for steps in range(5):
-        context.prepare(history("openai", steps))
-    passes, branch = context._passes, context._passes.by_hand()
+        context.prepare(make_history("openai", steps))
+    passes, branch = context._preparer, context._preparer.open_manual_branch()
     branch.session.terms = Terms(may_summarize=False, editable_from=3, recall_blocked=True, no_cache_marks=True)
     before, terms = branch.session, branch.session.terms
     remake(passes, branch)
@@ -271,11 +271,11 @@ def test_a_session_made_anew_keeps_its_terms(remake: Callable[[Passes, Branch], 
 @pytest.mark.parametrize("sent", [{}, {"cache_control": {"type": "ephemeral"}}], ids=["without", "with"])
 def test_who_sets_no_breakpoint_is_known_behind_a_lost_answer(sent: dict[str, Any]) -> None:
     """Each call of the log says whether its client set one, which its bill goes by."""
-    store = Unreliable()
+    store = UnreliableStore()
     context = ContextManager(EAGER, session="s", store=store, cache_control="gaps", model="claude-sonnet-4-5")
     for steps in range(3):
         store.plan = ["lost"] if steps == 0 else []
-        context.prepare(history("anthropic", steps), request=sent)
+        context.prepare(make_history("anthropic", steps), request=sent)
     called = [event for event in store.events("s") if isinstance(event, Called)]
     assert [event.unmarked for event in called] == [not sent] * len(called)
 
@@ -283,20 +283,20 @@ def test_who_sets_no_breakpoint_is_known_behind_a_lost_answer(sent: dict[str, An
 # -- asks that are paid ---------------------------------------------------------------------------------------------
 
 
-def asks(store: Unreliable, calls: int, plan: Callable[[int], list[str]]) -> tuple[int, ContextView]:
+def asks(store: UnreliableStore, calls: int, plan: Callable[[int], list[str]]) -> tuple[int, ContextView]:
     """How often a summarizer is paid in `calls` calls, the store failing as `plan` says at each; the last view."""
     writer = Counted()
     with manager(FOLDING, store=store, summarizer=writer) as context:
         for steps in range(calls):
             store.plan = plan(steps)
-            view = context.prepare(history("openai", steps))
+            view = context.prepare(make_history("openai", steps))
     return writer.times, view
 
 
 def test_a_summary_that_cannot_be_stored_is_not_bought_at_each_turn() -> None:
     """A store that takes what is owed and then fails at the decision: asking backs off, and each ask is billed."""
 
-    class Full(Unreliable):
+    class Full(UnreliableStore):
         """It has no room for a summary."""
 
         def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
@@ -315,7 +315,7 @@ def test_a_summary_that_cannot_be_stored_is_not_bought_at_each_turn() -> None:
 
 def test_a_summary_that_was_stored_after_all_is_no_loss() -> None:
     """Its answer was lost, it is found in the store, and it is in the next view; nothing is billed twice."""
-    times, view = asks(store := Unreliable(), 9, lambda steps: ["ok", "lost"] if steps == 7 else [])
+    times, view = asks(store := UnreliableStore(), 9, lambda steps: ["ok", "lost"] if steps == 7 else [])
     assert times == 1
     assert view.diagnostics.summaries == 1
     assert view.diagnostics.costs.summarizer == 0.5
@@ -345,12 +345,12 @@ def test_a_pass_that_fails_behind_an_ask_backs_off(place: str, by_hand: bool, mo
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr(place, broken)
-    context = manager(FOLDING, store=Unreliable(), summarizer=writer)
+    context = manager(FOLDING, store=UnreliableStore(), summarizer=writer)
     for steps in range(1, 31):
         if by_hand:
             context.add_turn("I look.", "cat f.py", LONG)
             with contextlib.suppress(ZeroDivisionError):
                 context.view()
         else:
-            context.prepare(history("openai", steps))
+            context.prepare(make_history("openai", steps))
     assert writer.times == 3

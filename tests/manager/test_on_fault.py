@@ -13,7 +13,7 @@ from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 EAGER = "masking(window=1, schedule=every-turn)"
 
@@ -38,12 +38,12 @@ def test_a_pass_that_fails_raises(error: Exception) -> None:
     """Our own bug or a store that fails; once it serves, the same messages are prepared and things are hidden."""
     store = Failing()
     context = ContextManager(EAGER, session="s", store=store, on_fault="raise")
-    context.prepare(history("openai", 1))
+    context.prepare(make_history("openai", 1))
     store.error = error
     with pytest.raises(type(error), match=str(error)):
-        context.prepare(history("openai", 4))
+        context.prepare(make_history("openai", 4))
     store.error = None
-    told = context.prepare(history("openai", 4)).diagnostics
+    told = context.prepare(make_history("openai", 4)).diagnostics
     assert (told.turns, told.savings.masked, told.faults) == (4, 3, ())
 
 
@@ -65,7 +65,7 @@ def test_a_callback_that_fails_raises(options: dict[str, Any]) -> None:
     """With its own error as the cause."""
     context = ContextManager(EAGER, store="memory:", on_fault="raise", **options)
     with pytest.raises(CallbackError) as told:
-        context.prepare(history("openai", 4))
+        context.prepare(make_history("openai", 4))
     assert isinstance(told.value.__cause__, ZeroDivisionError)
 
 
@@ -74,7 +74,7 @@ def test_a_listener_that_fails_raises() -> None:
     told: list[Diagnostics] = []
     with ContextManager(EAGER, store="memory:", on_event=[told.append, fail], on_fault="raise") as context:
         with pytest.raises(ZeroDivisionError):
-            context.prepare(history("openai", 4))
+            context.prepare(make_history("openai", 4))
         assert told[0].savings.masked == 3
 
 
@@ -86,7 +86,7 @@ def test_what_was_asked_for_is_no_failure() -> None:
 
     options: dict[str, Any] = {"summarizer": refuse, "on_fault": "raise", "over_budget": "send"}
     with ContextManager("summarization(every=2, tail=1, schedule=every-turn)", store="memory:", **options) as context:
-        told = [context.prepare(history("openai", steps)).diagnostics for steps in range(6)]
+        told = [context.prepare(make_history("openai", steps)).diagnostics for steps in range(6)]
     assert [fault.kind for each in told for fault in each.faults][:1] == ["summarizer"]
     with ContextManager(store="memory:", token_budget=1_500, on_fault="raise", over_budget="send") as context:
         view = context.prepare([{"role": "user", "content": "Count. " * 3_000}])

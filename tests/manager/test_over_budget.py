@@ -11,7 +11,7 @@ from elision.dialects.rules import introduced
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from tests.manager.agents import SHAPES, history
+from tests.manager.agents import SHAPES, make_history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"
 
@@ -27,7 +27,7 @@ def test_the_smallest_view_is_sent(shape: str, strategy: str) -> None:
     """Every old result is masked, the newest is cut, the provider's rules hold, and the diagnostics say what is
     missing."""
     context = manager(MemoryStore(), strategy)
-    messages = history(shape, 8, "Mend the parser. " * 300)
+    messages = make_history(shape, 8, "Mend the parser. " * 300)
     view = context.prepare(messages)
     (fault,) = view.diagnostics.faults
     assert (fault.kind, fault.cause) == ("budget", "BudgetError")
@@ -44,7 +44,7 @@ def test_the_smallest_view_is_sent(shape: str, strategy: str) -> None:
 def test_what_was_hidden_for_it_is_stored() -> None:
     """The decision is durable before the view goes out, and another process sends the same bytes."""
     store = MemoryStore()
-    messages = history("openai", 8, "Mend the parser. " * 300)
+    messages = make_history("openai", 8, "Mend the parser. " * 300)
     view = manager(store, write_behind=True).prepare(messages)
     assert len(store.turns("s")) == 8
     again = manager(store).prepare(messages)
@@ -56,7 +56,7 @@ def test_a_budget_that_is_missed_now_may_be_met_later() -> None:
     context = manager(MemoryStore(), token_budget=2_000)
     long, short = "Mend the parser. " * 600, "Mend the parser."
     told = [
-        context.prepare([*history("openai", 4), {"role": "user", "content": words}]).diagnostics
+        context.prepare([*make_history("openai", 4), {"role": "user", "content": words}]).diagnostics
         for words in (long, short)
     ]
     assert [[fault.kind for fault in each.faults] for each in told] == [["budget"], []]
@@ -65,6 +65,6 @@ def test_a_budget_that_is_missed_now_may_be_met_later() -> None:
 def test_unless_told_otherwise_the_caller_hears_of_it() -> None:
     """BudgetError, as ever; and the option takes two words."""
     with pytest.raises(BudgetError):
-        manager(MemoryStore(), over_budget="raise").prepare(history("openai", 4, "Mend the parser. " * 300))
+        manager(MemoryStore(), over_budget="raise").prepare(make_history("openai", 4, "Mend the parser. " * 300))
     with pytest.raises(SettingError, match="raise or send"):
         manager(MemoryStore(), over_budget="drop")

@@ -10,7 +10,7 @@ import pytest
 
 from elision import ContextManager
 from elision.stores.memory import MemoryStore
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 STRATEGIES = ["masking(window=1, schedule=every-turn)", "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)"]
 
@@ -31,7 +31,7 @@ def work(strategy: str, *, is_async: bool) -> None:
     """Lead a session through masks, a summary and a recall, and close it."""
     context = ContextManager(strategy, model="gpt-4.1", store=MemoryStore(), recall=True)
     for steps in range(9):
-        messages = history("openai", steps)
+        messages = make_history("openai", steps)
         view = asyncio.run(context.prepare_async(messages)) if is_async else context.prepare(messages)
     assert view.diagnostics.savings.masked or view.diagnostics.summaries
     context.handle_tool_call("elision_recall", {"handle": "t1.1"})

@@ -24,7 +24,7 @@ from elision.formats.registry import read
 from elision.lab.dialect import renderer
 from elision.lab.views import views
 from elision.manager import ContextManager, ContextView
-from elision.manager.recall import definitions
+from elision.manager.observation_text import define_recall_tools
 from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse
 from elision.testing.checks import problems
@@ -85,7 +85,7 @@ class Client:
     def __init__(self, run: Trajectory, api: Api) -> None:
         self.run, self.api = run, api
         field = "input" if api == "openai-responses" else "messages"
-        tools = [*(defined(api, tool) for tool in run.head.tools), *definitions(api)]
+        tools = [*(defined(api, tool) for tool in run.head.tools), *define_recall_tools(api)]
         self.requests: list[Json] = []
         for sent in views(run, Raw(), find_price_set("anthropic"), SIZER, renderer(api)):
             apart = {"system": sent.system} if sent.system else {}

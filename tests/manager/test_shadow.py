@@ -10,7 +10,7 @@ import pytest
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Decided, Opened
-from tests.manager.agents import SHAPES, history
+from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 TOOLS = [{"name": "bash", "description": "Runs.", "input_schema": {"type": "object"}}]
@@ -29,7 +29,7 @@ def test_what_goes_out_is_what_came(shape: str, offer: str) -> None:
     context, other = manager(store, **told), manager(open_, shadow=False, **told)
     tools = TOOLS if shape != "text" else None
     for steps in range(7):
-        messages = history(shape, steps)
+        messages = make_history(shape, steps)
         view = context.prepare(messages, tools=tools, system="Be careful.")
         seen = other.prepare(messages, tools=tools, system="Be careful.")
         assert len(view.messages) == len(messages)
@@ -47,13 +47,13 @@ def test_usage_is_of_the_whole_prompt() -> None:
     store = MemoryStore()
     context = manager(store)
     for steps in range(7):
-        view = context.prepare(history("openai", steps))
+        view = context.prepare(make_history("openai", steps))
         context.record({"prompt_tokens": view.diagnostics.raw - view.diagnostics.anchor + 77, "completion_tokens": 5})
         assert view.diagnostics.anchor == (77 if steps else 0)
     assert view.diagnostics.after < view.diagnostics.raw / 2
     context.close()
     again = manager(store)
-    assert again.prepare(history("openai", 7)).diagnostics.anchor == 77
+    assert again.prepare(make_history("openai", 7)).diagnostics.anchor == 77
 
 
 def test_out_of_the_shadow_and_into_it() -> None:
@@ -61,22 +61,22 @@ def test_out_of_the_shadow_and_into_it() -> None:
     store = MemoryStore()
     with manager(store) as context:
         for steps in range(5):
-            context.prepare(history("openai", steps))
+            context.prepare(make_history("openai", steps))
     with manager(store, shadow=False) as context:
-        view = context.prepare(history("openai", 5))
+        view = context.prepare(make_history("openai", 5))
         assert "tokens hidden" in json.dumps(view.messages)
         assert not view.diagnostics.shadow
         context.record({"prompt_tokens": view.diagnostics.after + 50, "completion_tokens": 5})
-        assert context.prepare(history("openai", 6)).diagnostics.anchor == 50
+        assert context.prepare(make_history("openai", 6)).diagnostics.anchor == 50
     with manager(store) as context:
-        assert context.prepare(history("openai", 7)).messages == history("openai", 7)
+        assert context.prepare(make_history("openai", 7)).messages == make_history("openai", 7)
     assert [event.shadow for event in store.events("s") if isinstance(event, Opened)] == [True, False, True]
 
 
 def test_no_budget_is_missed_in_the_shadow() -> None:
     """A request that no view of would fit goes out as it came, and the diagnostics say so."""
     context = manager(MemoryStore(), token_budget=300, reserved_for_response=100)
-    messages = history("openai", 4, "Mend the parser. " * 200)
+    messages = make_history("openai", 4, "Mend the parser. " * 200)
     view = context.prepare(messages)
     assert view.messages == messages
     assert [fault.kind for fault in view.diagnostics.faults] == ["budget"]
@@ -86,7 +86,7 @@ def test_a_fork_stays_in_the_shadow() -> None:
     """A history that turns back is no way out of it."""
     context = manager(MemoryStore())
     for steps in range(6):
-        context.prepare(history("openai", steps))
-    other = [*history("openai", 4), *SHAPES["openai"](77)]
+        context.prepare(make_history("openai", steps))
+    other = [*make_history("openai", 4), *SHAPES["openai"](77)]
     view = context.prepare(other)
     assert (view.messages, view.diagnostics.shadow, view.diagnostics.branch) == (other, True, "s~2")

@@ -18,7 +18,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Answered, Called, Event, TurnAdded
-from tests.manager.agents import LONG, SHAPES, history
+from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
 
 STRATEGIES = [
@@ -103,9 +103,9 @@ def test_what_was_recorded_late_is_written_behind_what_others_wrote() -> None:
     store = MemoryStore()
     one, two = manager(store), manager(store)
     for steps in range(4):
-        one.prepare(history("openai", steps))
+        one.prepare(make_history("openai", steps))
     one.settle()
-    two.prepare(history("openai", 4))
+    two.prepare(make_history("openai", 4))
     two.settle()
     one.record({"input_tokens": 90_000, "output_tokens": 7})
     assert one.settle() is None
@@ -114,8 +114,8 @@ def test_what_was_recorded_late_is_written_behind_what_others_wrote() -> None:
     (answered,) = (event for event in events if isinstance(event, Answered))
     assert answered.call == 4
     assert events[-1] is answered or events[-1] == answered
-    assert two.prepare(history("openai", 4)).diagnostics.anchor == 0
-    assert one.prepare(history("openai", 5)).diagnostics.turns == 5
+    assert two.prepare(make_history("openai", 4)).diagnostics.anchor == 0
+    assert one.prepare(make_history("openai", 5)).diagnostics.turns == 5
 
 
 def test_a_pass_that_another_process_overtook_is_given_up() -> None:
@@ -123,12 +123,12 @@ def test_a_pass_that_another_process_overtook_is_given_up() -> None:
     store = MemoryStore()
     one, two = manager(store, "masking(window=9)"), manager(store, "masking(window=9)")
     for steps in range(3):
-        one.prepare(history("openai", steps))
+        one.prepare(make_history("openai", steps))
         one.settle()
-    two.prepare(history("openai", 2))
+    two.prepare(make_history("openai", 2))
     two.settle()
-    one.prepare(history("openai", 3))
-    two.prepare(history("openai", 3))
+    one.prepare(make_history("openai", 3))
+    two.prepare(make_history("openai", 3))
     assert two.settle() is None
     assert one.settle() is None
     one.record({"input_tokens": 900, "output_tokens": 7})
@@ -137,8 +137,8 @@ def test_a_pass_that_another_process_overtook_is_given_up() -> None:
     assert turns(events) == [1, 2, 3]
     assert [event.call for event in events if isinstance(event, Called)] == [1, 2, 3, 3, 4]
     assert [event.call for event in events if isinstance(event, Answered)] == [4]
-    again = manager(store, "masking(window=9)").prepare(history("openai", 6))
-    assert dumped(one.prepare(history("openai", 6))) == dumped(again)
+    again = manager(store, "masking(window=9)").prepare(make_history("openai", 6))
+    assert dumped(one.prepare(make_history("openai", 6))) == dumped(again)
 
 
 def test_two_agents_that_begin_alike_part_where_they_differ() -> None:
@@ -146,12 +146,12 @@ def test_two_agents_that_begin_alike_part_where_they_differ() -> None:
     store = MemoryStore()
     one = manager(store)
     for steps in range(3):
-        one.prepare(history("openai", steps))
+        one.prepare(make_history("openai", steps))
     one.settle()
     two = manager(store)
-    two.prepare(history("openai", 2))
+    two.prepare(make_history("openai", 2))
     two.settle()
-    left, right = ([*history("openai", 2), *SHAPES["openai"](step)] for step in (10, 20))
+    left, right = ([*make_history("openai", 2), *SHAPES["openai"](step)] for step in (10, 20))
     first, second = one.prepare(left), two.prepare(right)
     for each in (one, two):
         assert each.settle() is None
@@ -170,9 +170,9 @@ def test_a_branch_that_another_process_went_on_with_is_taken_up() -> None:
     store = MemoryStore()
     one, two = manager(store), manager(store)
     for steps in range(7):
-        one.prepare(history("openai", steps))
+        one.prepare(make_history("openai", steps))
     one.settle()
-    other = [*history("openai", 3), *SHAPES["openai"](30)]
+    other = [*make_history("openai", 3), *SHAPES["openai"](30)]
     assert two.prepare(other).diagnostics.branch == "s~2"
     two.settle()
     other = [*other, *SHAPES["openai"](31)]
@@ -187,13 +187,13 @@ def test_a_first_call_and_a_second_in_two_processes() -> None:
     """A session without turns cannot be found; from the second turn on all of them go on with the same one."""
     store = MemoryStore()
     one, two = manager(store, session=""), manager(store, session="")
-    one.prepare(history("openai", 0))
+    one.prepare(make_history("openai", 0))
     one.settle()
-    branch = two.prepare(history("openai", 1)).diagnostics.branch
+    branch = two.prepare(make_history("openai", 1)).diagnostics.branch
     two.settle()
     for steps in range(2, 7):
         context = (one, two)[steps % 2]
-        assert context.prepare(history("openai", steps)).diagnostics.branch == branch
+        assert context.prepare(make_history("openai", steps)).diagnostics.branch == branch
         context.settle()
 
 
@@ -202,10 +202,10 @@ def test_a_session_that_was_deleted_begins_again() -> None:
     store = MemoryStore()
     context = manager(store)
     for steps in range(4):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
     context.settle()
     store.delete("s")
-    view = context.prepare(history("openai", 4))
+    view = context.prepare(make_history("openai", 4))
     assert (view.diagnostics.faults, view.diagnostics.turns) == ((), 4)
     context.settle()
     assert turns(list(store.events(view.diagnostics.branch))) == [1, 2, 3, 4]
@@ -230,9 +230,9 @@ def test_a_conflict_that_persists_is_told() -> None:
     """Three tries, then the caller hears of it; what he prepares next goes on behind it."""
     store = Hasty()
     context = manager(store, write_behind=False)
-    context.prepare(history("openai", 0))
+    context.prepare(make_history("openai", 0))
     with pytest.raises(ConflictError):
-        context.prepare(history("openai", 1))
+        context.prepare(make_history("openai", 1))
 
 
 KINDS = ["memory", "sqlite", "postgresql"]
@@ -269,7 +269,7 @@ def test_at_the_same_time(opener: Callable[[], Store]) -> None:
                 together.wait()
                 # One of them writes while the others are at the next call already.
                 assert not late or context.settle() is None
-                view = context.prepare(history("openai", steps))
+                view = context.prepare(make_history("openai", steps))
                 seen.append((steps, hidden(view)))
                 context.record({"input_tokens": 500, "output_tokens": 5})
                 assert late or context.settle() is None
@@ -279,7 +279,7 @@ def test_at_the_same_time(opener: Callable[[], Store]) -> None:
 
     first = manager(opener())
     for steps in range(3):
-        first.prepare(history("openai", steps))
+        first.prepare(make_history("openai", steps))
         assert first.settle() is None
     threads = [threading.Thread(target=serve, args=(opener(), number == 0)) for number in range(3)]
     for thread in threads:

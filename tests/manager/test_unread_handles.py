@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager
-from elision.manager.offering import UNREAD
-from tests.manager.agents import history
+from elision.manager.recall_tools import NOTE_UNREAD_HANDLES
+from tests.manager.agents import make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
@@ -17,8 +17,8 @@ def notes(tools: Any = None, strategy: str = EAGER, shape: str = "openai", **opt
     """At which calls the note comes."""
     with ContextManager(strategy, store="memory:", **options) as context:
         given = context.tool_definitions("openai") if tools == "ours" else tools
-        told = [context.prepare(history(shape, steps), tools=given).diagnostics.notes for steps in range(6)]
-    return [call for call, said in enumerate(told) if UNREAD in said]
+        told = [context.prepare(make_history(shape, steps), tools=given).diagnostics.notes for steps in range(6)]
+    return [call for call, said in enumerate(told) if NOTE_UNREAD_HANDLES in said]
 
 
 BASH = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
@@ -59,4 +59,4 @@ def test_the_same_in_a_loop_by_hand() -> None:
             for step in range(6):
                 told.append(context.view().diagnostics.notes)
                 context.add_turn(action="ls", observation=f"{step} " + "file.py " * 200)
-        assert sum(UNREAD in said for said in told) == expected
+        assert sum(NOTE_UNREAD_HANDLES in said for said in told) == expected

@@ -13,8 +13,8 @@ import pytest
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Answered, Event
-from tests.manager.agents import SHAPES, history
-from tests.manager.stores import Failing
+from tests.manager.agents import SHAPES, make_history
+from tests.manager.stores import FailingStore
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
@@ -36,7 +36,7 @@ def test_a_pass_that_hides_nothing_goes_out_before_it_is_written() -> None:
     """The store knows nothing of it until it is settled, and then all of it."""
     store = MemoryStore()
     context = manager(store)
-    view = context.prepare(history("openai", 2))
+    view = context.prepare(make_history("openai", 2))
     assert (written(store), view.diagnostics.turns) == ([], 2)
     assert context.settle() is None
     assert [turn.index for turn in store.turns("s")] == [1, 2]
@@ -47,10 +47,10 @@ def test_a_pass_that_hides_something_is_written_before_it_goes_out() -> None:
     """What is missing in the view is in the store when the caller gets it, and so is the decision."""
     store = MemoryStore()
     context = manager(store)
-    context.prepare(history("openai", 2))
-    view = context.prepare(history("openai", 3))
+    context.prepare(make_history("openai", 2))
+    view = context.prepare(make_history("openai", 3))
     assert view.diagnostics.masked
-    again = manager(store).prepare(history("openai", 3))
+    again = manager(store).prepare(make_history("openai", 3))
     assert dumped(again) == dumped(view)
     assert len(store.turns("s")) == 3
 
@@ -63,7 +63,7 @@ def test_views_and_log_are_the_same_as_without(shape: str, settles: bool) -> Non
     dialect = "openai" if shape == "text" else shape
     one, other = manager(behind, dialect=dialect), manager(before, dialect=dialect, write_behind=False)
     for steps in range(7):
-        views = [context.prepare(history(shape, steps)) for context in (one, other)]
+        views = [context.prepare(make_history(shape, steps)) for context in (one, other)]
         assert dumped(views[0]) == dumped(views[1])
         for context in (one, other):
             context.record({"input_tokens": 5_000, "output_tokens": 9})
@@ -81,7 +81,7 @@ def test_off_the_event_loop() -> None:
     async def agent() -> None:
         async with manager(store) as context:
             for steps in range(4):
-                view = await context.prepare_async(history("openai", steps))
+                view = await context.prepare_async(make_history("openai", steps))
                 known = len(written(store))
                 assert await context.settle_async() is None
                 assert (len(written(store)) > known) != view.diagnostics.acted
@@ -93,25 +93,25 @@ def test_off_the_event_loop() -> None:
 
 def test_a_store_that_fails_behind_the_pass() -> None:
     """The caller is told; the next views stay as decided, and what was owed is written once the store serves again."""
-    store = Failing()
+    store = FailingStore()
     context = manager(store)
     for steps in range(5):
-        context.prepare(history("openai", steps))
-    view = context.prepare([*history("openai", 4), {"role": "user", "content": "Go on."}])
-    store.down = True
+        context.prepare(make_history("openai", steps))
+    view = context.prepare([*make_history("openai", 4), {"role": "user", "content": "Go on."}])
+    store.is_down = True
     fault = context.settle()
     assert fault is not None
     assert (fault.kind, fault.cause, fault.what) == ("store", "StoreError", "the disk is full: free some space")
-    refused = store.refused
-    held = context.prepare(history("openai", 6))
+    refused = store.refused_writes
+    held = context.prepare(make_history("openai", 6))
     assert held.diagnostics.reason == "held: nothing more is hidden while the store fails"
     assert [fault.kind for fault in held.diagnostics.faults] == ["store"]
-    assert store.refused == refused + 1, "a store that fails is asked once a pass"
+    assert store.refused_writes == refused + 1, "a store that fails is asked once a pass"
     assert dumped(held)[: len(dumped(view)) // 2] == dumped(view)[: len(dumped(view)) // 2]
-    store.down = False
-    context.prepare(history("openai", 7))
+    store.is_down = False
+    context.prepare(make_history("openai", 7))
     context.settle()
-    assert [turn.index for turn in store.turns(context.prepare(history("openai", 7)).diagnostics.branch)] == [
+    assert [turn.index for turn in store.turns(context.prepare(make_history("openai", 7)).diagnostics.branch)] == [
         *range(1, 8)
     ]
 
@@ -127,7 +127,7 @@ def test_a_store_that_is_busy_is_asked_in_a_thread() -> None:
     one, two = manager(store), manager(store)
     for steps in range(6):
         context = (one, two)[steps % 2]
-        assert context.prepare(history("openai", steps)).diagnostics.turns == steps
+        assert context.prepare(make_history("openai", steps)).diagnostics.turns == steps
         assert context.settle() is None
     assert [info.key for info in store.sessions()] == ["s"]
 
@@ -148,13 +148,13 @@ def test_a_store_that_cannot_say_how_long_the_log_is() -> None:
     store = Silent()
     context = manager(store)
     for steps in range(4):
-        context.prepare(history("openai", steps))
+        context.prepare(make_history("openai", steps))
         assert context.settle() is None
     store.silent = True
-    view = context.prepare(history("openai", 6))
+    view = context.prepare(make_history("openai", 6))
     assert (view.diagnostics.acted, [fault.kind for fault in view.diagnostics.faults]) == (False, ["store"])
     store.silent = False
-    assert context.prepare(history("openai", 6)).diagnostics.acted
+    assert context.prepare(make_history("openai", 6)).diagnostics.acted
 
 
 def test_a_settling_that_is_cancelled_is_waited_for() -> None:
@@ -171,7 +171,7 @@ def test_a_settling_that_is_cancelled_is_waited_for() -> None:
 
     async def agent() -> None:
         context = manager(store)
-        await context.prepare_async(history("openai", 2))
+        await context.prepare_async(make_history("openai", 2))
         settling = asyncio.ensure_future(context.settle_async())
         await asyncio.to_thread(begun.wait, 20)
         settling.cancel()
@@ -179,7 +179,7 @@ def test_a_settling_that_is_cancelled_is_waited_for() -> None:
         with pytest.raises(asyncio.CancelledError):
             await settling
         assert await context.settle_async() is None
-        await context.prepare_async(history("openai", 2))
+        await context.prepare_async(make_history("openai", 2))
         await context.settle_async()
 
     asyncio.run(agent())
@@ -190,13 +190,13 @@ def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even a bug of ours reaches the caller, and the next pass begins from the store."""
     context = manager(MemoryStore())
     assert context.settle() is None
-    context.prepare(history("openai", 2))
+    context.prepare(make_history("openai", 2))
     with monkeypatch.context() as patch:
-        patch.setattr("elision.manager.passes.others", lambda *_: 1 / 0)
+        patch.setattr("elision.manager.preparation.write_or_read_others", lambda *_: 1 / 0)
         fault = context.settle()
     assert fault is not None
     assert (fault.kind, fault.cause) == ("engine", "ZeroDivisionError")
-    assert context.prepare(history("openai", 3)).diagnostics.turns == 3
+    assert context.prepare(make_history("openai", 3)).diagnostics.turns == 3
 
 
 def test_turns_by_hand_are_not_written_behind() -> None:
@@ -213,7 +213,7 @@ def test_what_closes_writes() -> None:
     """What nobody settled is written with the end."""
     store = MemoryStore()
     context = manager(store)
-    context.prepare(history("openai", 1))
+    context.prepare(make_history("openai", 1))
     context.record({"input_tokens": 10, "output_tokens": 2})
     context.close()
     assert isinstance(written(store)[-1], Answered)

@@ -18,19 +18,19 @@ __all__ = [
     "CACHED",
     "PLAIN",
     "SIZER",
-    "begun",
-    "brief",
+    "begin_session",
     "call",
+    "find_mask_calls",
     "head",
+    "list_summaries",
     "long_text",
-    "masked_at",
     "result",
-    "run",
+    "run_session",
     "step",
     "steps",
-    "summaries",
     "turn",
     "user",
+    "write_brief_summary",
 ]
 
 #: A provider with a cache that is worth having from the first tokens on.
@@ -45,28 +45,28 @@ PLAIN = Prices(name="plain", tiers=((0, Rates(input=1.0, output=5.0)),), cache=C
 SIZER = Sizer(counter())
 
 
-def brief(request: SummaryRequest) -> str:
+def write_brief_summary(request: SummaryRequest) -> str:
     """A summarizer that says little."""
     return f"Turns {request.turns[0].index} to {request.turns[-1].index} were done."
 
 
-def begun(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
+def begin_session(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
     session = Session(parse(strategy) if isinstance(strategy, str) else strategy, prices, SIZER)
     session.begin(start or head())
     return session
 
 
-def run(
+def run_session(
     strategy: Strategy | str,
     turns: Iterable[Turn],
     prices: Prices = CACHED,
     *,
     start: Head | None = None,
-    summarizer: Summarizer = brief,
+    summarizer: Summarizer = write_brief_summary,
     watch: Callable[[Session], None] | None = None,
 ) -> Session:
     """A session that made a call before each of `turns`, and one behind the last."""
-    session = begun(strategy, prices, start=start)
+    session = begin_session(strategy, prices, start=start)
     for item in turns:
         drive(session.prepare(item.at, item.model), summarizer)
         if watch is not None:
@@ -78,13 +78,13 @@ def run(
     return session
 
 
-def masked_at(session: Session) -> dict[tuple[int, int], int]:
+def find_mask_calls(session: Session) -> dict[tuple[int, int], int]:
     """Observation -> the call at which it gave way to a placeholder."""
     passes = (event for event in session.events if isinstance(event, Decided))
     return {mask.key: event.call for event in passes for mask in event.masks}
 
 
-def summaries(session: Session) -> list[tuple[int, int]]:
+def list_summaries(session: Session) -> list[tuple[int, int]]:
     """(call, covers) of every summary made."""
     passes = (event for event in session.events if isinstance(event, Decided))
     return [(event.call, event.summary.covers) for event in passes if event.summary is not None]

@@ -51,7 +51,7 @@ PLANS = (
 )
 
 
-def _strategies() -> Iterator[tuple[str, Strategy]]:
+def _iterate_strategies() -> Iterator[tuple[str, Strategy]]:
     for name, text in STRATEGIES.items():
         base = parse(text)
         for schedule in SCHEDULES:
@@ -61,7 +61,7 @@ def _strategies() -> Iterator[tuple[str, Strategy]]:
 
 
 #: Name -> strategy under a schedule.
-CASES: dict[str, Strategy] = dict(_strategies())
+CASES: dict[str, Strategy] = dict(_iterate_strategies())
 
 #: The named sets with caches that begin at once: generated runs are far below the real minimum.
 SMALL: dict[str, Prices] = {
@@ -72,7 +72,7 @@ SMALL: dict[str, Prices] = {
 SIZER = Sizer(counter())
 
 
-def write(request: SummaryRequest) -> str:
+def write_summary(request: SummaryRequest) -> str:
     """A short summary; nothing at all, or a failure, for some requests."""
     match len(request.turns) + request.turns[-1].index:
         case number if number % 11 == 0:
@@ -84,7 +84,7 @@ def write(request: SummaryRequest) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SentView:
     """One call's view as it was when it was sent: what a provider would have received."""
 
     call: int
@@ -96,30 +96,30 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlayedRun:
     """A whole session."""
 
     trajectory: Trajectory
     strategy: Strategy
     session: Session
-    seen: tuple[Seen, ...]
+    views: tuple[SentView, ...]
 
     def turns_before(self, call: int) -> tuple[Turn, ...]:
         return self.trajectory.turns[: call - 1]
 
 
-def content(segment: Segment) -> tuple[object, ...]:
+def get_content(segment: Segment) -> tuple[object, ...]:
     """What is sent for a segment, and as what: equal values are equal bytes."""
     return segment.kind, segment.turn, segment.index, segment.text or segment.source
 
 
-def contents(segments: tuple[Segment, ...]) -> list[tuple[object, ...]]:
-    return [content(segment) for segment in segments]
+def list_contents(segments: tuple[Segment, ...]) -> list[tuple[object, ...]]:
+    return [get_content(segment) for segment in segments]
 
 
-def play(
+def play_run(
     trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer = SIZER, opened: Opened | None = None
-) -> Run:
+) -> PlayedRun:
     """A session of `trajectory` under `strategy`, every view kept. opened: what its log begins with."""
     session = Session(strategy, prices, sizer)
     if opened is not None:
@@ -127,33 +127,33 @@ def play(
     session.begin(trajectory.head)
     seen = []
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        seen.append(_call(session, now, model))
+        seen.append(_make_call(session, now, model))
         session.add(turn)
     last = trajectory.turns[-1]
-    seen.append(_call(session, last.at, last.model))
-    return Run(trajectory, strategy, session, tuple(seen))
+    seen.append(_make_call(session, last.at, last.model))
+    return PlayedRun(trajectory, strategy, session, tuple(seen))
 
 
-def _call(session: Session, now: float | None, model: str) -> Seen:
-    view = drive(session.prepare(now, model), write)
+def _make_call(session: Session, now: float | None, model: str) -> SentView:
+    view = drive(session.prepare(now, model), write_summary)
     called, decided = session.events[-1], session.events[-2]
     assert isinstance(called, Called)
     assert isinstance(decided, Decided)
     live = [event.summary.covers for event in session.events if isinstance(event, Decided) and event.summary]
-    return Seen(view.call, view.epoch, view.tokens, tuple(view.segments), decided, max(live, default=0))
+    return SentView(view.call, view.epoch, view.tokens, tuple(view.segments), decided, max(live, default=0))
 
 
-def rewrites(seen: tuple[Seen, ...]) -> list[int]:
+def find_rewrites(seen: tuple[SentView, ...]) -> list[int]:
     """Calls whose view does not begin with the view before."""
     found = []
     for before, after in pairwise(seen):
-        old, new = contents(before.segments), contents(after.segments)
+        old, new = list_contents(before.segments), list_contents(after.segments)
         if new[: len(old)] != old:
             found.append(after.call)
     return found
 
 
-def worst_ratio(
+def find_worst_ratio(
     strategy: Strategy, prices: Prices, run: Trajectory, summarizer: Summarizer, opened: Opened | None = None
 ) -> float:
     """The highest bill so far / bill of sending everything so far, at any call."""

@@ -11,22 +11,22 @@ from elision.trajectory.state import State
 from elision.trajectory.summary_block import older_words
 from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment
-from tests.properties.cases import SIZER, Run, Seen, content, contents, rewrites
+from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
 
 #: What may stand where an observation stood.
 _FORMS = {"observation": "observation", "placeholder": "observation", "clipped": "observation"}
 
 
-def is_protected(run: Run, turn: Turn, observation: Observation) -> bool:
+def is_protected(run: PlayedRun, turn: Turn, observation: Observation) -> bool:
     """Pinned, tagged so, or of a tool that a rule keeps."""
     kept = any(rule.keep and rule.matches(turn, observation) for rule in run.strategy.rules)
     return turn.pinned or observation.pinned or "keep_output" in observation.tags or kept
 
 
-def coverage_and_pairs(run: Run) -> None:
+def check_coverage_and_pairs(run: PlayedRun) -> None:
     """I2, I5: each view is head, summary, kept interjections, then every uncovered turn whole and in order."""
-    for seen in run.seen:
-        assert [_place(segment) for segment in seen.segments] == _expected(run, seen)
+    for seen in run.views:
+        assert [_locate_segment(segment) for segment in seen.segments] == _list_expected(run, seen)
         for segment in seen.segments:
             if segment.kind == "observation":
                 assert segment.source == run.trajectory.turns[segment.turn - 1].observations[segment.index - 1]
@@ -34,19 +34,19 @@ def coverage_and_pairs(run: Run) -> None:
                 assert segment.source == run.trajectory.turns[segment.turn - 1]
 
 
-def newest_is_verbatim(run: Run) -> None:
+def check_newest_is_verbatim(run: PlayedRun) -> None:
     """I2: the newest turn is sent as it is; without a budget nothing is ever clipped."""
-    for seen in run.seen:
+    for seen in run.views:
         kinds = {segment.kind for segment in seen.segments if segment.turn == seen.call - 1}
         assert "placeholder" not in kinds
         assert "clipped" not in {segment.kind for segment in seen.segments} or run.session.strategy.budget is not None
 
 
-def _place(segment: Segment) -> tuple[str, int, int]:
+def _locate_segment(segment: Segment) -> tuple[str, int, int]:
     return _FORMS.get(segment.kind, segment.kind), segment.turn, segment.index
 
 
-def _expected(run: Run, seen: Seen) -> list[tuple[str, int, int]]:
+def _list_expected(run: PlayedRun, seen: SentView) -> list[tuple[str, int, int]]:
     head = run.trajectory.head
     places: list[tuple[str, int, int]] = []
     places += [("hidden", 0, 0)] if head.hidden_tokens else []
@@ -55,19 +55,19 @@ def _expected(run: Run, seen: Seen) -> list[tuple[str, int, int]]:
     covered = run.turns_before(seen.call)[: seen.covered]
     if covered:
         places.append(("summary", 0, 0))
-        places += [place for turn in covered if turn in _kept(run, covered) for place in _interjections(turn)]
+        places += [place for turn in covered if turn in _list_kept(run, covered) for place in _list_interjections(turn)]
     for turn in run.turns_before(seen.call)[seen.covered :]:
         places.append(("assistant", turn.index, 0))
         places += [("observation", turn.index, number) for number in range(1, len(turn.observations) + 1)]
-        places += _interjections(turn)
+        places += _list_interjections(turn)
     return places
 
 
-def _interjections(turn: Turn) -> list[tuple[str, int, int]]:
+def _list_interjections(turn: Turn) -> list[tuple[str, int, int]]:
     return [("interjection", turn.index, number) for number in range(1, len(turn.interjections) + 1)]
 
 
-def _kept(run: Run, covered: tuple[Turn, ...]) -> list[Turn]:
+def _list_kept(run: PlayedRun, covered: tuple[Turn, ...]) -> list[Turn]:
     """Covered turns whose interjections stay: pinned ones all, and the newest others within `keep_user_tokens`."""
     left, full, kept = run.strategy.keep_user_tokens, False, []
     for turn in reversed(covered):
@@ -80,24 +80,24 @@ def _kept(run: Run, covered: tuple[Turn, ...]) -> list[Turn]:
     return kept
 
 
-def events_give_the_views(run: Run) -> None:
+def check_events_give_the_views(run: PlayedRun) -> None:
     """I3: a fresh fold of the events alone gives every view again, byte for byte, and the same epochs."""
     state = State(SIZER)
-    views = iter(run.seen)
+    views = iter(run.views)
     for event in run.session.events:
         state.fold(event)
         if isinstance(event, Called):
             seen = next(views)
-            assert contents(tuple(state.track.segments)) == contents(seen.segments)
+            assert list_contents(tuple(state.track.segments)) == list_contents(seen.segments)
             assert state.track.tokens == seen.tokens == sum(segment.tokens for segment in seen.segments)
             assert state.epoch == seen.epoch
     assert next(views, None) is None
 
 
-def masked_stays_masked(run: Run) -> None:
+def check_masked_stays_masked(run: PlayedRun) -> None:
     """I3: a placeholder keeps its text until a summary covers its turn."""
     texts: dict[Key, str] = {}
-    for seen in run.seen:
+    for seen in run.views:
         now = {
             (segment.turn, segment.index): segment.text for segment in seen.segments if segment.kind == "placeholder"
         }
@@ -106,35 +106,35 @@ def masked_stays_masked(run: Run) -> None:
         texts |= now
 
 
-def covered_stays_covered(run: Run) -> None:
+def check_covered_stays_covered(run: PlayedRun) -> None:
     """I3: a summary covers ever more, and one summary stands at a time."""
-    for before, after in pairwise(run.seen):
+    for before, after in pairwise(run.views):
         assert before.covered <= after.covered
         assert sum(segment.kind == "summary" for segment in after.segments) == bool(after.covered)
 
 
-def epochs_are_rewrites(run: Run) -> None:
+def check_epochs_are_rewrites(run: PlayedRun) -> None:
     """I4: within an epoch each view begins with the one before; epochs = 1 + rewrites; at most one a pass."""
-    lost = rewrites(run.seen)
-    for before, after in pairwise(run.seen):
+    lost = find_rewrites(run.views)
+    for before, after in pairwise(run.views):
         assert after.epoch - before.epoch == (after.call in lost)
-    assert run.seen[-1].epoch == 1 + len(lost)
+    assert run.views[-1].epoch == 1 + len(lost)
 
 
-def one_decision_a_call(run: Run) -> None:
+def check_one_decision_a_call(run: PlayedRun) -> None:
     """I4: a call has one decision, which says why, and one that hides nothing leaves the view as it was."""
     decisions = [event for event in run.session.events if isinstance(event, Decided)]
-    assert [decision.call for decision in decisions] == [seen.call for seen in run.seen]
-    for seen in run.seen:
+    assert [decision.call for decision in decisions] == [seen.call for seen in run.views]
+    for seen in run.views:
         assert seen.decided.reason
         keys = [mask.key for mask in seen.decided.masks]
         assert keys == sorted(set(keys))
 
 
-def protected_stays(run: Run) -> None:
+def check_protected_stays(run: PlayedRun) -> None:
     """I6: head, pins and protected results are never masked, and stand word for word in the block once covered."""
     head = run.trajectory.head.messages
-    for seen in run.seen:
+    for seen in run.views:
         assert [segment.source for segment in seen.segments if segment.kind == "head"] == list(head)
         masked = {(segment.turn, segment.index) for segment in seen.segments if segment.kind == "placeholder"}
         block = next((segment.text for segment in seen.segments if segment.kind == "summary"), "")
@@ -147,11 +147,11 @@ def protected_stays(run: Run) -> None:
                         assert make_encodable(quote) in block
 
 
-def users_words_stay(run: Run) -> None:
+def check_users_words_stay(run: PlayedRun) -> None:
     """I6: interjections of covered turns stand word for word; past the limit the newest of them inside the block, which
     a budget may shorten."""
     limit = run.session.strategy.summary_max_tokens
-    for seen in run.seen:
+    for seen in run.views:
         said = [segment.source for segment in seen.segments if segment.kind == "interjection"]
         block = next((segment.text for segment in seen.segments if segment.kind == "summary"), "")
         beyond = []
@@ -167,20 +167,20 @@ def users_words_stay(run: Run) -> None:
         assert quoted == wanted or run.session._usable is not None
 
 
-def raw_is_untouched(run: Run, before: str) -> None:
+def check_raw_is_untouched(run: PlayedRun, before: str) -> None:
     """I1: turns are in the log before they are hidden, the very ones that came, unchanged to the last part."""
     assert repr(run.trajectory) == before
     for ours, given in zip(run.session.state.turns, run.trajectory.turns, strict=True):
         assert ours is given
 
 
-def placeholders_are_short(run: Run) -> None:
+def check_placeholders_are_short(run: PlayedRun) -> None:
     """A placeholder is shorter than what it replaces, in tokens as sent."""
-    for seen in run.seen:
+    for seen in run.views:
         for mask in seen.decided.masks:
             observation = run.trajectory.turns[mask.key[0] - 1].observations[mask.key[1] - 1]
             assert SIZER.text(mask.text) < SIZER.observation(observation)
 
 
-def same_bytes(ours: Segment, theirs: Segment) -> bool:
-    return content(ours) == content(theirs)
+def has_same_bytes(ours: Segment, theirs: Segment) -> bool:
+    return get_content(ours) == get_content(theirs)

@@ -15,7 +15,7 @@ from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.properties import invariants
-from tests.properties.cases import CASES, SIZER, Run, play, worst_ratio, write
+from tests.properties.cases import CASES, SIZER, PlayedRun, find_worst_ratio, play_run, write_summary
 
 SETS = load_price_table().sets
 SOAK = os.environ.get("ELISION_SOAK") == "1"
@@ -62,19 +62,19 @@ def first_turns(run: Trajectory) -> Trajectory:
     return Trajectory(id=run.id, head=run.head, turns=run.turns[:MOST_TURNS])
 
 
-def hold_all(run: Run, before: str) -> None:
+def hold_all(run: PlayedRun, before: str) -> None:
     """Every invariant, of one run."""
-    invariants.raw_is_untouched(run, before)
-    invariants.coverage_and_pairs(run)
-    invariants.newest_is_verbatim(run)
-    invariants.events_give_the_views(run)
-    invariants.masked_stays_masked(run)
-    invariants.covered_stays_covered(run)
-    invariants.epochs_are_rewrites(run)
-    invariants.one_decision_a_call(run)
-    invariants.protected_stays(run)
-    invariants.users_words_stay(run)
-    invariants.placeholders_are_short(run)
+    invariants.check_raw_is_untouched(run, before)
+    invariants.check_coverage_and_pairs(run)
+    invariants.check_newest_is_verbatim(run)
+    invariants.check_events_give_the_views(run)
+    invariants.check_masked_stays_masked(run)
+    invariants.check_covered_stays_covered(run)
+    invariants.check_epochs_are_rewrites(run)
+    invariants.check_one_decision_a_call(run)
+    invariants.check_protected_stays(run)
+    invariants.check_users_words_stay(run)
+    invariants.check_placeholders_are_short(run)
 
 
 @pytest.mark.parametrize("path", SAMPLE)
@@ -82,7 +82,7 @@ def hold_all(run: Run, before: str) -> None:
 def test_recorded_sample(case: str, path: str) -> None:
     """I1-I6 hold on the beginning of a recorded run."""
     run = first_turns(recorded(path)[0])
-    hold_all(play(run, CASES[case], SETS["anthropic"]), repr(run))
+    hold_all(play_run(run, CASES[case], SETS["anthropic"]), repr(run))
 
 
 @pytest.mark.soak
@@ -90,7 +90,7 @@ def test_recorded_sample(case: str, path: str) -> None:
 def test_recorded(case: str, path: str) -> None:
     """I1-I6 hold on every call of every recorded run, for every strategy x schedule."""
     for run in recorded(path):
-        hold_all(play(run, CASES[case], SETS["anthropic"]), repr(run))
+        hold_all(play_run(run, CASES[case], SETS["anthropic"]), repr(run))
 
 
 CAPPED = ("masking(window=10)", "supersede", "hybrid(window=10, summarize_at=43, tail=10)", "summarization")
@@ -101,7 +101,7 @@ CAPPED = ("masking(window=10)", "supersede", "hybrid(window=10, summarize_at=43,
 def test_recorded_sample_never_over_the_cap(strategy: str, prices: str) -> None:
     """Cache-aware stays within 1.10 x sending everything, at every call of a recorded run."""
     for path in SAMPLE:
-        assert worst_ratio(parse(strategy), SETS[prices], recorded(path)[0], write) <= 1.10 + 1e-9
+        assert find_worst_ratio(parse(strategy), SETS[prices], recorded(path)[0], write_summary) <= 1.10 + 1e-9
 
 
 @pytest.mark.soak
@@ -109,7 +109,7 @@ def test_recorded_sample_never_over_the_cap(strategy: str, prices: str) -> None:
 def test_recorded_never_over_the_cap(strategy: str, prices: str, path: str) -> None:
     """The same on every recorded run."""
     for run in recorded(path):
-        assert worst_ratio(parse(strategy), SETS[prices], run, write) <= 1.10 + 1e-9
+        assert find_worst_ratio(parse(strategy), SETS[prices], run, write_summary) <= 1.10 + 1e-9
 
 
 @pytest.mark.parametrize("path", SAMPLE)
@@ -117,7 +117,7 @@ def test_recorded_uncached_decides_as_every_turn(path: str) -> None:
     """Without a cache, cache-aware masking of a recorded run is every-turn masking."""
     run = recorded(path)[0]
     ours, theirs = (
-        play(run, parse(f"masking(window=10, schedule={schedule})"), SETS["uncached"])
+        play_run(run, parse(f"masking(window=10, schedule={schedule})"), SETS["uncached"])
         for schedule in ("cache-aware", "every-turn")
     )
-    assert [seen.decided.masks for seen in ours.seen] == [seen.decided.masks for seen in theirs.seen]
+    assert [seen.decided.masks for seen in ours.views] == [seen.decided.masks for seen in theirs.views]

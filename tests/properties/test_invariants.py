@@ -22,8 +22,8 @@ from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 from tests.properties import invariants
-from tests.properties.builders import begun, brief, call, head, long_text, result, turn
-from tests.properties.cases import CASES, SCHEDULES, SMALL, play, worst_ratio, write
+from tests.properties.builders import begin_session, call, head, long_text, result, turn, write_brief_summary
+from tests.properties.cases import CASES, SCHEDULES, SMALL, find_worst_ratio, play_run, write_summary
 from tests.properties.trajectories import trajectories
 
 UNCACHED = find_price_set("uncached")
@@ -41,7 +41,7 @@ share = settings(max_examples=PATIENCE)
 def test_i1_raw_first(case: str, run: Trajectory, prices: str) -> None:
     """Turns are never changed, whatever is hidden of them."""
     before = repr(run)
-    invariants.raw_is_untouched(play(run, CASES[case], SMALL[prices]), before)
+    invariants.check_raw_is_untouched(play_run(run, CASES[case], SMALL[prices]), before)
 
 
 @every_case
@@ -49,7 +49,7 @@ def test_i1_raw_first(case: str, run: Trajectory, prices: str) -> None:
 @some_run
 def test_i2_i5_coverage_and_pairs(case: str, run: Trajectory, prices: str) -> None:
     """Every observation is verbatim, a placeholder or covered; what stands of a turn stands whole and in order."""
-    invariants.coverage_and_pairs(play(run, CASES[case], SMALL[prices]))
+    invariants.check_coverage_and_pairs(play_run(run, CASES[case], SMALL[prices]))
 
 
 @every_case
@@ -57,7 +57,7 @@ def test_i2_i5_coverage_and_pairs(case: str, run: Trajectory, prices: str) -> No
 @some_run
 def test_i2_newest_turn(case: str, run: Trajectory, prices: str) -> None:
     """The newest turn is verbatim."""
-    invariants.newest_is_verbatim(play(run, CASES[case], SMALL[prices]))
+    invariants.check_newest_is_verbatim(play_run(run, CASES[case], SMALL[prices]))
 
 
 @every_case
@@ -65,7 +65,7 @@ def test_i2_newest_turn(case: str, run: Trajectory, prices: str) -> None:
 @some_run
 def test_i3_events_alone(case: str, run: Trajectory, prices: str) -> None:
     """The same events give the same views in a new session."""
-    invariants.events_give_the_views(play(run, CASES[case], SMALL[prices]))
+    invariants.check_events_give_the_views(play_run(run, CASES[case], SMALL[prices]))
 
 
 @every_case
@@ -73,9 +73,9 @@ def test_i3_events_alone(case: str, run: Trajectory, prices: str) -> None:
 @some_run
 def test_i3_sticky(case: str, run: Trajectory, prices: str) -> None:
     """What is hidden stays hidden, in the same words."""
-    played = play(run, CASES[case], SMALL[prices])
-    invariants.masked_stays_masked(played)
-    invariants.covered_stays_covered(played)
+    played = play_run(run, CASES[case], SMALL[prices])
+    invariants.check_masked_stays_masked(played)
+    invariants.check_covered_stays_covered(played)
 
 
 @every_case
@@ -83,9 +83,9 @@ def test_i3_sticky(case: str, run: Trajectory, prices: str) -> None:
 @some_run
 def test_i4_one_rewrite_a_pass(case: str, run: Trajectory, prices: str) -> None:
     """Epochs count exactly the rewrites, one a pass at most, and every pass says why."""
-    played = play(run, CASES[case], SMALL[prices])
-    invariants.epochs_are_rewrites(played)
-    invariants.one_decision_a_call(played)
+    played = play_run(run, CASES[case], SMALL[prices])
+    invariants.check_epochs_are_rewrites(played)
+    invariants.check_one_decision_a_call(played)
 
 
 @every_case
@@ -93,9 +93,9 @@ def test_i4_one_rewrite_a_pass(case: str, run: Trajectory, prices: str) -> None:
 @some_run
 def test_i6_protected(case: str, run: Trajectory, prices: str) -> None:
     """Head, pins, protected tools and the user's words stay."""
-    played = play(run, CASES[case], SMALL[prices])
-    invariants.protected_stays(played)
-    invariants.users_words_stay(played)
+    played = play_run(run, CASES[case], SMALL[prices])
+    invariants.check_protected_stays(played)
+    invariants.check_users_words_stay(played)
 
 
 @every_case
@@ -103,7 +103,7 @@ def test_i6_protected(case: str, run: Trajectory, prices: str) -> None:
 @some_run
 def test_placeholders_are_short(case: str, run: Trajectory, prices: str) -> None:
     """No placeholder is longer than what it replaces."""
-    invariants.placeholders_are_short(play(run, CASES[case], SMALL[prices]))
+    invariants.check_placeholders_are_short(play_run(run, CASES[case], SMALL[prices]))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("raw")])
@@ -111,9 +111,9 @@ def test_the_cases_act(case: str) -> None:
     """The tests above see masks and summaries: on a plain long run every case hides something."""
     pair = (call("read_file", path="a.py"), result(long_text(1, 40), "read_file"))
     again = tuple(turn(index, pair) for index in range(1, 51))
-    played = play(Trajectory(id="plain", head=head(), turns=again), CASES[case], SMALL["anthropic"])
-    masks = any(seen.decided.masks for seen in played.seen)
-    summary = any(seen.decided.summary for seen in played.seen)
+    played = play_run(Trajectory(id="plain", head=head(), turns=again), CASES[case], SMALL["anthropic"])
+    masks = any(seen.decided.masks for seen in played.views)
+    summary = any(seen.decided.summary for seen in played.views)
     if "plan 3" in case and case.startswith(("masking", "published", "supersede")):
         assert not masks
     else:
@@ -128,7 +128,7 @@ def test_the_cases_act(case: str) -> None:
 @given(run=trajectories(most=40, one_model=True))
 def test_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
     """Cache-aware masking never costs more than 1.10 x sending everything, at any call."""
-    assert worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], run, write) <= 1.10 + 1e-9
+    assert find_worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], run, write_summary) <= 1.10 + 1e-9
 
 
 # Quiet runs without rules: see the expected failures in tests/strategies/test_policy.py for the others.
@@ -139,7 +139,7 @@ def test_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None
 def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
     """Nor does cache-aware summarizing, the summarizer's own bill included."""
     plain = replace(CASES[f"{strategy} x cache-aware"], rules=())
-    assert worst_ratio(plain, SMALL[prices], run, brief) <= 1.10 + 1e-9
+    assert find_worst_ratio(plain, SMALL[prices], run, write_brief_summary) <= 1.10 + 1e-9
 
 
 @pytest.mark.parametrize("strategy", ["masking", "published", "supersede"])
@@ -148,9 +148,9 @@ def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajector
 def test_uncached_decides_as_every_turn(strategy: str, run: Trajectory) -> None:
     """Without a cache the cache-aware schedule masks at the very calls that every-turn does."""
     ours, theirs = (
-        play(run, CASES[f"{strategy} x {schedule}"], UNCACHED) for schedule in ("cache-aware", "every-turn")
+        play_run(run, CASES[f"{strategy} x {schedule}"], UNCACHED) for schedule in ("cache-aware", "every-turn")
     )
-    assert [seen.decided.masks for seen in ours.seen] == [seen.decided.masks for seen in theirs.seen]
+    assert [seen.decided.masks for seen in ours.views] == [seen.decided.masks for seen in theirs.views]
 
 
 @pytest.mark.parametrize("strategy", ["masking", "published", "supersede", "two-tier", "hybrid", "pipeline"])
@@ -160,14 +160,14 @@ def test_placeholders_do_not_depend_on_when(strategy: str, run: Trajectory, pric
     """However late an observation is masked, its placeholder is the same."""
     texts: dict[tuple[int, int], str] = {}
     for schedule in (*SCHEDULES, "plan 1", "plan 2"):
-        for seen in play(run, CASES[f"{strategy} x {schedule}"], SMALL[prices]).seen:
+        for seen in play_run(run, CASES[f"{strategy} x {schedule}"], SMALL[prices]).views:
             for mask in seen.decided.masks:
                 assert texts.setdefault(mask.key, mask.text) == mask.text
 
 
 def fits_or_says_so(strategy: Strategy, tokens: int, prices: Prices, run: Trajectory) -> None:
     budget = Budget(tokens=tokens, max_context_pct=1, reserved=0)
-    session = begun(replace(strategy, budget=budget), prices, start=run.head)
+    session = begin_session(replace(strategy, budget=budget), prices, start=run.head)
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
         too_much = _prepared(session, now, model)
         if too_much is not None:
@@ -183,7 +183,7 @@ def fits_or_says_so(strategy: Strategy, tokens: int, prices: Prices, run: Trajec
 
 def _prepared(session: Session, now: float | None, model: str) -> BudgetError | None:
     try:
-        drive(session.prepare(now, model), brief)
+        drive(session.prepare(now, model), write_brief_summary)
     except BudgetError as error:
         return error
     return None

@@ -16,8 +16,18 @@ from elision.trajectory.events import Decided, Event, Opened
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Message
 from tests.properties import invariants
-from tests.properties.builders import brief
-from tests.properties.cases import CASES, SIZER, SMALL, Run, Seen, contents, play, worst_ratio, write
+from tests.properties.builders import write_brief_summary
+from tests.properties.cases import (
+    CASES,
+    SIZER,
+    SMALL,
+    PlayedRun,
+    SentView,
+    find_worst_ratio,
+    list_contents,
+    play_run,
+    write_summary,
+)
 from tests.properties.trajectories import trajectories
 
 PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
@@ -31,22 +41,22 @@ def opened(offer: str, size: str = "small") -> Opened:
     return Opened(strategy="", offer=offer, tools=(tool,))
 
 
-def _recall(seen: Seen) -> list[tuple[int, str]]:
+def _recall(seen: SentView) -> list[tuple[int, str]]:
     return [(place, segment.text) for place, segment in enumerate(seen.segments) if segment.kind == "recall"]
 
 
-def _names(seen: Seen) -> bool:
+def _names(seen: SentView) -> bool:
     """Whether a view shows anything that can be recalled."""
     kinds = {segment.kind for segment in seen.segments}
     named = any(segment.kind == "placeholder" and segment.text.startswith("[t") for segment in seen.segments)
     return named or bool(kinds & {"summary", "clipped"})
 
 
-def _stays(run: Run, expected: list[bool]) -> None:
+def _stays(run: PlayedRun, expected: list[bool]) -> None:
     """The tools stand in the views that are expected to have them: behind the client's own, the same bytes."""
     front = bool(run.trajectory.head.hidden_tokens) + bool(run.trajectory.head.tools)
     text = json.dumps(list(run.session.state.recall))
-    assert [_recall(seen) for seen in run.seen] == [[(front, text)] if stands else [] for stands in expected]
+    assert [_recall(seen) for seen in run.views] == [[(front, text)] if stands else [] for stands in expected]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -54,13 +64,13 @@ def _stays(run: Run, expected: list[bool]) -> None:
 @given(run=trajectories(), prices=st.sampled_from(sorted(SMALL)))
 def test_with_the_first_placeholder_and_then_always(case: str, run: Trajectory, prices: str) -> None:
     """The tools enter with the first placeholder that names a handle, or summary, and stand in every later view."""
-    played = play(run, CASES[case], SMALL[prices], opened=opened("first"))
-    named = [_names(seen) for seen in played.seen]
+    played = play_run(run, CASES[case], SMALL[prices], opened=opened("first"))
+    named = [_names(seen) for seen in played.views]
     _stays(played, [any(named[: place + 1]) for place in range(len(named))])
     assert sum(event.offers for event in played.session.events if isinstance(event, Decided)) == any(named)
-    invariants.epochs_are_rewrites(played)
-    invariants.events_give_the_views(played)
-    invariants.raw_is_untouched(played, repr(run))
+    invariants.check_epochs_are_rewrites(played)
+    invariants.check_events_give_the_views(played)
+    invariants.check_raw_is_untouched(played, repr(run))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -68,10 +78,10 @@ def test_with_the_first_placeholder_and_then_always(case: str, run: Trajectory, 
 @given(run=trajectories(), prices=st.sampled_from(sorted(SMALL)))
 def test_from_the_start(case: str, run: Trajectory, prices: str) -> None:
     """The tools stand in every view, and what is hidden in it is what would be hidden without them, at its time."""
-    played = play(run, CASES[case], SMALL[prices], opened=opened("start"))
-    _stays(played, [True] * len(played.seen))
-    invariants.epochs_are_rewrites(played)
-    invariants.events_give_the_views(played)
+    played = play_run(run, CASES[case], SMALL[prices], opened=opened("start"))
+    _stays(played, [True] * len(played.views))
+    invariants.check_epochs_are_rewrites(played)
+    invariants.check_events_give_the_views(played)
 
 
 @pytest.mark.parametrize("offer", ["caller", "never"])
@@ -79,9 +89,11 @@ def test_from_the_start(case: str, run: Trajectory, prices: str) -> None:
 @given(run=trajectories(), case=st.sampled_from(sorted(CASES)), prices=st.sampled_from(sorted(SMALL)))
 def test_left_to_others_nothing_changes(offer: str, case: str, run: Trajectory, prices: str) -> None:
     """Where the tools are none of ours, every view and every decision is the one without them."""
-    one = play(run, CASES[case], SMALL[prices], opened=Opened(strategy="", offer=offer))
-    other = play(run, CASES[case], SMALL[prices])
-    assert [contents(seen.segments) for seen in one.seen] == [contents(seen.segments) for seen in other.seen]
+    one = play_run(run, CASES[case], SMALL[prices], opened=Opened(strategy="", offer=offer))
+    other = play_run(run, CASES[case], SMALL[prices])
+    assert [list_contents(seen.segments) for seen in one.views] == [
+        list_contents(seen.segments) for seen in other.views
+    ]
     assert one.session.events[1:] == other.session.events
 
 
@@ -90,14 +102,14 @@ def test_left_to_others_nothing_changes(offer: str, case: str, run: Trajectory, 
 @given(run=trajectories(), case=st.sampled_from(sorted(CASES)), prices=st.sampled_from(sorted(SMALL)), data=st.data())
 def test_in_any_process(offer: str, case: str, run: Trajectory, prices: str, data: st.DataObject) -> None:
     """A session taken up from its log, before or behind the pass in which the tools enter, goes on as it would have."""
-    whole = play(run, CASES[case], SMALL[prices], opened=opened(offer))
+    whole = play_run(run, CASES[case], SMALL[prices], opened=opened(offer))
     cut = data.draw(st.integers(0, len(run.turns) - 1))
     events = _until(whole.session.events, cut)
     session = Session.resumed(events, CASES[case], SMALL[prices], SIZER)
     for item, (now, model) in list(zip(run.turns, calls(run), strict=True))[cut:]:
-        drive(session.prepare(now, model), write)
+        drive(session.prepare(now, model), write_summary)
         session.add(item)
-    drive(session.prepare(run.turns[-1].at, run.turns[-1].model), write)
+    drive(session.prepare(run.turns[-1].at, run.turns[-1].model), write_summary)
     assert session.events == whole.session.events
     assert session.books.spent == pytest.approx(whole.session.books.spent)
 
@@ -118,7 +130,9 @@ def _until(events: list[Event], turns: int) -> list[Event]:
 @given(run=trajectories(most=40, one_model=True))
 def test_never_over_the_cap(strategy: str, prices: str, size: str, run: Trajectory) -> None:
     """With tools that enter, and whose every token is ours alone, masking stays within 1.10 x sending everything."""
-    ratio = worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], run, write, opened("first", size))
+    ratio = find_worst_ratio(
+        CASES[f"{strategy} x cache-aware"], SMALL[prices], run, write_summary, opened("first", size)
+    )
     assert ratio <= 1.10 + 1e-9
 
 
@@ -129,7 +143,7 @@ def test_never_over_the_cap(strategy: str, prices: str, size: str, run: Trajecto
 def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
     """Nor does summarizing break it."""
     plain = replace(CASES[f"{strategy} x cache-aware"], rules=())
-    assert worst_ratio(plain, SMALL[prices], run, brief, opened("first")) <= 1.10 + 1e-9
+    assert find_worst_ratio(plain, SMALL[prices], run, write_brief_summary, opened("first")) <= 1.10 + 1e-9
 
 
 @pytest.mark.parametrize("prices", sorted(SMALL))
@@ -142,4 +156,7 @@ def test_from_the_start_behind_a_head_of_usual_size(strategy: str, prices: str, 
     # No head of other runs, which is told in tokens from the front: tools would push words out of it that raw reads.
     whole = replace(run, head=replace(run.head, messages=(system, *run.head.messages), warm_tokens=0))
     assert SIZER.tools(Head(tools=opened("start").tools)) * 10 < SIZER.message(system)
-    assert worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], whole, write, opened("start")) <= 1.10 + 1e-9
+    assert (
+        find_worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], whole, write_summary, opened("start"))
+        <= 1.10 + 1e-9
+    )

@@ -34,113 +34,123 @@ _ODD = (
 )
 
 
-def _lines(number: int, count: int) -> str:
+def _make_lines(number: int, count: int) -> str:
     return "\n".join(
         f"src/part_{number % 7}/file_{line}.py:{number * 31 + line * 101}: error E{line + 100} handle_{number}_{line}"
         for line in range(count)
     )
 
 
-def _text(number: int) -> str:
+def _make_text(number: int) -> str:
     """Nothing, something odd, or 1 to 25 lines."""
-    return _ODD[number % len(_ODD)] if number % 3 == 0 else _lines(number, 1 + number % 25)
+    return _ODD[number % len(_ODD)] if number % 3 == 0 else _make_lines(number, 1 + number % 25)
 
 
-def _pair(number: int, name: str, arguments: dict[str, object], **options: object) -> tuple[Action, Observation]:
+def _make_pair(number: int, name: str, arguments: dict[str, object], **options: object) -> tuple[Action, Observation]:
     id = f"call_{number}_{name}"
-    parts: Content = options.pop("parts", content(_text(number)))  # type: ignore[assignment]
+    parts: Content = options.pop("parts", content(_make_text(number)))  # type: ignore[assignment]
     action = Action(id=id, name=name, arguments=json.dumps(arguments))
     return action, Observation(action_id=id, tool=name, content=parts, **options)  # type: ignore[arg-type]
 
 
-def _shell(number: int) -> tuple[Action, Observation]:
-    return _pair(number, "bash", {"command": ("make test", "cat a.py", "ls", f"grep -rn f_{number} .")[number % 4]})
+def _make_shell_pair(number: int) -> tuple[Action, Observation]:
+    return _make_pair(
+        number, "bash", {"command": ("make test", "cat a.py", "ls", f"grep -rn f_{number} .")[number % 4]}
+    )
 
 
-def _read(number: int) -> tuple[Action, Observation]:
+def _make_read_pair(number: int) -> tuple[Action, Observation]:
     path = f"src/file_{number % 3}.py"
     span = {"offset": number % 2} if number % 2 else {}
-    return _pair(number, "read_file", {"path": path, **span}, error=None if number % 5 else True)
+    return _make_pair(number, "read_file", {"path": path, **span}, error=None if number % 5 else True)
 
 
-def _edit(number: int) -> tuple[Action, Observation]:
-    return _pair(number, "edit_file", {"path": f"src/file_{number % 3}.py", "new": f"value_{number}"})
+def _make_edit_pair(number: int) -> tuple[Action, Observation]:
+    return _make_pair(number, "edit_file", {"path": f"src/file_{number % 3}.py", "new": f"value_{number}"})
 
 
-def _notes(number: int) -> tuple[Action, Observation]:
-    return _pair(number, PROTECTED_TOOL, {"what": f"rule {number}"})
+def _make_notes_pair(number: int) -> tuple[Action, Observation]:
+    return _make_pair(number, PROTECTED_TOOL, {"what": f"rule {number}"})
 
 
-def _image(number: int) -> tuple[Action, Observation]:
+def _make_image_pair(number: int) -> tuple[Action, Observation]:
     picture = Opaque("image", tokens=number % 1_500, data={"url": f"data:{number}"})
-    parts: Content = (Text(_text(number)), picture) if number % 2 else (picture,)
-    return _pair(number, "screenshot", {"page": number % 4}, parts=parts)
+    parts: Content = (Text(_make_text(number)), picture) if number % 2 else (picture,)
+    return _make_pair(number, "screenshot", {"page": number % 4}, parts=parts)
 
 
-def _unknown(number: int) -> tuple[Action, Observation]:
-    parts: Content = (Opaque("video_of_the_future", tokens=number % 90), Text(_text(number)), Text("end"))
-    return _pair(number, "mystery", {"deep": {"er": [number, None, True]}}, parts=parts)
+def _make_unknown_pair(number: int) -> tuple[Action, Observation]:
+    parts: Content = (Opaque("video_of_the_future", tokens=number % 90), Text(_make_text(number)), Text("end"))
+    return _make_pair(number, "mystery", {"deep": {"er": [number, None, True]}}, parts=parts)
 
 
-def _search(number: int) -> tuple[Action, Observation]:
+def _make_search_pair(number: int) -> tuple[Action, Observation]:
     tags = frozenset((("keep_output",), ("remove_output",), ("tool_output",), ())[number % 4])
-    return _pair(number, "search", {"query": f"needle_{number % 4}"}, tags=tags, pinned=number % 11 == 0)
+    return _make_pair(number, "search", {"query": f"needle_{number % 4}"}, tags=tags, pinned=number % 11 == 0)
 
 
-_PAIRS = (_shell, _read, _edit, _notes, _image, _unknown, _search)
+_PAIRS = (
+    _make_shell_pair,
+    _make_read_pair,
+    _make_edit_pair,
+    _make_notes_pair,
+    _make_image_pair,
+    _make_unknown_pair,
+    _make_search_pair,
+)
 
 
-def _called(index: int, number: int) -> Turn:
-    return _of(index, number, (_PAIRS[number % len(_PAIRS)](number),))
+def _make_call_turn(index: int, number: int) -> Turn:
+    return _make_turn(index, number, (_PAIRS[number % len(_PAIRS)](number),))
 
 
-def _parallel(index: int, number: int) -> Turn:
+def _make_parallel_turn(index: int, number: int) -> Turn:
     """Two to four calls at once, each id its own."""
     count = 2 + number % 3
-    return _of(index, number, tuple(_PAIRS[(number + k) % len(_PAIRS)](number * 10 + k) for k in range(count)))
+    return _make_turn(index, number, tuple(_PAIRS[(number + k) % len(_PAIRS)](number * 10 + k) for k in range(count)))
 
 
-def _unfinished(index: int, number: int) -> Turn:
+def _make_unfinished_turn(index: int, number: int) -> Turn:
     """Calls of which some, or none, were answered."""
-    whole = _parallel(index, number)
+    whole = _make_parallel_turn(index, number)
     return replace(whole, observations=whole.observations[: number % 2])
 
 
-def _talk(index: int, number: int) -> Turn:
-    return _of(index, number, ())
+def _make_talk_turn(index: int, number: int) -> Turn:
+    return _make_turn(index, number, ())
 
 
-def _interjected(index: int, number: int) -> Turn:
+def _make_interjected_turn(index: int, number: int) -> Turn:
     """The user speaks up behind a turn, once or more."""
     said = tuple(
-        Message(role="user", content=content(_text(number + k) or "go on"), pinned=(number + k) % 6 == 0)
+        Message(role="user", content=content(_make_text(number + k) or "go on"), pinned=(number + k) % 6 == 0)
         for k in range(1 + number % 2)
     )
-    return replace(_called(index, number), interjections=said)
+    return replace(_make_call_turn(index, number), interjections=said)
 
 
-def _empty(index: int, number: int) -> Turn:
+def _make_empty_turn(index: int, number: int) -> Turn:
     """An observation without any content."""
-    action, observation = _shell(number)
-    return _of(index, number, ((action, replace(observation, content=())),))
+    action, observation = _make_shell_pair(number)
+    return _make_turn(index, number, ((action, replace(observation, content=())),))
 
 
-def _spoken(index: int, number: int) -> Turn:
+def _make_spoken_turn(index: int, number: int) -> Turn:
     """Text protocol: the action stands in the text, its observation is a user message."""
     action = Action(id="", name="bash", arguments=f"cat src/file_{number % 3}.py", implicit=True)
-    seen = Observation(action_id="", tool="bash", content=content(_text(number)), role="user")
-    return _of(index, number, ((action, seen),))
+    seen = Observation(action_id="", tool="bash", content=content(_make_text(number)), role="user")
+    return _make_turn(index, number, ((action, seen),))
 
 
-def _pinned(index: int, number: int) -> Turn:
-    return replace(_called(index, number), pinned=True)
+def _make_pinned_turn(index: int, number: int) -> Turn:
+    return replace(_make_call_turn(index, number), pinned=True)
 
 
-def _of(index: int, number: int, pairs: tuple[tuple[Action, Observation], ...]) -> Turn:
+def _make_turn(index: int, number: int, pairs: tuple[tuple[Action, Observation], ...]) -> Turn:
     return Turn(
         index=index,
         content=content(f"Step {index}: now handle_{number}_1." if number % 4 else ""),
-        reasoning=_lines(number, 2) if number % 5 == 0 else "",
+        reasoning=_make_lines(number, 2) if number % 5 == 0 else "",
         actions=tuple(action for action, _ in pairs),
         observations=tuple(observation for _, observation in pairs),
         usage=Usage(input=100, output=1 + number % 60) if number % 2 else None,
@@ -148,14 +158,14 @@ def _of(index: int, number: int, pairs: tuple[tuple[Action, Observation], ...]) 
 
 
 KINDS: tuple[Callable[[int, int], Turn], ...] = (
-    _called,
-    _parallel,
-    _interjected,
-    _talk,
-    _empty,
-    _unfinished,
-    _spoken,
-    _pinned,
+    _make_call_turn,
+    _make_parallel_turn,
+    _make_interjected_turn,
+    _make_talk_turn,
+    _make_empty_turn,
+    _make_unfinished_turn,
+    _make_spoken_turn,
+    _make_pinned_turn,
 )
 
 #: Seconds between calls: most follow at once, some outlive a cache of five minutes or of half an hour.
@@ -180,7 +190,7 @@ _heads = st.builds(
 )
 
 
-def _timed(turns: list[Turn], gaps: list[int], models: list[int], timed: bool) -> tuple[Turn, ...]:
+def _add_times(turns: list[Turn], gaps: list[int], models: list[int], timed: bool) -> tuple[Turn, ...]:
     now, found = 1_000.0, []
     for turn, gap, model in zip(turns, gaps, models, strict=True):
         now += _GAPS[gap]
@@ -196,11 +206,11 @@ def trajectories(
     # The length first: lists of no given length are mostly short, and short runs trigger nothing.
     count = draw(st.integers(least, most))
     drawn = draw(st.lists(st.integers(0, len(KINDS) * 1_000 - 1), min_size=count, max_size=count))
-    kinds = [kind for kind in KINDS if not (quiet and kind in (_interjected, _pinned))]
+    kinds = [kind for kind in KINDS if not (quiet and kind in (_make_interjected_turn, _make_pinned_turn))]
     turns = [kinds[number % len(kinds)](index, number // len(kinds)) for index, number in enumerate(drawn, start=1)]
     timed = draw(st.booleans())
     numbers = [number * 7919 for number in drawn]
     gaps = [number % 97 % len(_GAPS) if timed else 0 for number in numbers]
     changing = not one_model and draw(st.booleans())
     models = [number % 89 % 5 if changing else 0 for number in numbers]
-    return Trajectory(id="generated", head=draw(_heads), turns=_timed(turns, gaps, models, timed))
+    return Trajectory(id="generated", head=draw(_heads), turns=_add_times(turns, gaps, models, timed))

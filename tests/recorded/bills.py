@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError
 from elision.gateway.tap import Tap
-from elision.manager.usage import usage_in
+from elision.manager.reported_usage import find_usage
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
@@ -37,8 +37,8 @@ def check_bill(exchange: Exchange) -> Iterator[str]:
     bill, read = add_up_bill(exchange), read_usage(exchange)
     if split_usage(read) != bill:
         yield f"the gateway reads {read}, the bill is {bill}"
-    if not exchange.is_stream and usage_in(exchange.response_json()) != read:
-        yield f"the library reads {usage_in(exchange.response_json())}, the gateway {read}"
+    if not exchange.is_stream and find_usage(exchange.response_json()) != read:
+        yield f"the library reads {find_usage(exchange.response_json())}, the gateway {read}"
     model = find_model(exchange)
     prices = find_known_prices(model)
     if bill is None or read is None or prices is None:

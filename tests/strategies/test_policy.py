@@ -18,26 +18,26 @@ from tests.properties.builders import (
     CACHED,
     PLAIN,
     SIZER,
-    begun,
-    brief,
+    begin_session,
     call,
+    find_mask_calls,
     head,
+    list_summaries,
     long_text,
-    masked_at,
     result,
-    run,
+    run_session,
     step,
     steps,
-    summaries,
     turn,
     user,
+    write_brief_summary,
 )
-from tests.properties.cases import worst_ratio
+from tests.properties.cases import find_worst_ratio
 
 
 def test_masking_begins_at_w_plus_two() -> None:
     """At call t the observations of turns i < t - W: with W = 3 turn 1 from call 5 on."""
-    assert masked_at(run("masking(window=3, schedule=every-turn)", steps(7))) == {
+    assert find_mask_calls(run_session("masking(window=3, schedule=every-turn)", steps(7))) == {
         (index, 1): index + 4 for index in range(1, 5)
     }
 
@@ -45,26 +45,32 @@ def test_masking_begins_at_w_plus_two() -> None:
 def test_nothing_saved_is_nothing_masked() -> None:
     """An observation not longer than its placeholder stays, also under a rule that would remove it."""
     turns = [step(1, "ok"), step(2, "ok", tags=frozenset({"remove_output"})), *(step(index) for index in (3, 4, 5))]
-    assert set(masked_at(run("masking(window=1, schedule=every-turn)", turns))) == {(3, 1), (4, 1)}
+    assert set(find_mask_calls(run_session("masking(window=1, schedule=every-turn)", turns))) == {(3, 1), (4, 1)}
 
 
 def test_an_image_is_worth_masking() -> None:
     """Opaque parts count for what they are billed, not for their text."""
     picture = turn(1, (call("screenshot"), result((Opaque("image", tokens=1_200),), "screenshot")))
-    assert (1, 1) in masked_at(run("masking(window=1, schedule=every-turn)", [picture, *map(step, (2, 3))]))
+    assert (1, 1) in find_mask_calls(
+        run_session("masking(window=1, schedule=every-turn)", [picture, *map(step, (2, 3))])
+    )
 
 
 def test_a_summary_ends_what_was_pending() -> None:
     """What a summary covers is no candidate any more, and what it saves is not counted twice."""
-    session = run("hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)", steps(20))
-    assert len(summaries(session)) > 2
+    session = run_session(
+        "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)", steps(20)
+    )
+    assert len(list_summaries(session)) > 2
     assert session.policy.saves == sum(candidate.saves for candidate in session.policy.pending.values())
     assert all(key[0] > session.state.covered for key in session.policy.pending)
 
 
 def test_masks_behind_a_summary_go_in_the_same_pass() -> None:
     """One pass does all its edits at once: a summary, and the masking of what stands behind it."""
-    session = run("hybrid(window=2, summarize_at=8, tail=6, summary_max_tokens=50, schedule=batched(99))", steps(8))
+    session = run_session(
+        "hybrid(window=2, summarize_at=8, tail=6, summary_max_tokens=50, schedule=batched(99))", steps(8)
+    )
     assert session.newest is not None
     decided = session.newest.decided
     assert decided.summary is not None
@@ -73,10 +79,10 @@ def test_masks_behind_a_summary_go_in_the_same_pass() -> None:
 
 def test_what_is_saved_is_what_the_view_loses() -> None:
     """Masking makes the view smaller by exactly what was promised."""
-    session = begun("masking(window=2, schedule=batched(6))")
+    session = begin_session("masking(window=2, schedule=batched(6))")
     for item in steps(12):
         before, promised = session.state.track.tokens, session.policy.saves
-        drive(session.prepare(), brief)
+        drive(session.prepare(), write_brief_summary)
         decided = session.events[-2]
         assert isinstance(decided, Decided)
         if decided.masks:
@@ -91,16 +97,16 @@ def test_what_is_saved_is_what_the_view_loses() -> None:
 def test_the_frontier_is_the_first_that_may_change() -> None:
     """A breakpoint stands in front of the first observation that a later pass may rewrite; protected ones never are."""
     rules = 'rules=rule(args="*step-1", keep=true)'
-    session = run(f"masking(window=3, schedule=every-turn, {rules})", steps(2))
+    session = run_session(f"masking(window=3, schedule=every-turn, {rules})", steps(2))
     assert session.policy.frontier(session.state) == session.state.places[2, 1]
-    session = run(f"masking(window=3, schedule=every-turn, {rules})", steps(6))
+    session = run_session(f"masking(window=3, schedule=every-turn, {rules})", steps(6))
     assert session.policy.frontier(session.state) == session.state.places[4, 1]
 
 
 def test_a_long_run_masks_on() -> None:
     """Late in a run an observation goes at each call, as early in it."""
-    session = run("masking(window=5, schedule=every-turn)", steps(60))
-    assert set(masked_at(session).values()) == set(range(7, 62))
+    session = run_session("masking(window=5, schedule=every-turn)", steps(60))
+    assert set(find_mask_calls(session).values()) == set(range(7, 62))
 
 
 # -- expected failures: see the reasons ------------------------------------------------------------------------------
@@ -113,17 +119,19 @@ def test_batched_counts_turns() -> None:
         pairs = ((call(id=id, command=f"make {id}{index}"), result(long_text(index), id=id)) for id in "abc")
         return turn(index, *pairs)
 
-    calls = set(masked_at(run("masking(window=1, schedule=batched(3))", map(parallel, range(1, 8)))).values())
+    calls = set(
+        find_mask_calls(run_session("masking(window=1, schedule=batched(3))", map(parallel, range(1, 8)))).values()
+    )
     assert calls == {5, 8}
 
 
 def test_turns_that_came_without_a_call() -> None:
     """A session that begins with turns of the past masks them like any other."""
-    session = begun("masking(window=2, schedule=every-turn)")
+    session = begin_session("masking(window=2, schedule=every-turn)")
     for item in steps(8):
         session.add(item)
-    drive(session.prepare(), brief)
-    assert set(masked_at(session)) == {(index, 1) for index in range(1, 7)}
+    drive(session.prepare(), write_brief_summary)
+    assert set(find_mask_calls(session)) == {(index, 1) for index in range(1, 7)}
 
 
 def test_what_is_masked_does_not_depend_on_the_counter() -> None:
@@ -134,16 +142,18 @@ def test_what_is_masked_does_not_depend_on_the_counter() -> None:
         session = Session(parse("masking(window=1, schedule=every-turn)"), CACHED, Sizer(counter(name)))
         session.begin(head())
         for item in turns:
-            drive(session.prepare(), brief)
+            drive(session.prepare(), write_brief_summary)
             session.add(item)
-        return set(masked_at(session))
+        return set(find_mask_calls(session))
 
     assert masked("o200k") == masked("cl100k") == masked("estimate")
 
 
 def test_what_is_hidden_behind_a_summary_still_counts() -> None:
     """The raw size of all that placeholders stand for is known after a summary, too."""
-    session = run("hybrid(window=2, summarize_at=8, tail=6, summary_max_tokens=50, schedule=every-turn)", steps(8))
+    session = run_session(
+        "hybrid(window=2, summarize_at=8, tail=6, summary_max_tokens=50, schedule=every-turn)", steps(8)
+    )
     state = session.state
     assert state.covered == 2
     assert state.hidden
@@ -159,8 +169,11 @@ def ratio(
         return " "
 
     found = parse(strategy) if isinstance(strategy, str) else strategy
-    return worst_ratio(
-        found, prices, Trajectory(id="x", head=head(task), turns=tuple(turns)), blank if failing else brief
+    return find_worst_ratio(
+        found,
+        prices,
+        Trajectory(id="x", head=head(task), turns=tuple(turns)),
+        blank if failing else write_brief_summary,
     )
 
 
@@ -203,10 +216,10 @@ def test_a_history_taken_up_late_has_the_same_placeholders() -> None:
     """The gist knows the log up to the first eligible call, also where that call was never made here (design 5)."""
     turns = [step(index, f"see handle_{index} and value_{index}\n" + long_text(index)) for index in range(1, 6)]
     turns += [turn(6, text="handle_1 and value_2 it is"), *(step(index) for index in range(7, 10))]
-    live = run("masking(window=2, schedule=every-turn)", turns)
-    late = begun("masking(window=2, schedule=every-turn)")
+    live = run_session("masking(window=2, schedule=every-turn)", turns)
+    late = begin_session("masking(window=2, schedule=every-turn)")
     for item in turns:
         late.add(item)
-    drive(late.prepare(), brief)
-    drive(live.prepare(), brief)
+    drive(late.prepare(), write_brief_summary)
+    drive(live.prepare(), write_brief_summary)
     assert late.state.hidden == live.state.hidden

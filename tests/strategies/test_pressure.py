@@ -24,18 +24,18 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
 from tests.properties.builders import (
     SIZER,
-    brief,
     call,
+    find_mask_calls,
     head,
+    list_summaries,
     long_text,
-    masked_at,
     result,
-    run,
+    run_session,
     step,
     steps,
-    summaries,
     turn,
     user,
+    write_brief_summary,
 )
 
 #: Never acts of itself: what happens happens under pressure.
@@ -67,8 +67,8 @@ def fits(session: Session) -> None:
 
 def test_pressure_overrides_the_schedule() -> None:
     """Over budget, what the schedule holds is masked, oldest first, and the pass says why."""
-    session = run(budgeted(1_500), steps(16), watch=fits)
-    masked = masked_at(session)
+    session = run_session(budgeted(1_500), steps(16), watch=fits)
+    masked = find_mask_calls(session)
     assert masked
     assert list(masked) == sorted(masked)
     assert {event.reason for event in decisions(session) if event.masks} == {"over budget"}
@@ -76,7 +76,7 @@ def test_pressure_overrides_the_schedule() -> None:
 
 def test_down_to_a_low_watermark() -> None:
     """One pass makes room for several calls: the next one does not trigger again."""
-    session = run(budgeted(2_000, low=0.7), steps(30), watch=fits)
+    session = run_session(budgeted(2_000, low=0.7), steps(30), watch=fits)
     calls = [event.call for event in decisions(session) if event.masks or event.summary]
     assert len(calls) > 1
     assert min(later - earlier for earlier, later in itertools.pairwise(calls)) > 1
@@ -84,29 +84,29 @@ def test_down_to_a_low_watermark() -> None:
 
 def test_masking_comes_first() -> None:
     """While masking down to min_window is enough, nothing is summarized."""
-    session = run(budgeted(1_500), steps(12), watch=fits)
-    assert masked_at(session)
-    assert summaries(session) == []
+    session = run_session(budgeted(1_500), steps(12), watch=fits)
+    assert find_mask_calls(session)
+    assert list_summaries(session) == []
 
 
 def test_the_window_gives_way_down_to_min_window() -> None:
     """Under pressure turns inside the window are masked, but never the newest min_window."""
-    session = run(budgeted(900, min_window=3), steps(9), watch=fits)
-    assert masked_at(session)
-    assert all(call - 1 - key[0] >= 3 for key, call in masked_at(session).items())
+    session = run_session(budgeted(900, min_window=3), steps(9), watch=fits)
+    assert find_mask_calls(session)
+    assert all(call - 1 - key[0] >= 3 for key, call in find_mask_calls(session).items())
 
 
 def test_then_a_summary() -> None:
     """What cannot be masked is summarized: talk without any observation."""
     talk = [turn(index, text=f"thought {index} " * 60) for index in range(1, 15)]
-    session = run(budgeted(1_500), talk, watch=fits)
-    assert summaries(session)
+    session = run_session(budgeted(1_500), talk, watch=fits)
+    assert list_summaries(session)
 
 
 def test_then_the_newest_result_is_clipped() -> None:
     """A newest result that alone breaks the budget keeps head and tail, with its handle, as a recorded event."""
     huge = "FIRST " + long_text(3, 400) + " LAST"
-    session = run(budgeted(1_500), [step(1), step(2), step(3, huge)], watch=fits)
+    session = run_session(budgeted(1_500), [step(1), step(2), step(3, huge)], watch=fits)
     assert session.newest is not None
     clip = session.newest.decided.clips[0]
     assert clip.key == (3, 1)
@@ -120,7 +120,7 @@ def test_then_the_newest_result_is_clipped() -> None:
 def test_the_largest_results_are_clipped_first() -> None:
     """Of parallel results a small one stays whole."""
     pairs = ((call(id="a"), result("small", id="a")), (call(id="b"), result(long_text(1, 300), id="b")))
-    session = run(budgeted(1_000), [turn(1, *pairs)], watch=fits)
+    session = run_session(budgeted(1_000), [turn(1, *pairs)], watch=fits)
     assert session.newest is not None
     assert [clip.key for clip in session.newest.decided.clips] == [(1, 2)]
 
@@ -128,20 +128,20 @@ def test_the_largest_results_are_clipped_first() -> None:
 def test_the_floor_is_an_error_with_numbers() -> None:
     """A head that does not fit is no view at all: BudgetError, with what is needed and what there is."""
     with pytest.raises(BudgetError, match="system prompt, tools, task and the newest turn need") as caught:
-        run(budgeted(500), steps(1), start=head("task " * 2_000))
+        run_session(budgeted(500), steps(1), start=head("task " * 2_000))
     assert caught.value.needed > caught.value.usable == 500
 
 
 def test_a_newest_turn_that_cannot_be_cut() -> None:
     """What the assistant wrote is never cut; if it does not fit, that is said."""
     with pytest.raises(BudgetError):
-        run(budgeted(500), [turn(1, text="word " * 2_000)])
+        run_session(budgeted(500), [turn(1, text="word " * 2_000)])
 
 
 def test_words_of_the_user_that_do_not_fit() -> None:
     """Nor is what the user just said dropped in silence."""
     with pytest.raises(BudgetError, match="the view still needs"):
-        run(budgeted(500), [step(1, said=[user("word " * 2_000)])])
+        run_session(budgeted(500), [step(1, said=[user("word " * 2_000)])])
 
 
 def floor_of(session: Session) -> int:
@@ -150,25 +150,25 @@ def floor_of(session: Session) -> int:
     return state.track.start(state.head_length) + SHORTEST + BLOCK_TOKENS + state.raw.tokens - state.raw_start(40)
 
 
-@pytest.mark.parametrize("summarizer", [brief, endless, refuses])
+@pytest.mark.parametrize("summarizer", [write_brief_summary, endless, refuses])
 @pytest.mark.parametrize("room", [0, 20, 60, 150, 400, 1_000, 2_000])
 def test_always_fits_where_head_and_newest_turn_do(room: int, summarizer: Summarizer) -> None:
     """A summary gets as few words as it must, down to a digest's title, before the floor is said not to fit."""
     task, turns = head("task " * 600), steps(40)
-    needed = floor_of(run(Raw(), turns, start=task))
+    needed = floor_of(run_session(Raw(), turns, start=task))
     strategy = replace(budgeted(needed + room), summary_max_tokens=1_000)
-    session = run(strategy, turns, start=task, summarizer=summarizer, watch=fits)
-    assert summaries(session)
+    session = run_session(strategy, turns, start=task, summarizer=summarizer, watch=fits)
+    assert list_summaries(session)
     assert not any(event.clips for event in decisions(session))
 
 
 def test_less_than_that_is_an_error_with_numbers() -> None:
     """What is needed then is counted with the shortest summary."""
     task, turns = head("task " * 600), [turn(index, text=f"thought {index} " * 60) for index in range(1, 15)]
-    whole = run(Raw(), turns, start=task).state
+    whole = run_session(Raw(), turns, start=task).state
     needed = whole.track.start(whole.head_length) + whole.raw.tokens - whole.raw_start(14)
     with pytest.raises(BudgetError, match="the view still needs") as caught:
-        run(replace(budgeted(needed + 10), summary_max_tokens=1_000), turns, start=task)
+        run_session(replace(budgeted(needed + 10), summary_max_tokens=1_000), turns, start=task)
     assert caught.value.usable < caught.value.needed <= needed + SHORTEST + BLOCK_TOKENS
 
 
@@ -178,12 +178,12 @@ def test_a_summary_is_asked_for_in_as_many_tokens_as_there_are() -> None:
 
     def counting(request: SummaryRequest) -> str:
         asked.append(request.max_tokens)
-        return brief(request)
+        return write_brief_summary(request)
 
     task = head("task " * 600)
     for budget in range(900, 2_600, 50):
         with contextlib.suppress(BudgetError):
-            run(replace(budgeted(budget), summary_max_tokens=1_000), steps(30), start=task, summarizer=counting)
+            run_session(replace(budgeted(budget), summary_max_tokens=1_000), steps(30), start=task, summarizer=counting)
     assert min(asked) >= SHORT
     assert max(asked) == 1_000
     assert len(set(asked)) > 3
@@ -196,9 +196,9 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
         return "Read: " + ", ".join(f"file{index}.py" for index in range(request.max_tokens // 3))
 
     task, turns = head("task " * 600), steps(40)
-    needed = floor_of(run(Raw(), turns, start=task))
+    needed = floor_of(run_session(Raw(), turns, start=task))
     strategy = replace(budgeted(needed + SHORT - SHORTEST + 5), summary_max_tokens=1_000)
-    session = run(strategy, turns, start=task, summarizer=long_winded, watch=fits)
+    session = run_session(strategy, turns, start=task, summarizer=long_winded, watch=fits)
     reasons = [event.reason for event in session.events if isinstance(event, Attempted)]
     assert any("where the budget leaves" in reason for reason in reasons)
     assert {event.summary.route for event in decisions(session) if event.summary} >= {"model-free"}
@@ -206,17 +206,17 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
 
 def test_raw_has_no_budget() -> None:
     """The identity stays the identity."""
-    session = run(Raw(budget=Budget(tokens=100, reserved=0)), steps(9))
+    session = run_session(Raw(budget=Budget(tokens=100, reserved=0)), steps(9))
     assert session.newest is not None
     assert session.newest.view.tokens == session.state.raw.tokens
 
 
 def test_no_progress_is_no_loop() -> None:
     """Where everything eligible is gone already, later passes do not hide the same again."""
-    session = run(budgeted(1_200), steps(25), watch=fits)
+    session = run_session(budgeted(1_200), steps(25), watch=fits)
     masks = [mask.key for event in decisions(session) for mask in event.masks]
     assert len(masks) == len(set(masks))
-    covers = [covered for _, covered in summaries(session)]
+    covers = [covered for _, covered in list_summaries(session)]
     assert covers == sorted(set(covers))
 
 
@@ -229,17 +229,17 @@ def soft(tokens: int, **options: float) -> Masking:
 
 def test_the_soft_threshold_overrides_the_schedule() -> None:
     """Above it everything pending is masked though the schedule holds; inside the window nothing is."""
-    session = run(soft(4_000), steps(25), watch=fits)
-    masked = masked_at(session)
+    session = run_session(soft(4_000), steps(25), watch=fits)
+    masked = find_mask_calls(session)
     assert masked
     assert {event.reason for event in decisions(session) if event.masks} == {"soft threshold"}
     assert all(call - 1 - key[0] >= 3 for key, call in masked.items())
-    assert not run(replace(soft(4_000), budget=None), steps(25)).state.hidden
+    assert not run_session(replace(soft(4_000), budget=None), steps(25)).state.hidden
 
 
 def test_below_the_soft_threshold_nothing_changes() -> None:
     """A view that stays below it is left to the schedule."""
-    assert not masked_at(run(soft(20_000), steps(25)))
+    assert not find_mask_calls(run_session(soft(20_000), steps(25)))
 
 
 @given(st.integers(1_500, 6_000), st.floats(0.2, 1), st.floats(0.3, 0.95), st.integers(0, 3))
@@ -256,7 +256,9 @@ def test_each_soft_rewrite_frees_its_share(tokens: int, share: float, low: float
             freed = sum(SIZER.observation(session.state.observation(key)) for key in keys)
             sizes.append((freed - sum(session.state.segment(key).tokens for key in keys), session.newest.view.tokens))
 
-    run(strategy, [step(index, long_text(index, 4 + lines * (index % 3))) for index in range(1, 31)], watch=watch)
+    run_session(
+        strategy, [step(index, long_text(index, 4 + lines * (index % 3))) for index in range(1, 31)], watch=watch
+    )
     assert all(freed >= (1 - low) * share * tokens for freed, _ in sizes)
 
 
@@ -266,15 +268,15 @@ def test_each_soft_rewrite_frees_its_share(tokens: int, share: float, low: float
 def test_an_error_leaves_no_candidates() -> None:
     """A view that cannot be made to fit makes no candidates of turns inside the window: a later call with room is
     decided as if it had not been tried."""
-    session = run(budgeted(1_400), steps(6))
+    session = run_session(budgeted(1_400), steps(6))
     session.add(step(7, said=[user("word " * 2_000)]))
     for _ in range(2):
         with pytest.raises(BudgetError, match="the view still needs"):
-            drive(session.prepare(), brief)
+            drive(session.prepare(), write_brief_summary)
         assert session.policy.pending == {}
         assert session.policy.saves == 0
     session._usable = 100_000
-    drive(session.prepare(), brief)
+    drive(session.prepare(), write_brief_summary)
     assert session.newest is not None
     assert session.newest.decided.masks == ()
 
@@ -301,7 +303,7 @@ def talk(count: int, *, said: int = 0) -> list[Turn]:
 
 def test_a_failed_summary_under_pressure() -> None:
     """Under pressure a failed summary is not the end: the view fits, or says that it does not."""
-    run(budgeted(1_500), talk(14), summarizer=refuses, watch=fits)
+    run_session(budgeted(1_500), talk(14), summarizer=refuses, watch=fits)
 
 
 def test_a_failed_summary_is_not_retried_every_turn() -> None:
@@ -312,11 +314,11 @@ def test_a_failed_summary_is_not_retried_every_turn() -> None:
         asked.append(request)
         raise SummaryError("no")
 
-    run(budgeted(1_500), talk(20), summarizer=counting)
+    run_session(budgeted(1_500), talk(20), summarizer=counting)
     assert len(asked) <= 3
 
 
 def test_a_summary_with_the_user_s_old_words() -> None:
     """Words of the user that a block quotes count when it is weighed."""
     strategy = replace(budgeted(2_500), keep_user_tokens=0)
-    run(strategy, talk(20, said=150), watch=fits)
+    run_session(strategy, talk(20, said=150), watch=fits)

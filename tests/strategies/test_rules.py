@@ -7,7 +7,7 @@ import pytest
 from elision.errors import SpecError
 from elision.strategies.rules import Rule, Rules
 from elision.trajectory.turn import Action, Observation, Turn
-from tests.properties.builders import call, head, long_text, masked_at, result, run, step, steps, turn
+from tests.properties.builders import call, find_mask_calls, head, long_text, result, run_session, step, steps, turn
 
 
 def first(*rules: Rule, **options: object) -> tuple[Rules, Turn, Observation]:
@@ -92,8 +92,8 @@ def test_rules_without_meaning(options: dict[str, object]) -> None:
 
 def test_keep() -> None:
     """Kept results are never masked."""
-    assert masked_at(
-        run('masking(window=1, schedule=every-turn, rules=rule(args="*step-2", keep=true))', steps(5))
+    assert find_mask_calls(
+        run_session('masking(window=1, schedule=every-turn, rules=rule(args="*step-2", keep=true))', steps(5))
     ) == {
         (1, 1): 3,
         (3, 1): 5,
@@ -103,44 +103,46 @@ def test_keep() -> None:
 
 def test_after() -> None:
     """`after` replaces the window: sooner, or later."""
-    session = run(
+    session = run_session(
         'masking(window=3, schedule=every-turn, rules=[rule(args="*step-1", after=1), rule(args="*step-2", after=5)])',
         steps(8),
     )
-    calls = masked_at(session)
+    calls = find_mask_calls(session)
     assert (calls[1, 1], calls[2, 1], calls[3, 1]) == (3, 8, 7)
 
 
 def test_after_with_two_tier() -> None:
     """`after` holds for strategies that count results, too."""
-    session = run('two-tier(keep_recent=4, schedule=every-turn, rules=rule(args="*step-1", after=1))', steps(8))
-    assert masked_at(session)[1, 1] == 3
+    session = run_session('two-tier(keep_recent=4, schedule=every-turn, rules=rule(args="*step-1", after=1))', steps(8))
+    assert find_mask_calls(session)[1, 1] == 3
 
 
 @pytest.mark.parametrize("strategy", ["summarization(every=30, tail=2", "supersede("])
 def test_after_with_strategies_that_have_no_window(strategy: str) -> None:
     """`after` refines every strategy that hides anything (design 3)."""
     separator = "" if strategy.endswith("(") else ", "
-    session = run(f'{strategy}{separator}schedule=every-turn, rules=rule(args="*step-1", after=1))', steps(5))
-    assert masked_at(session) == {(1, 1): 3}
+    session = run_session(f'{strategy}{separator}schedule=every-turn, rules=rule(args="*step-1", after=1))', steps(5))
+    assert find_mask_calls(session) == {(1, 1): 3}
 
 
 def test_below() -> None:
     """What is smaller than the size given is never touched; the rest is."""
     turns = [step(1, "short " * 40), step(2, long_text(2, 20)), step(3, "x"), step(4, "x")]
-    assert masked_at(run("masking(window=1, gist=0, schedule=every-turn, rules=rule(below=120))", turns)) == {(2, 1): 4}
+    assert find_mask_calls(
+        run_session("masking(window=1, gist=0, schedule=every-turn, rules=rule(below=120))", turns)
+    ) == {(2, 1): 4}
 
 
 def test_superseded() -> None:
     """Results that a rule names are masked once a later one repeats them, before they are old."""
     pair = (call("read_file", path="a.py"), result(long_text(1), "read_file"))
     turns = [turn(1, pair), turn(2, pair), step(3)]
-    session = run("masking(window=9, schedule=every-turn, rules=rule(tool=read_file, superseded=true))", turns)
-    assert masked_at(session) == {(1, 1): 3}
-    assert masked_at(run("masking(window=9, schedule=every-turn)", turns)) == {}
+    session = run_session("masking(window=9, schedule=every-turn, rules=rule(tool=read_file, superseded=true))", turns)
+    assert find_mask_calls(session) == {(1, 1): 3}
+    assert find_mask_calls(run_session("masking(window=9, schedule=every-turn)", turns)) == {}
 
 
 def test_remove_output() -> None:
     """A result tagged remove_output goes as soon as its turn is no longer the newest."""
     turns = [step(1, tags=frozenset({"remove_output"})), *(step(index) for index in (2, 3))]
-    assert masked_at(run("masking(window=9, schedule=every-turn)", turns, start=head())) == {(1, 1): 3}
+    assert find_mask_calls(run_session("masking(window=9, schedule=every-turn)", turns, start=head())) == {(1, 1): 3}

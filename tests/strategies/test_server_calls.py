@@ -10,7 +10,7 @@ import pytest
 from elision.strategies.server_calls import ServerCalls
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.turn import Turn
-from tests.properties.builders import long_text, run, step
+from tests.properties.builders import long_text, run_session, step
 
 
 def call(id: str) -> Opaque:
@@ -67,6 +67,6 @@ def test_no_strategy_parts_them(strategy: str, lines: int) -> None:
     said = [(Text(long_text(number, lines)),) if lines else () for number in range(9)]
     calls = [replace(turn, content=(*turn.content, *said[turn.index])) for turn in turns(**ADJACENT)]
     covered: list[int] = []
-    run(strategy, calls, watch=lambda session: covered.append(session.state.covered))
+    run_session(strategy, calls, watch=lambda session: covered.append(session.state.covered))
     assert max(covered) > 0
     assert 4 not in covered

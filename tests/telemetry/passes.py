@@ -12,7 +12,7 @@ from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Turn
-from tests.properties.builders import run
+from tests.properties.builders import run_session
 
 #: A pass that did and met everything there is.
 FULL = Diagnostics(
@@ -143,5 +143,5 @@ def passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Diagno
             )
         )
 
-    run(strategy, turns, watch=told)
+    run_session(strategy, turns, watch=told)
     return found

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.manager.report import failed
+from elision.manager.call_diagnostics import build_failed_diagnostics
 from elision.telemetry import metrics, readings
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
 from elision.telemetry.metrics import LABELS, MODELS, OTHER
@@ -111,7 +111,7 @@ def test_times() -> None:
 def test_a_pass_that_failed_as_a_whole() -> None:
     """What failed before it knew its session is counted, and no gauge falls to nothing."""
     faults = (Fault(kind="engine", cause="KeyError", what="'x'"),)
-    lost = failed("task-42", faults, 0.01)
+    lost = build_failed_diagnostics("task-42", faults, 0.01)
     found = summed(FULL, lost)
     assert found["passes_total no failed"] == found["faults_total engine KeyError"] == 1
     assert found["tokens_in claude-sonnet-4-5"] == 45_000

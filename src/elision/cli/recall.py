@@ -15,7 +15,7 @@ from elision.cli.session_names import ancestors, chosen, shown
 from elision.cli.view_text import visible
 from elision.config import settings
 from elision.errors import SettingError, UnknownHandle
-from elision.manager.recall import Part, named, parsed, taken, text_under
+from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.stores.store import Hit, SessionInfo, Store
 from elision.stores.store_urls import open_existing
 from elision.trajectory.content import Opaque
@@ -50,7 +50,7 @@ def recall(
 
     Control characters are shown as signs, since a terminal acts on them.
     """
-    part = Part(lines=lines, pattern=pattern, head=head)
+    part = TextPart(lines=lines, pattern=pattern, head=head)
     _check(name, part, search, raw=raw)
     opened = open_existing(store or settings().store)
     try:
@@ -65,7 +65,7 @@ def recall(
     _print(text, others, part, raw=raw)
 
 
-def _check(name: str, part: Part, search: str, *, raw: bool) -> None:
+def _check(name: str, part: TextPart, search: str, *, raw: bool) -> None:
     """Raises SettingError for options that contradict each other."""
     given = [
         option
@@ -87,7 +87,7 @@ def _check(name: str, part: Part, search: str, *, raw: bool) -> None:
 
 def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str) -> tuple[str, list[str]]:
     """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
-    owner, key = parsed(name)
+    owner, key = parse_handle(name)
     family = [info, *ancestors(sessions, info)]
     if owner:
         family = [each for each in family if each.key == owner]
@@ -95,7 +95,7 @@ def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, nam
             raise UnknownHandle(f"session {shown(info.key)!r} did not come from {shown(owner)!r}")
     for each in family:
         for turn in store.turns(each.key, key[0], key[0]):
-            if (text := text_under(turn, key)) is not None:
+            if (text := find_text(turn, key)) is not None:
                 if key[1]:
                     seen = turn.observations[key[1] - 1 : key[1]]
                 else:
@@ -106,7 +106,7 @@ def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, nam
 
 def _missing(store: Store, info: SessionInfo, key: Key) -> str:
     """What there is instead."""
-    where = f"session {shown(info.key)!r} keeps nothing under {named(key)}"
+    where = f"session {shown(info.key)!r} keeps nothing under {format_handle(key)}"
     if not 1 <= key[0] <= info.turns:
         if info.turns:
             return f"{where}: its turns are 1 to {info.turns}"
@@ -120,12 +120,12 @@ def _missing(store: Store, info: SessionInfo, key: Key) -> str:
     return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
 
 
-def _print(text: str, others: list[str], part: Part, *, raw: bool) -> None:
+def _print(text: str, others: list[str], part: TextPart, *, raw: bool) -> None:
     if raw:
         sys.stdout.flush()
-        sys.stdout.buffer.write(taken(text, part, _ALL).encode("utf-8", "surrogatepass"))
+        sys.stdout.buffer.write(extract_part(text, part, _ALL).encode("utf-8", "surrogatepass"))
         return
-    typer.echo(visible(taken(text, part, _ALL)).removesuffix("\n"))
+    typer.echo(visible(extract_part(text, part, _ALL)).removesuffix("\n"))
     if others:
         typer.echo(f"elision: beside the text there is {', '.join(map(shown, others))}, which is not shown", err=True)
 

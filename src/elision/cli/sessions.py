@@ -16,8 +16,8 @@ from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices
 from elision.cli.session_names import trees
 from elision.config import settings
 from elision.errors import StoreError
-from elision.manager.session_json import account_json
-from elision.manager.session_log import log_of, watchful
+from elision.manager.session_history import add_plateau_guard, load_session_log
+from elision.manager.session_json import encode_session_report
 from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_existing
 from elision.strategies.guards import Guards
@@ -56,7 +56,7 @@ def sessions(
             shown = ordered
         else:
             shown = list(islice(ordered, SHOWN))
-        read = _Reader(opened, Sizer(counter(tokens)), watchful(found.guards), rates, fast=fast)
+        read = _Reader(opened, Sizer(counter(tokens)), add_plateau_guard(found.guards), rates, fast=fast)
         rows = (read.row(front, info) for front, info in shown)
         if json:
             _write(rows)
@@ -82,8 +82,8 @@ class _Reader:
         if self._fast:
             return table.Row(front=front, info=info)
         try:
-            log = log_of(self._store, info, self._sizer, self._guards, self._rates)
-            return table.Row(front=front, info=info, account=log.account())
+            log = load_session_log(self._store, info, self._sizer, self._guards, self._rates)
+            return table.Row(front=front, info=info, account=log.build_report())
         except StoreError as error:
             return table.Row(front=front, info=info, fault=str(error))
 
@@ -104,7 +104,7 @@ def _write(rows: Iterator[table.Row]) -> None:
             "bytes": info.raw_bytes,
         }
         if row.account:
-            told |= account_json(row.account)
+            told |= encode_session_report(row.account)
         else:
             told |= {}
         told |= {"fault": row.fault} if row.fault else {}

@@ -16,7 +16,7 @@ from elision.cli.amounts import size_out, span_out
 from elision.cli.session_names import shown
 from elision.lab.report import figures
 from elision.lab.report.fitting import GAP, fitting
-from elision.manager.session_log import Account
+from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo
 
 #: Cells that a name is given at least, and at most where there are other columns to show.
@@ -29,7 +29,7 @@ class Row:
 
     front: str
     info: SessionInfo
-    account: Account | None = None
+    account: SessionReport | None = None
     fault: str = ""
 
 
@@ -102,29 +102,31 @@ def _columns(now: float, *, fast: bool) -> list[_Column]:
     return [turns, *_COUNTED, changed, *_SAID]
 
 
-def _of(cell: Callable[[Account], str]) -> Callable[[Row], str]:
-    return lambda row: cell(row.account) if row.account is not None and row.account.end is not None else figures.NOTHING
+def _of(cell: Callable[[SessionReport], str]) -> Callable[[Row], str]:
+    return lambda row: (
+        cell(row.account) if row.account is not None and row.account.final is not None else figures.NOTHING
+    )
 
 
-def _count(number: Callable[[Account], int]) -> Callable[[Row], str]:
+def _count(number: Callable[[SessionReport], int]) -> Callable[[Row], str]:
     return _of(lambda account: figures.count(number(account)))
 
 
 def _hiding(row: Row) -> float:
-    if row.account and row.account.end:
-        return row.account.end.costs.hiding
+    if row.account and row.account.final:
+        return row.account.final.costs.hiding
     return 0.0
 
 
 def _caching(row: Row) -> float:
-    if row.account and row.account.end:
-        return row.account.end.costs.caching
+    if row.account and row.account.final:
+        return row.account.final.costs.caching
     return 0.0
 
 
-def _less(account: Account) -> str:
-    if account.raw:
-        return figures.change(account.sent / account.raw)
+def _less(account: SessionReport) -> str:
+    if account.raw_tokens:
+        return figures.change(account.sent_tokens / account.raw_tokens)
     return figures.NOTHING
 
 
@@ -137,7 +139,7 @@ def money(usd: float) -> str:
 
 def _guard(row: Row) -> str:
     """What a guard says, in a word or two."""
-    end = row.account.end if row.account else None
+    end = row.account.final if row.account else None
     if end is None:
         return ""
     if end.stop is not None:
@@ -153,32 +155,32 @@ def _mode(row: Row) -> str:
     return ""
 
 
-def _summaries(account: Account) -> str:
-    written = account.end.summaries if account.end else 0
-    if account.failures:
-        return f"{written} +{account.failures} failed"
+def _summaries(account: SessionReport) -> str:
+    written = account.final.summaries if account.final else 0
+    if account.failed_summary_count:
+        return f"{written} +{account.failed_summary_count} failed"
     return figures.count(written)
 
 
 _COUNTED: Final = (
-    _Column(title="calls", keep=2, cell=_count(lambda account: len(account.passes))),
-    _Column(title="sent", keep=8, cell=_of(lambda account: figures.tokens(account.sent))),
-    _Column(title="of raw", keep=5, cell=_of(lambda account: figures.tokens(account.raw))),
+    _Column(title="calls", keep=2, cell=_count(lambda account: len(account.calls))),
+    _Column(title="sent", keep=8, cell=_of(lambda account: figures.tokens(account.sent_tokens))),
+    _Column(title="of raw", keep=5, cell=_of(lambda account: figures.tokens(account.raw_tokens))),
     _Column(title="tokens", keep=6, cell=_of(_less)),
-    _Column(title="cost", keep=4, cell=_of(lambda account: money(account.end.costs.ours) if account.end else "")),
+    _Column(title="cost", keep=4, cell=_of(lambda account: money(account.final.costs.ours) if account.final else "")),
     _Column(
         title="saved",
         keep=11,
-        cell=_of(lambda account: money(account.end.costs.hiding) if account.end else ""),
+        cell=_of(lambda account: money(account.final.costs.hiding) if account.final else ""),
         mood=lambda row: "green" if _hiding(row) > 0 else "red" if _hiding(row) < 0 else "",
     ),
     _Column(
         title="by cache",
         keep=5,
-        cell=_of(lambda account: money(account.end.costs.caching) if account.end else ""),
+        cell=_of(lambda account: money(account.final.costs.caching) if account.final else ""),
         needed=lambda row: _caching(row) > 0,
     ),
-    _Column(title="epochs", keep=4, cell=_count(lambda account: account.end.epoch if account.end else 1)),
+    _Column(title="epochs", keep=4, cell=_count(lambda account: account.final.epoch if account.final else 1)),
     _Column(title="summaries", keep=3, cell=_of(_summaries)),
 )
 _SAID: Final = (
@@ -206,7 +208,7 @@ def _below(rows: Sequence[Row], number: int, left_out: int, *, fast: bool) -> It
     notes = []
     if number > len(rows):
         notes.append(f"{figures.plural(number - len(rows), 'more session')}; --all lists them")
-    if any(row.account and not row.account.priced for row in rows):
+    if any(row.account and not row.account.has_own_prices for row in rows):
         notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
     if any(row.account for row in rows):
         notes.append("saved: by hiding, net")

@@ -14,8 +14,8 @@ from elision.cli.show_call import show_call
 from elision.cli.show_screen import SessionScreen
 from elision.config import settings
 from elision.lab.dialect import sizer
-from elision.manager.session_json import account_json, pass_json
-from elision.manager.session_log import Log, log_of, watchful
+from elision.manager.session_history import SessionLog, add_plateau_guard, load_session_log
+from elision.manager.session_json import encode_call_report, encode_session_report
 from elision.stores.store_urls import open_existing
 
 
@@ -45,7 +45,7 @@ def show(
     try:
         sessions = opened.sessions()
         info = chosen(sessions, session)
-        log = log_of(opened, info, sizer(dialect or "openai", tokens), watchful(found.guards), rates)
+        log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)
     finally:
         opened.close()
     if call is not None:
@@ -54,11 +54,11 @@ def show(
         typer.echo(json_module.dumps(_whole(log), indent=1))
     else:
         branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
-        SessionScreen(open_console(), full=full).show(log.account(), branches)
+        SessionScreen(open_console(), full=full).show(log.build_report(), branches)
 
 
-def _whole(log: Log) -> dict[str, object]:
-    account = log.account()
+def _whole(log: SessionLog) -> dict[str, object]:
+    account = log.build_report()
     return {
         "format": "elision.session/1",
         "session": log.info.key,
@@ -67,6 +67,6 @@ def _whole(log: Log) -> dict[str, object]:
         "begun": log.info.begun,
         "changed": log.info.changed,
         "turns": log.info.turns,
-        **account_json(account),
-        "passes": [pass_json(each) for each in account.passes],
+        **encode_session_report(account),
+        "passes": [encode_call_report(each) for each in account.calls],
     }

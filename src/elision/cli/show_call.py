@@ -16,15 +16,15 @@ from elision.errors import SpecError
 from elision.lab.dialect import renderer
 from elision.lab.report import figures
 from elision.lab.views import ViewAt
-from elision.manager.branch import Branch
-from elision.manager.session_json import pass_json
-from elision.manager.session_log import Log, Pass
+from elision.manager.branch import SessionBranch
+from elision.manager.session_history import CallReport, SessionLog
+from elision.manager.session_json import encode_call_report
 from elision.trajectory.events import Called
 from elision.trajectory.plan import handle
 from elision.trajectory.trajectory import Trajectory
 
 
-def show_call(log: Log, call: str, dialect: str, console: Console, *, json: bool, full: bool) -> None:
+def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, json: bool, full: bool) -> None:
     """Print call number `call`, or the last; of a call that was made more than once the newest request.
 
     Raises SpecError for a call that was not made.
@@ -38,14 +38,14 @@ def show_call(log: Log, call: str, dialect: str, console: Console, *, json: bool
         name = "openai"
     view = _view(going, name)
     if json:
-        typer.echo(json_module.dumps({**pass_json(made), "system": view.system, "messages": view.messages}))
+        typer.echo(json_module.dumps({**encode_call_report(made), "system": view.system, "messages": view.messages}))
         return
     calls = max(event.call for event in log.events if isinstance(event, Called))
     screen = Screen(console, _trajectory(log, going), log.strategy, log.sizer, full=full)
     screen.show(view, title=f"call {number} of {calls}", more=tuple(_more(made, times, before)))
 
 
-def _number(log: Log, call: str) -> tuple[int, int]:
+def _number(log: SessionLog, call: str) -> tuple[int, int]:
     """The call that is meant, and how often it was made."""
     made = [event.call for event in log.events if isinstance(event, Called)]
     if not made:
@@ -61,11 +61,11 @@ def _number(log: Log, call: str) -> tuple[int, int]:
     return number, made.count(number)
 
 
-def _reached(log: Log, number: int, times: int) -> tuple[Pass, Branch, list[Pass]]:
+def _reached(log: SessionLog, number: int, times: int) -> tuple[CallReport, SessionBranch, list[CallReport]]:
     """The call's newest pass, the session as it was then, and the passes before it."""
-    before: list[Pass] = []
-    for made, going in log.passes():
-        if made is not None and made.told.call == number:
+    before: list[CallReport] = []
+    for made, going in log.iterate_calls():
+        if made is not None and made.diagnostics.call == number:
             times -= 1
             if not times:
                 return made, going, before
@@ -74,7 +74,7 @@ def _reached(log: Log, number: int, times: int) -> tuple[Pass, Branch, list[Pass
     raise AssertionError(f"call {number} is in the log")
 
 
-def _view(going: Branch, dialect: str) -> ViewAt:
+def _view(going: SessionBranch, dialect: str) -> ViewAt:
     newest = going.session.newest
     rendered = renderer(dialect)
     assert newest is not None
@@ -91,15 +91,15 @@ def _view(going: Branch, dialect: str) -> ViewAt:
     )
 
 
-def _trajectory(log: Log, going: Branch) -> Trajectory:
+def _trajectory(log: SessionLog, going: SessionBranch) -> Trajectory:
     """What the session knew at this call."""
     state = going.session.state
     return Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
 
 
-def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str, Text]]:
+def _more(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterator[tuple[str, Text]]:
     """What a stored call has to say beyond what any view has."""
-    told = made.told
+    told = made.diagnostics
     so_far = cost_line(told, before)
     yield "cost", Text.assemble((figures.usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
     if made.usage is not None:
@@ -107,9 +107,9 @@ def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str,
     if made.recalled:
         handles = ", ".join(handle(each.key) for each in made.recalled)
         yield "recalled", Text(f"{handles} behind this call")
-    for failed in made.failed:
+    for failed in made.failed_summaries:
         yield "failed", Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}", style="red")
-    if made.head:
+    if made.head_changed:
         yield "head", Text("system prompt, tools or task had changed", style="cyan")
     if times > 1:
         yield "requests", Text(f"made {times} times; this is the newest")
@@ -118,14 +118,14 @@ def _more(made: Pass, times: int, before: Sequence[Pass]) -> Iterator[tuple[str,
             yield name, Text(str(said), style="yellow")
 
 
-def _reported(made: Pass) -> str:
+def _reported(made: CallReport) -> str:
     usage = made.usage
     assert usage is not None
     if usage.prompt:
         share = figures.percent(usage.cache_read / usage.prompt)
     else:
         share = figures.NOTHING
-    difference = usage.prompt - made.told.after
+    difference = usage.prompt - made.diagnostics.after
     if difference:
         counted = f", {abs(difference):,} {'more' if difference > 0 else 'fewer'} than counted"
     else:

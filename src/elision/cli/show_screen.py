@@ -20,7 +20,7 @@ from elision.cli.show_chart import chart
 from elision.cli.view_screen import QUIET
 from elision.engine import HELD
 from elision.lab.report import figures
-from elision.manager.session_log import Account, Pass
+from elision.manager.session_history import CallReport, SessionReport
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import Recalled
@@ -44,15 +44,15 @@ class SessionScreen:
         self.console = console
         self.full = full
 
-    def show(self, account: Account, branches: Sequence[SessionInfo]) -> None:
+    def show(self, account: SessionReport, branches: Sequence[SessionInfo]) -> None:
         """The session. branches: forks, rewritten histories and sub-agents that came from it."""
         self._print(Rule(Text(shown(account.info.key), style="bold"), style=QUIET))
         self._print(Text(_what(account), style=QUIET))
-        if account.end is None:
+        if account.final is None:
             self._print(Text(f"no call yet, {figures.plural(account.info.turns, 'turn')} kept"))
             return
         self._chart(account)
-        self._rows(_totals(account, account.end))
+        self._rows(_totals(account, account.final))
         self._rows(_branches(branches))
         self._timeline(account)
 
@@ -69,9 +69,9 @@ class SessionScreen:
         if grid.row_count:
             self._print(grid)
 
-    def _chart(self, account: Account) -> None:
-        sent = [each.sent for each in account.passes]
-        raw = [max(each.raw, each.sent) for each in account.passes]
+    def _chart(self, account: SessionReport) -> None:
+        sent = [each.sent_tokens for each in account.calls]
+        raw = [max(each.raw_tokens, each.sent_tokens) for each in account.calls]
         self._print(Text())
         for row in chart(sent, raw, min(self.console.width, _WIDEST)):
             self._print(row)
@@ -84,9 +84,9 @@ class SessionScreen:
 
     # -- time line ------------------------------------------------------------------------------------------------
 
-    def _timeline(self, account: Account) -> None:
+    def _timeline(self, account: SessionReport) -> None:
         """Every pass that did something, and what the calls from there to the next one saved."""
-        told = [each for each in account.passes if tells(each)]
+        told = [each for each in account.calls if tells(each)]
         self._print(Text())
         if not told:
             self._print(Text(_nothing(account)))
@@ -107,16 +107,16 @@ class SessionScreen:
         self._print(table)
         self._print(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
 
-    def _cells(self, made: Pass, account: Account, saved: float) -> Iterator[Text]:
-        told = made.told
+    def _cells(self, made: CallReport, account: SessionReport, saved: float) -> Iterator[Text]:
+        told = made.diagnostics
         yield Text(figures.count(told.call), style="bold")
-        yield Text(_moment(made.at, account.passes[0].at), style=QUIET)
-        after = figures.tokens(made.sent)
-        yield Text(f"{figures.tokens(made.before)} → {after}" if told.after != told.before else after)
+        yield Text(_moment(made.at, account.calls[0].at), style=QUIET)
+        after = figures.tokens(made.sent_tokens)
+        yield Text(f"{figures.tokens(made.tokens_before)} → {after}" if told.after != told.before else after)
         yield Text(money(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
 
-    def _lines(self, made: Pass) -> Iterator[Text]:
-        told = made.told
+    def _lines(self, made: CallReport) -> Iterator[Text]:
+        told = made.diagnostics
         yield from _events(made)
         if told.summarized is not None:
             yield _summarized(told)
@@ -155,18 +155,25 @@ def _between(number: int) -> Text:
     return Text(f"{figures.plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}")
 
 
-def tells(made: Pass) -> bool:
+def tells(made: CallReport) -> bool:
     """Whether there is anything to say of a pass."""
-    told = made.told
-    beside = made.failed or made.recalled or made.exchanged or made.head or made.learned or made.offers
+    told = made.diagnostics
+    beside = (
+        made.failed_summaries
+        or made.recalled
+        or made.exchanged
+        or made.head_changed
+        or made.learned_window
+        or made.tools_entered
+    )
     return bool(told.acted or beside or told.reason.startswith(HELD))
 
 
-def _savings(account: Account, told: Sequence[Pass]) -> Iterator[float]:
+def _savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:
     """Net USD that hiding saved from each of `told` up to the next."""
-    passes = account.passes
-    end = account.end
-    before = [0.0, *(each.told.costs.hiding for each in passes)]
+    passes = account.calls
+    end = account.final
+    before = [0.0, *(each.diagnostics.costs.hiding for each in passes)]
     at = [place for place, each in enumerate(passes) if any(each is one for one in told)]
     if end is not None:
         last = end.costs.hiding
@@ -178,9 +185,9 @@ def _savings(account: Account, told: Sequence[Pass]) -> Iterator[float]:
     )
 
 
-def _nothing(account: Account) -> str:
-    reason = shown(account.passes[-1].told.reason)
-    return f"Nothing was hidden in {figures.plural(len(account.passes), 'call')}; at the last one: {reason}."
+def _nothing(account: SessionReport) -> str:
+    reason = shown(account.calls[-1].diagnostics.reason)
+    return f"Nothing was hidden in {figures.plural(len(account.calls), 'call')}; at the last one: {reason}."
 
 
 def _moment(at: float | None, first: float | None) -> str:
@@ -199,23 +206,23 @@ def _moment(at: float | None, first: float | None) -> str:
 # -- what happened ----------------------------------------------------------------------------------------------------
 
 
-def _events(made: Pass) -> Iterator[Text]:
-    if made.head:
+def _events(made: CallReport) -> Iterator[Text]:
+    if made.head_changed:
         yield Text("system prompt, tools or task changed: everything is sent anew", style="cyan")
-    if made.offers:
+    if made.tools_entered:
         yield Text("the recall tools entered: everything is sent anew", style="cyan")
-    for failed in made.failed:
+    for failed in made.failed_summaries:
         if failed.usd:
             cost = f", {figures.usd(failed.usd)}"
         else:
             cost = ""
-        if failed.retry_at > made.told.call:
+        if failed.retry_at > made.diagnostics.call:
             again = f"; not again before call {failed.retry_at}"
         else:
             again = ""
         yield Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}{cost}{again}", style="red")
-    if made.learned:
-        yield Text(f"refused: the model's window is {figures.tokens(made.learned)} tokens", style="red")
+    if made.learned_window:
+        yield Text(f"refused: the model's window is {figures.tokens(made.learned_window)} tokens", style="red")
 
 
 def _summarized(told: Diagnostics) -> Text:
@@ -227,13 +234,13 @@ def _summarized(told: Diagnostics) -> Text:
     return line
 
 
-def _recalls(made: Pass) -> Iterator[Text]:
+def _recalls(made: CallReport) -> Iterator[Text]:
     if made.recalled:
         read = ", ".join(f"{handle(each.key)} ({figures.tokens(each.tokens)}, {_by(each)})" for each in made.recalled)
         yield Text.assemble(("read again: ", "cyan"), read)
 
 
-def _exchanges(made: Pass) -> Iterator[Text]:
+def _exchanges(made: CallReport) -> Iterator[Text]:
     for each in made.exchanged:
         messages = len(each.messages)
         results = len(each.results)
@@ -254,7 +261,7 @@ def _by(recalled: Recalled) -> str:
 # -- totals -----------------------------------------------------------------------------------------------------------
 
 
-def _what(account: Account) -> str:
+def _what(account: SessionReport) -> str:
     info = account.info
     now = time.time()
     if info.parent:
@@ -265,7 +272,7 @@ def _what(account: Account) -> str:
         model = shown(account.model)
     else:
         model = "no model named"
-    if account.priced and account.prices.name == account.model:
+    if account.has_own_prices and account.prices.name == account.model:
         priced = ""
     else:
         priced = f"priced as {account.prices.name}"
@@ -273,11 +280,11 @@ def _what(account: Account) -> str:
     return " · ".join(filter(None, (shown(account.strategy) if account.strategy else "", model, priced, came, changed)))
 
 
-def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
+def _totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Text]]:
     if account.shadow:
         yield "shadow", Text("requests went out as they came; all of this is what would have been", style="yellow")
     yield "sent", _sent(account, end)
-    yield "cost", cost_line(end, account.passes)
+    yield "cost", cost_line(end, account.calls)
     yield "hidden", _hidden_now(end)
     yield "rewrites", _rewrites(account, end)
     if end.recalls:
@@ -292,19 +299,19 @@ def _totals(account: Account, end: Diagnostics) -> Iterator[tuple[str, Text]]:
         yield "hint", Text(str(end.hint), style="yellow")
 
 
-def _sent(account: Account, end: Diagnostics) -> Text:
-    calls = figures.plural(len(account.passes), "call")
+def _sent(account: SessionReport, end: Diagnostics) -> Text:
+    calls = figures.plural(len(account.calls), "call")
     turns = figures.plural(end.turns, "turn")
-    line = Text.assemble((f"{figures.tokens(account.sent)} tokens", "bold"), f" in {calls} over {turns}")
-    if account.raw > account.sent:
-        change = figures.change(account.sent / account.raw)
-        line.append(f" · {figures.tokens(account.raw)} had everything been sent ({change})")
-    peak = max(each.sent for each in account.passes)
+    line = Text.assemble((f"{figures.tokens(account.sent_tokens)} tokens", "bold"), f" in {calls} over {turns}")
+    if account.raw_tokens > account.sent_tokens:
+        change = figures.change(account.sent_tokens / account.raw_tokens)
+        line.append(f" · {figures.tokens(account.raw_tokens)} had everything been sent ({change})")
+    peak = max(each.sent_tokens for each in account.calls)
     line.append(f" · at most {figures.tokens(peak)} at once")
     return line
 
 
-def cost_line(end: Diagnostics, passes: Sequence[Pass]) -> Text:
+def cost_line(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
     line = Text.assemble((figures.usd(costs.ours), "bold"), f" instead of {figures.usd(costs.raw)}: ")
@@ -339,11 +346,11 @@ def _hidden_now(end: Diagnostics) -> Text:
     return line
 
 
-def _rewrites(account: Account, end: Diagnostics) -> Text:
+def _rewrites(account: SessionReport, end: Diagnostics) -> Text:
     causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
     line = Text(f"{causes or 'none'} · {figures.plural(end.epoch, 'epoch')}")
-    if account.failures:
-        line.append(f" · {figures.plural(account.failures, 'summary', 'summaries')} not taken", style="red")
+    if account.failed_summary_count:
+        line.append(f" · {figures.plural(account.failed_summary_count, 'summary', 'summaries')} not taken", style="red")
     return line
 
 

@@ -44,9 +44,9 @@ from elision.gateway.tap import Heard, Tap
 from elision.gateway.transcript import Entry, answers
 from elision.gateway.upstream import Answer, Upstream, UpstreamError
 from elision.gateway.wire import Headers, Incoming, Reply
-from elision.manager.drivers import finished
-from elision.manager.offload import AT_ONCE, executor_for
-from elision.manager.view import ContextView, Standing
+from elision.manager.context_view import ContextView, SessionStatus
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -267,7 +267,7 @@ class Answering:
         self._begin_settling()
         return view
 
-    def _admit(self, standing: Standing) -> None:
+    def _admit(self, standing: SessionStatus) -> None:
         assert self.limit is not None
         self.hint = self.limit(standing) or self.hint
 
@@ -283,7 +283,7 @@ class Answering:
         async with self.live.lock:
             if size <= SPLICED:
                 return self._outgoing(view, said)
-            return await finished(partial(self._outgoing, view, said), executor_for(size))
+            return await run_off_loop(partial(self._outgoing, view, said), choose_executor(size))
 
     def _outgoing(self, view: ContextView, said: Sequence[Said]) -> Outgoing:
         """The bytes of a view that changes something; in any thread."""
@@ -473,9 +473,9 @@ class Answering:
 
     async def _end_round(self, relay: Relay) -> Outcome:
         """The end of a round; a large body is read in a thread."""
-        if relay.held <= AT_ONCE:
+        if relay.held <= INLINE_BYTES:
             return relay.end_round()
-        return await finished(relay.end_round, executor_for(relay.held))
+        return await run_off_loop(relay.end_round, choose_executor(relay.held))
 
     async def _close(self, relay: Relay, outcome: Outcome, late: bytes, answer: Answer) -> None:
         """The end of an answer in which something was recalled, or nothing."""

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from elision.gateway.limits import Limits
-from elision.manager.drivers import finished
-from elision.manager.offload import LARGE, executor_for
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import LARGE_BYTES, choose_executor
 
 #: ASGI's way to the client's next message.
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -54,9 +54,9 @@ class Body:
             raise self._limits.too_slow() from None
         # Joining lets go of the interpreter, in whichever thread; and there it holds up nobody.
         join = partial(b"".join, parts)
-        if self._size < LARGE:
+        if self._size < LARGE_BYTES:
             return join()
-        return await finished(join, executor_for(self._size))
+        return await run_off_loop(join, choose_executor(self._size))
 
     async def _has_room(self) -> bool:
         """Take room for what came; whether there was some. Whoever holds room never waits for more: all who do would

@@ -18,10 +18,10 @@ from typing import Final, TypeAlias
 
 from elision.errors import ElisionError, LimitError, StoreError, UnknownHandle
 from elision.gateway.settings import GatewaySettings
-from elision.manager.drivers import finished
+from elision.manager.context_options import Options
+from elision.manager.context_view import SessionStatus
+from elision.manager.drivers import run_off_loop
 from elision.manager.ledger import Ledger
-from elision.manager.options import Options
-from elision.manager.view import Standing
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.events import Called, Event
 from elision.trajectory.prices import Prices
@@ -40,7 +40,7 @@ KEYS: Final = 1_000
 SHADOW: Final = "shadow/"
 
 #: Says which limit a session has reached, "" for none. Raises LimitError where it goes no further.
-Limit: TypeAlias = Callable[[Standing], str]
+Limit: TypeAlias = Callable[[SessionStatus], str]
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Account:
     def usd(self) -> float:
         """Each call as the provider reported it, else (a chat stream without usage) as its prompt costs."""
         if self._ledger is not None:
-            return self._ledger.due
+            return self._ledger.due_usd
         return 0.0
 
     def read(self, info: SessionInfo, events: Sequence[Event]) -> None:
@@ -123,7 +123,7 @@ class Budgets:
         self._unread = unread
         self._clock = clock
         self._keys: OrderedDict[str, _Key] = OrderedDict()
-        self._priced = Options(prices=settings.library.prices or "", model=settings.library.model or "").priced
+        self._priced = Options(prices=settings.library.prices or "", model=settings.library.model or "").find_prices
 
     @property
     def of_session(self) -> Limit | None:
@@ -133,11 +133,11 @@ class Budgets:
             return self._session
         return None
 
-    def _session(self, standing: Standing) -> str:
+    def _session(self, standing: SessionStatus) -> str:
         settings = self._settings
         costs = standing.costs
         # Where nothing was ever reported our own reckoning has answers as well.
-        spent = max(standing.due, costs.ours if costs.billed is None else costs.billed)
+        spent = max(standing.due_usd, costs.ours if costs.billed is None else costs.billed)
         return self._said(
             _reached("session", spent, settings.session_max_cost_usd, standing.turns, settings.session_max_turns)
         )
@@ -155,7 +155,7 @@ class Budgets:
             if self._clock() - key.looked >= SECONDS:
                 key.since = 0
                 # To its end, whoever gives up: two looks at once would count what is new twice.
-                await finished(partial(self._look, namespace, key))
+                await run_off_loop(partial(self._look, namespace, key))
                 key.looked = self._clock()
             said = self._said(_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns))
             if logged:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from elision.dialects.live.pieces import LiveDialect, digest
 from elision.gateway.rewriting import rewritten, written
 from elision.gateway.transcript import Entry
-from elision.manager.options import RECALL_TOOLS, SEARCH_TOOLS
+from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.trajectory.events import Exchanged
 
 _OURS: Final = RECALL_TOOLS | SEARCH_TOOLS

@@ -13,8 +13,8 @@ from elision.gateway.served import Served
 from elision.gateway.tap import Heard, Tap
 from elision.gateway.upstream import Answer, Upstream, UpstreamError
 from elision.gateway.wire import Headers, Incoming, Reply
-from elision.manager.drivers import finished
-from elision.manager.offload import AT_ONCE, executor_for
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import INLINE_BYTES, choose_executor
 
 
 async def passed(
@@ -75,9 +75,9 @@ async def tell(
 async def finish_tap(tap: Tap) -> Heard:
     """What `tap` heard, at the end of an answer; a large body is read in a thread."""
     held = tap.held
-    if held <= AT_ONCE:
+    if held <= INLINE_BYTES:
         return tap.finish()
-    return await finished(tap.finish, executor_for(held))
+    return await run_off_loop(tap.finish, choose_executor(held))
 
 
 async def broken(error: UpstreamError, reply: Reply, api: Api | None, served: Served) -> None:

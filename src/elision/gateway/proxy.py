@@ -35,9 +35,9 @@ from elision.gateway.settings import GatewaySettings
 from elision.gateway.transcript import Arrived, Transcript
 from elision.gateway.upstream import Upstream
 from elision.gateway.wire import Headers, Incoming, Reply
-from elision.manager.drivers import finished
-from elision.manager.offload import AT_ONCE, executor_for
-from elision.manager.view import Standing
+from elision.manager.context_view import SessionStatus
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import INLINE_BYTES, choose_executor
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -238,7 +238,7 @@ class Proxy:
             entries = live.transcript.entries
             # An answer that only begins is no turn.
             turns = live.transcript.answers(0) - bool(entries and entries[-1].assistant)
-            said = limit(Standing(turns=turns, costs=told.costs))
+            said = limit(SessionStatus(turns=turns, costs=told.costs))
         of_key = await self._hint(whose, served, logged=False)
         return said or of_key
 
@@ -262,9 +262,9 @@ class Proxy:
             if coding:
                 most = self.settings.max_read_bytes
                 # Several times as large when it is decompressed.
-                raw = await finished(partial(decompressed, raw, coding, most), executor_for(_GROWTH * len(raw)))
+                raw = await run_off_loop(partial(decompressed, raw, coding, most), choose_executor(_GROWTH * len(raw)))
             live = self.sessions.before(namespace(headers, self._secret), found.api, raw)
-            body = RequestBody.parse_new(raw, found.api, live.body if live is not None else None, most=AT_ONCE)
+            body = RequestBody.parse_new(raw, found.api, live.body if live is not None else None, most=INLINE_BYTES)
             if body is not None:
                 asked = _take_apart(found, headers, body, self._secret)
             else:
@@ -273,7 +273,7 @@ class Proxy:
                 else:
                     before, known = (None, None)
                 read = partial(_read_aside, found, headers, raw, self._secret, before, known)
-                asked = await finished(read, executor_for(len(raw)))
+                asked = await run_off_loop(read, choose_executor(len(raw)))
             return asked and replace(asked, before=live)
         except Unreadable as error:
             served.cause = "unreadable"

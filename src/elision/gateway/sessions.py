@@ -27,7 +27,7 @@ from elision.gateway.routes import Api
 from elision.gateway.sent import Sent
 from elision.gateway.transcript import Arrived, Transcript, answers
 from elision.manager import ContextManager
-from elision.manager.offload import AT_ONCE
+from elision.manager.offload import INLINE_BYTES
 from elision.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -244,7 +244,7 @@ class Sessions:
                 known = None
             if known is not None and known.raw is raw:
                 says = known.says
-            elif len(raw) > AT_ONCE:
+            elif len(raw) > INLINE_BYTES:
                 # To look it up costs as much as to read it, and it was read already.
                 says = arrived.says(place, inside=False)
             else:

@@ -22,7 +22,7 @@ from elision.dialects.native import Cleared, cleared
 from elision.gateway.inflater import Inflater
 from elision.gateway.routes import Api
 from elision.gateway.sse import Frame, Splitter
-from elision.manager.usage import usage_in
+from elision.manager.reported_usage import find_usage
 from elision.trajectory.redact import Redaction
 from elision.trajectory.usage import Usage
 
@@ -190,7 +190,7 @@ class _Notes:
         else:
             told = None
         return Heard(
-            usage=usage_in(self.usage) if self.usage else None,
+            usage=find_usage(self.usage) if self.usage else None,
             complete=self.ended and failure is None and not self.refused,
             overflow=signals.overflow(told),
             cache_miss=self.cache_miss,

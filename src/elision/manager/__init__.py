@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from elision.manager.context import ContextManager
-from elision.manager.view import ContextView
+from elision.manager.context_view import ContextView
 
 __all__ = ["ContextManager", "ContextView"]

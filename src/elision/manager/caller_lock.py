@@ -21,7 +21,7 @@ _Loop = asyncio.AbstractEventLoop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Turn:
+class _CallerTurn:
     """One caller's turn. loop, task: where it waits, None for a thread. wake: called when the turn has come."""
 
     loop: _Loop | None = None
@@ -30,7 +30,7 @@ class _Turn:
 
 
 #: The turns that the code at hand is a part of, of all locks; those that are over do no harm.
-_TURNS: Final[contextvars.ContextVar[tuple[_Turn, ...]]] = contextvars.ContextVar("elision_turns", default=())
+_TURNS: Final[contextvars.ContextVar[tuple[_CallerTurn, ...]]] = contextvars.ContextVar("elision_turns", default=())
 
 
 class CallerLock:
@@ -38,16 +38,16 @@ class CallerLock:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._holder: _Turn | None = None
+        self._holder: _CallerTurn | None = None
         self._depth = 0
-        self._waiting: deque[_Turn] = deque()
+        self._waiting: deque[_CallerTurn] = deque()
 
     def __enter__(self) -> None:
         if self._enter_again():
             return
         event = threading.Event()
         loop = _running_loop()
-        turn = _Turn(wake=event.set)
+        turn = _CallerTurn(wake=event.set)
         if self._take_or_join(turn, blocks=loop):
             return
         try:
@@ -57,15 +57,15 @@ class CallerLock:
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
+        self._leave_turn()
 
     async def __aenter__(self) -> None:
         if self._enter_again():
             return
         loop = asyncio.get_running_loop()
         come = loop.create_future()
-        wake = partial(loop.call_soon_threadsafe, _resolve, come)
-        turn = _Turn(loop=loop, task=asyncio.current_task(), wake=wake)
+        wake = partial(loop.call_soon_threadsafe, _resolve_future, come)
+        turn = _CallerTurn(loop=loop, task=asyncio.current_task(), wake=wake)
         if self._take_or_join(turn):
             return
         try:
@@ -75,7 +75,7 @@ class CallerLock:
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave()
+        self._leave_turn()
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class CallerLock:
             self._depth += 1
             return True
 
-    def _take_or_join(self, turn: _Turn, *, blocks: _Loop | None = None) -> bool:
+    def _take_or_join(self, turn: _CallerTurn, *, blocks: _Loop | None = None) -> bool:
         """Take the turn and return True, or join the queue. blocks: the event loop that stands still meanwhile.
 
         Raises ElisionError where a turn that comes first needs that loop: it would be waited for without end.
@@ -112,18 +112,18 @@ class CallerLock:
             self._depth = 1
             return True
 
-    def _leave(self) -> None:
+    def _leave_turn(self) -> None:
         with self._mutex:
             self._depth -= 1
             if self._depth:
                 return
-            _forget(self._holder)
+            _forget_turn(self._holder)
             self._pass_on()
 
-    def _give_up(self, turn: _Turn) -> None:
+    def _give_up(self, turn: _CallerTurn) -> None:
         """The caller waits no longer; where its turn has come meanwhile, it is the next one's."""
         with self._mutex:
-            _forget(turn)
+            _forget_turn(turn)
             if self._holder is turn:
                 self._pass_on()
             elif turn in self._waiting:
@@ -151,10 +151,10 @@ def _running_loop() -> _Loop | None:
         return None
 
 
-def _resolve(come: asyncio.Future[None]) -> None:
+def _resolve_future(come: asyncio.Future[None]) -> None:
     if not come.done():
         come.set_result(None)
 
 
-def _forget(turn: _Turn | None) -> None:
+def _forget_turn(turn: _CallerTurn | None) -> None:
     _TURNS.set(tuple(each for each in _TURNS.get() if each is not turn))

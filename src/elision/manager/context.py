@@ -29,25 +29,38 @@ from elision.dialects.bound_thinking import Way, editable_from, way
 from elision.dialects.live.plain import plain
 from elision.engine import Session, Terms
 from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError
-from elision.manager import exchanges, offering
-from elision.manager import recall as recalls
-from elision.manager.branch import Branch, stem
+from elision.manager import exchanges, recall_tools
+from elision.manager import observation_text as recalls
+from elision.manager.branch import SessionBranch, session_name
+from elision.manager.call_diagnostics import build_diagnostics, build_failed_diagnostics, compute_costs
 from elision.manager.caller_lock import CallerLock
-from elision.manager.common_log import TRIES
-from elision.manager.drivers import Steps, Where, finished, run, run_async
-from elision.manager.handles import Handles
-from elision.manager.history import History, ending
+from elision.manager.context_options import (
+    RECALL_TOOLS,
+    SEARCH_TOOLS,
+    ContextOptions,
+    Options,
+    SummaryWriter,
+    check_option_names,
+)
+from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
+from elision.manager.drivers import ComputeOn, Steps, run_off_loop, run_steps, run_steps_async
+from elision.manager.history import History, find_history_end
+from elision.manager.ingest import find_newest_call
 from elision.manager.ledger import Ledger
-from elision.manager.options import RECALL_TOOLS, SEARCH_TOOLS, Given, Options, SummaryWriter, check_names
-from elision.manager.passes import OtherShape, Passes
-from elision.manager.plain_form import PlainForm
-from elision.manager.reading import newest_call
-from elision.manager.report import costs, diagnostics, failed
-from elision.manager.scribe import Scribe
-from elision.manager.sending import ClientBreakpoints, Outgoing, client_breakpoints, marking, outgoing
-from elision.manager.sending import Given as Sent
-from elision.manager.usage import usage_in
-from elision.manager.view import Admit, ContextView, Standing
+from elision.manager.manual_turns import ManualTurns
+from elision.manager.observation_lookup import ObservationLookup
+from elision.manager.outgoing_request import (
+    ClientBreakpoints,
+    OutgoingRequest,
+    build_request,
+    find_client_breakpoints,
+    needs_breakpoints,
+)
+from elision.manager.outgoing_request import IncomingRequest as Sent
+from elision.manager.preparation import CallPreparer, ShapeMismatch
+from elision.manager.reported_usage import find_usage
+from elision.manager.shared_log import PASS_TRIES
+from elision.manager.summary_worker import SummaryRunner
 from elision.stores.store import Hit, Store
 from elision.stores.store_urls import open_store
 from elision.strategies.strategy import Strategy
@@ -62,7 +75,7 @@ if TYPE_CHECKING:
     from elision.config import Settings
 
 #: What a setting may be; any other option is a value of the library's own.
-_SETTING: Final = (str, int, float, bool)
+_SETTING_TYPES: Final = (str, int, float, bool)
 
 _log: Final = logging.getLogger("elision.manager")
 
@@ -76,32 +89,32 @@ class ContextManager:
     opened.
     """
 
-    def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[Given]) -> None:
-        check_names(options)
+    def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[ContextOptions]) -> None:
+        check_option_names(options)
         self.options = Options(strategy=strategy, **options)
-        self._named = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
+        self._session_name = self.options.session or f"session-{uuid.uuid4().hex[:12]}"
         store = self.options.store
         writer = self.options.summarizer
-        self._owned = isinstance(store, str)
+        self._owns_store = isinstance(store, str)
         self._store: Store = open_store(store) if isinstance(store, str) else store
-        self._scribe = Scribe(
-            _writer(writer, self.options.redaction) if writer is None or isinstance(writer, str) else writer,
+        self._summary_runner = SummaryRunner(
+            _make_writer(writer, self.options.redaction) if writer is None or isinstance(writer, str) else writer,
             seconds=self.options.summary_seconds,
             background=self.options.background,
         )
-        self._passes = Passes(self.options, self._store, self._named)
-        self._handles = Handles(self._store, self._passes)
-        self._plain = PlainForm(self.options.dialect)
+        self._preparer = CallPreparer(self.options, self._store, self._session_name)
+        self._lookup = ObservationLookup(self._store, self._preparer)
+        self._manual_turns = ManualTurns(self.options.dialect)
         self._lock = CallerLock()
         self._closed = False
         #: The newest call that was prepared here.
-        self._call = 0
+        self._newest_call = 0
         #: Notes for the next diagnostics, and all that there were.
         self._notes: list[str] = []
-        self._noted: set[str] = set()
+        self._past_notes: set[str] = set()
 
     def __repr__(self) -> str:
-        branch = self._passes.branch
+        branch = self._preparer.branch
         if branch is not None:
             turns = len(branch.session.state.turns)
         else:
@@ -111,10 +124,10 @@ class ContextManager:
     @property
     def session(self) -> str:
         """The session's name; in a family that of the session whose history is gone on with."""
-        branch = self._passes.branch
+        branch = self._preparer.branch
         if self.options.family and branch is not None:
-            return stem(branch.key)
-        return self._named
+            return session_name(branch.key)
+        return self._session_name
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:
@@ -125,7 +138,7 @@ class ContextManager:
         from elision.config import KEYS, settings  # the only reader of either, and nothing that other callers need
 
         surroundings = os.environ if environment is None else environment
-        known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING)}
+        known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING_TYPES)}
         rest = {name: value for name, value in options.items() if name not in known}
         return cls.from_settings(settings(surroundings, None, **known), surroundings, **rest)
 
@@ -168,12 +181,12 @@ class ContextManager:
             if self._closed:
                 return
             self._closed = True
-            self._scribe.close()
+            self._summary_runner.close()
             try:
-                if (fault := run(self._settled(), self._scribe)) is not None:
+                if (fault := run_steps(self._settle(), self._summary_runner)) is not None:
                     _log.error("session %s: its last records could not be written: %s", self.session, fault.what)
             finally:
-                if self._owned:
+                if self._owns_store:
                     self._store.close()
 
     def settle(self) -> Fault | None:
@@ -181,12 +194,12 @@ class ContextManager:
         what was recorded. What failed, if anything did: it is tried again at the next pass. Never raises.
         """
         with self._lock:
-            return run(self._settled(), self._scribe)
+            return run_steps(self._settle(), self._summary_runner)
 
     async def settle_async(self) -> Fault | None:
         """`settle`, with the store off the event loop; raises CancelledError alone."""
         async with self._lock:
-            return await run_async(self._settled(), self._scribe)
+            return await run_steps_async(self._settle(), self._summary_runner)
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -198,7 +211,7 @@ class ContextManager:
         system: Any = None,
         model: str = "",
         request: Mapping[str, Any] | None = None,
-        admit: Admit | None = None,
+        admit: AdmissionCheck | None = None,
     ) -> ContextView:
         """The context of the next call: `messages` in the provider's own shape in and out.
 
@@ -208,7 +221,10 @@ class ContextManager:
         ConflictError, DialectError, and the LimitError of `admit`.
         """
         with self._lock:
-            return run(self._pass(_given(messages, tools, system, request), model, admit), self._scribe)
+            return run_steps(
+                self._prepare_view(_make_incoming_request(messages, tools, system, request), model, admit),
+                self._summary_runner,
+            )
 
     async def prepare_async(
         self,
@@ -218,11 +234,14 @@ class ContextManager:
         system: Any = None,
         model: str = "",
         request: Mapping[str, Any] | None = None,
-        admit: Admit | None = None,
+        admit: AdmissionCheck | None = None,
     ) -> ContextView:
         """`prepare`, with store and summarizer off the event loop."""
         async with self._lock:
-            return await run_async(self._pass(_given(messages, tools, system, request), model, admit), self._scribe)
+            return await run_steps_async(
+                self._prepare_view(_make_incoming_request(messages, tools, system, request), model, admit),
+                self._summary_runner,
+            )
 
     def foregone(self, *, begun: bool, model: str = "") -> bool:
         """Whether a request goes out as it comes, whatever is in it, so that it need not wait for its pass.
@@ -231,7 +250,7 @@ class ContextManager:
         another than the session's.
         """
         own = self.options
-        branch = self._passes.branch
+        branch = self._preparer.branch
         if own.shadow or begun:
             return own.shadow
         adds = own.offer == "start" or own.cache_control == "auto" or capabilities.of(model or own.model).bound
@@ -244,7 +263,7 @@ class ContextManager:
 
     def compact(self) -> None:
         """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
-        self._passes.forced = True
+        self._preparer.must_hide_all = True
 
     def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
         """Store a conversation to its very end, a last answer without results included; nothing is hidden or sent.
@@ -253,8 +272,10 @@ class ContextManager:
         Returns what the session cost, that answer included. Raises ConflictError, DialectError, StoreError.
         """
         with self._lock:
-            branch = run(self._kept(_given(messages, tools, system, None)), self._scribe)
-            return costs(branch.session, self._ledger(branch))
+            branch = run_steps(
+                self._store_messages(_make_incoming_request(messages, tools, system, None)), self._summary_runner
+            )
+            return compute_costs(branch.session, self._open_ledger(branch))
 
     def record(self, usage: Any, *, call: int = 0, branch: str = "") -> None:
         """Take what the provider reported for the newest call: its `usage`, or a response that has one.
@@ -264,27 +285,27 @@ class ContextManager:
         its branch was left since. Stored with the next pass, by `settle`, or when the session is closed. Raises
         DialectError for what can report none, such as a text or the stream itself.
         """
-        found = usage_in(usage)
-        at_hand = self._passes.branch
+        found = find_usage(usage)
+        at_hand = self._preparer.branch
         if found is None:
-            self._note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
+            self._add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
             return
         if at_hand is None or at_hand.session.newest is None:
-            self._note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
+            self._add_note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
             return
         if branch not in ("", at_hand.key):
             return
         # Other processes may have made calls since then.
         known = at_hand.session.state.calls
-        at_hand.session.note(Answered(call=min(call or self._call, known) or known, usage=found))
+        at_hand.session.note(Answered(call=min(call or self._newest_call, known) or known, usage=found))
 
     def overflowed(self, error: object) -> bool:
         """Whether `error`, an exception or its text, says that the prompt was too long.
 
         If it does, the model's window is known from now on: prepare the same messages again.
         """
-        found = signals.overflow(_body(error))
-        branch = self._passes.branch
+        found = signals.overflow(_find_error_body(error))
+        branch = self._preparer.branch
         if found is None or found.limit is None or branch is None:
             return False
         branch.session.note(Learned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0))
@@ -297,7 +318,7 @@ class ContextManager:
 
         Durable with the next write. False where there is no session to note it in.
         """
-        branch = self._passes.branch
+        branch = self._preparer.branch
         if branch is None:
             return False
         call = branch.session.state.calls
@@ -307,23 +328,23 @@ class ContextManager:
     @property
     def turns(self) -> int:
         """How many turns the log of the history at hand has, as far as it was read here."""
-        branch = self._passes.branch
+        branch = self._preparer.branch
         if branch is not None:
             return len(branch.session.state.turns)
         return 0
 
     def exchanges(self) -> list[Exchanged]:
         """What was noted so of the history at hand, oldest first; a fork has what came before it parted."""
-        branch = self._passes.branch
+        branch = self._preparer.branch
         if branch is not None:
-            return exchanges.of(branch.session.events)
+            return exchanges.list_exchanges(branch.session.events)
         return []
 
     async def heard_exchanges_async(self) -> list[Exchanged]:
         """`exchanges`, with those that other processes noted meanwhile where the log is shared (`family`). Raises
         ConflictError."""
         async with self._lock:
-            return await run_async(self._heard(), self._scribe)
+            return await run_steps_async(self._load_exchanges(), self._summary_runner)
 
     def recorded_exchanges(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> list[Exchanged]:
         """The same of the stored session that `messages` begin like; [] if none does. Nothing is gone on with.
@@ -331,25 +352,29 @@ class ContextManager:
         Where two have the same `node` the later one counts. Raises DialectError, StoreError.
         """
         with self._lock:
-            return run(self._recorded(_given(messages, tools, system, None)), self._scribe)
+            return run_steps(
+                self._find_exchanges(_make_incoming_request(messages, tools, system, None)), self._summary_runner
+            )
 
     async def recorded_exchanges_async(
         self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
     ) -> list[Exchanged]:
         """`recorded_exchanges`, with the store off the event loop."""
         async with self._lock:
-            return await run_async(self._recorded(_given(messages, tools, system, None)), self._scribe)
+            return await run_steps_async(
+                self._find_exchanges(_make_incoming_request(messages, tools, system, None)), self._summary_runner
+            )
 
     # -- turns by hand -------------------------------------------------------------------------------------------
 
     def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """The head of a session whose turns are added by hand."""
-        self.begin_with(self._plain.head(task, system, tools))
+        self.begin_with(self._manual_turns.make_head(task, system, tools))
 
     def begin_with(self, head: Head) -> None:
         """The same with a head that is made already."""
         with self._lock:
-            branch = self._passes.by_hand()
+            branch = self._preparer.open_manual_branch()
             if branch.session.state.head != head:
                 branch.session.begin(head)
 
@@ -360,16 +385,18 @@ class ContextManager:
                      result as text; a list of as many results. Raises SettingError if they do not fit.
         """
         with self._lock:
-            branch = self._passes.by_hand()
-            turn = self._plain.turn(len(branch.session.state.turns) + 1, reasoning, action, observation, text)
+            branch = self._preparer.open_manual_branch()
+            turn = self._manual_turns.make_turn(
+                len(branch.session.state.turns) + 1, reasoning, action, observation, text
+            )
             self.add(turn)
             return turn
 
     def add(self, turn: Turn) -> None:
         """The same with a turn that is made already; durable with the next view."""
         with self._lock:
-            branch = self._passes.by_hand()
-            _, answered = newest_call(branch.session.events)
+            branch = self._preparer.open_manual_branch()
+            _, answered = find_newest_call(branch.session.events)
             if turn.usage is None and answered is not None:
                 turn = replace(turn, usage=answered.usage)
             branch.session.add(turn)
@@ -377,12 +404,12 @@ class ContextManager:
     def view(self, *, model: str = "") -> ContextView:
         """The context of the next call, for turns that were added by hand. Raises BudgetError, ConflictError."""
         with self._lock:
-            return run(self._by_hand(model), self._scribe)
+            return run_steps(self._prepare_manual_view(model), self._summary_runner)
 
     async def view_async(self, *, model: str = "") -> ContextView:
         """`view`, with store and summarizer off the event loop."""
         async with self._lock:
-            return await run_async(self._by_hand(model), self._scribe)
+            return await run_steps_async(self._prepare_manual_view(model), self._summary_runner)
 
     # -- recall --------------------------------------------------------------------------------------------------
 
@@ -395,46 +422,46 @@ class ContextManager:
         lines: "40-80", 1-based. pattern: a regular expression. head: so many lines. Raises UnknownHandle.
         """
         with self._lock:
-            session, key = recalls.parsed(handle)
-            part = recalls.Part(lines=lines, pattern=pattern, head=head)
-            text = recalls.taken(self._handles.text(session, key), part)
-            if (branch := self._passes.branch) is not None:
-                tokens = self._passes.sizer.count(text)
+            session, key = recalls.parse_handle(handle)
+            part = recalls.TextPart(lines=lines, pattern=pattern, head=head)
+            text = recalls.extract_part(self._lookup.read_text(session, key), part)
+            if (branch := self._preparer.branch) is not None:
+                tokens = self._preparer.sizer.count(text)
                 branch.session.note(Recalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by))
             return text
 
     def search(self, query: str, limit: int = 20) -> list[Hit]:
         """Where the words of `query` stand in the raw history, newest first. Raises StoreError, UnknownHandle."""
         with self._lock:
-            branch = self._handles.known()
-            if self.options.shared and branch is self._passes.branch:
-                run(self._passes.joined(branch, self.options.clock()), self._scribe)
+            branch = self._lookup.find_branch()
+            if self.options.is_shared and branch is self._preparer.branch:
+                run_steps(self._preparer.catch_up_branch(branch, self.options.clock()), self._summary_runner)
             else:
-                run(self._passes.write(branch), self._scribe)
+                run_steps(self._preparer.write_branch(branch), self._summary_runner)
             return self._store.search(branch.key, query, limit)
 
     def tool_definitions(self, dialect: str = "") -> list[dict[str, Any]]:
         """The recall tools for the agent's `tools`; the same bytes every time. dialect: the session's own if ""."""
         named = dialect or self.options.dialect
         if named == "auto":
-            branch = self._passes.branch
+            branch = self._preparer.branch
             if branch and branch.history:
                 named = branch.history.dialect.name
             else:
                 named = "openai"
-        return recalls.definitions(named)
+        return recalls.define_recall_tools(named)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """The answer to a call of one of the recall tools; None if the call is somebody else's. Never raises."""
         if name not in RECALL_TOOLS | SEARCH_TOOLS:
             return None
-        given = recalls.arguments_of(arguments)
+        given = recalls.parse_arguments(arguments)
         try:
             if name in SEARCH_TOOLS:
-                found = recalls.listed(self.search(recalls.word_of(given, "query")))
+                found = recalls.format_hits(self.search(recalls.read_text_argument(given, "query")))
             else:
-                part = recalls.part_of(given)
-                handle = recalls.word_of(given, "handle")
+                part = recalls.parse_part(given)
+                handle = recalls.read_text_argument(given, "handle")
                 found = self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
             # It goes into a request, which may have come by an encoder that escapes halves of surrogate pairs.
             return make_encodable(found)
@@ -447,186 +474,198 @@ class ContextManager:
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """`handle_tool_call`, off the event loop; nothing else is done with the session before it has ended."""
         async with self._lock:
-            return await finished(partial(self.handle_tool_call, name, arguments))
+            return await run_off_loop(partial(self.handle_tool_call, name, arguments))
 
     # -- a pass --------------------------------------------------------------------------------------------------
 
-    def _pass(self, given: Sent, model: str, admit: Admit | None) -> Steps[ContextView]:
+    def _prepare_view(self, given: Sent, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
         """One pass over messages, with the boundary of I9 around it."""
         started = time.perf_counter()
-        self._passes.faults = []
+        self._preparer.faults = []
         try:
-            view = yield from self._tried(given, model or self.options.model, started, admit)
+            view = yield from self._prepare_with_retries(given, model or self.options.model, started, admit)
         except (BudgetError, LimitError):
             raise
         except Exception as error:
             # The one boundary where Elision's own failures end (I9). Whoever wrote meanwhile is in the store, and what
             # was read halfway counts as not read: the next pass begins from there.
-            self._passes.branch = None
+            self._preparer.branch = None
             if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
                 raise
-            if isinstance(error, OtherShape):
+            if isinstance(error, ShapeMismatch):
                 # The client's own doing, and its provider's to refuse.
                 _log.warning("session %s: the request goes out as it came: %s", self.session, error)
             else:
                 self._log_error("the request goes out as it came")
-            view = self._as_it_came(given, error, time.perf_counter() - started)
+            view = self._pass_through(given, error, time.perf_counter() - started)
         except BaseException:
             # Cancelled or interrupted, at any point: as above.
-            self._passes.branch = None
+            self._preparer.branch = None
             raise
-        yield Where.HERE
-        self._tell(view.diagnostics)
+        yield ComputeOn.CALLER
+        self._notify_listeners(view.diagnostics)
         return view
 
-    def _tried(self, given: Sent, model: str, started: float, admit: Admit | None) -> Steps[ContextView]:
+    def _prepare_with_retries(
+        self, given: Sent, model: str, started: float, admit: AdmissionCheck | None
+    ) -> Steps[ContextView]:
         """The pass, begun again behind what other processes wrote meanwhile; they may not be the caller's concern."""
-        for _ in range(TRIES - 1 if self.options.shared else 0):
+        for _ in range(PASS_TRIES - 1 if self.options.is_shared else 0):
             try:
-                return (yield from self._prepared(given, model, started, admit))
+                return (yield from self._prepare_once(given, model, started, admit))
             except ConflictError:
-                self._passes.faults.clear()
-        return (yield from self._prepared(given, model, started, admit))
+                self._preparer.faults.clear()
+        return (yield from self._prepare_once(given, model, started, admit))
 
-    def _settled(self) -> Steps[Fault | None]:
+    def _settle(self) -> Steps[Fault | None]:
         try:
-            return (yield from self._passes.settled())
+            return (yield from self._preparer.write_unsaved())
         except Exception as error:  # noqa: BLE001 - as for a pass: what was not written is read again from the messages
             self._log_error("what happened could not be written")
-            self._passes.branch = None
-            return self._passes.told_of("engine", error)
+            self._preparer.branch = None
+            return self._preparer.report_fault("engine", error)
 
-    def _prepared(self, given: Sent, model: str, started: float, admit: Admit | None) -> Steps[ContextView]:
-        dialect = self._passes.dialect(given, model)
-        given = replace(given, end=ending(dialect, given.messages))
+    def _prepare_once(
+        self, given: Sent, model: str, started: float, admit: AdmissionCheck | None
+    ) -> Steps[ContextView]:
+        dialect = self._preparer.detect_dialect(given, model)
+        given = replace(given, end=find_history_end(dialect, given.messages))
         able = capabilities.of(model)
         if dialect.name == "anthropic":
             treated = way(able, self.options.thinking)
         else:
             treated = "ignore"
-        self._passes.bound = treated != "ignore"
-        branch, history, how = yield from self._passes.follow(given, dialect)
+        self._preparer.is_thinking_bound = treated != "ignore"
+        branch, history, how = yield from self._preparer.follow_history(given, dialect)
         if admit is not None:
-            ledger = self._ledger(branch)
-            told = costs(branch.session, ledger)
-            admit(Standing(turns=len(branch.session.state.turns), costs=told, due=ledger.due))
-        branch.session.terms = self._terms(branch.session, given, history, treated)
-        view = yield from self._passes.decided(branch, given, model)
-        marks = marking(self.options.cache_control, branch.session)
+            ledger = self._open_ledger(branch)
+            told = compute_costs(branch.session, ledger)
+            admit(SessionStatus(turns=len(branch.session.state.turns), costs=told, due_usd=ledger.due_usd))
+        branch.session.terms = self._make_terms(branch.session, given, history, treated)
+        view = yield from self._preparer.decide_view(branch, given, model)
+        marks = needs_breakpoints(self.options.cache_control, branch.session)
         if self.options.shadow:
-            sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
+            sent = OutgoingRequest(messages=list(given.messages), system=given.system, tools=given.tools)
         else:
-            sent = outgoing(given, history, branch.session, view, treated, able, mark=marks)
-        sent = offering.joined(sent, branch.session, dialect.name)
-        if offering.refused(branch.session, self.options.offer, bound=self._passes.bound):
-            sent = replace(sent, notes=(*sent.notes, offering.BOUND))
-        if history.unknown:
-            sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown, dialect.name)))
+            sent = build_request(given, history, branch.session, view, treated, able, mark=marks)
+        sent = recall_tools.add_recall_tools(sent, branch.session, dialect.name)
+        if recall_tools.is_offer_refused(branch.session, self.options.offer, bound=self._preparer.is_thinking_bound):
+            sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
+        if history.unknown_places:
+            sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect.name)))
         # Where the provider clears by itself, no placeholder of ours is sent.
-        if treated != "native" and offering.names_unread_handles(branch.session, sent.tools):
-            self._note_once(offering.UNREAD)
-        return self._view(branch, sent, how, model, started, dialect.name)
+        if treated != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
+            self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        return self._make_view(branch, sent, how, model, started, dialect.name)
 
-    def _terms(self, session: Session, given: Sent, history: History, treated: Way) -> Terms:
+    def _make_terms(self, session: Session, given: Sent, history: History, treated: Way) -> Terms:
         """What holds for this call. treated: how bound thinking is."""
-        client = ClientBreakpoints(any=True, hour=None)
+        client = ClientBreakpoints(has_any=True, hour_messages=None)
         if history.dialect.in_blocks:
-            client = client_breakpoints(given)
+            client = find_client_breakpoints(given)
         who = self.options.cache_control
         return Terms(
             may_summarize=treated != "native",
             editable_from=editable_from(session.state.turns) if treated == "defer" else 1,
-            recall_blocked=offering.withheld(session, given.tools, bound=self._passes.bound),
-            no_cache_marks=who != "client" and not client.any,
+            recall_blocked=recall_tools.must_withhold_tools(
+                session, given.tools, bound=self._preparer.is_thinking_bound
+            ),
+            no_cache_marks=who != "client" and not client.has_any,
             breakpoints="gaps" if who == "gaps" else "always",
-            hour_turn=None if client.hour is None else max(0, history.intact(client.hour)),
+            hour_turn=None
+            if client.hour_messages is None
+            else max(0, history.count_intact_turns(client.hour_messages)),
         )
 
-    def _heard(self) -> Steps[list[Exchanged]]:
-        yield from self._passes.join()
+    def _load_exchanges(self) -> Steps[list[Exchanged]]:
+        yield from self._preparer.catch_up()
         return self.exchanges()
 
-    def _recorded(self, given: Sent) -> Steps[list[Exchanged]]:
-        dialect = self._passes.dialect(given, self.options.model)
-        given = replace(given, end=ending(dialect, given.messages))
-        found: list[Exchanged] = yield from self._passes.recorded(given, dialect)
+    def _find_exchanges(self, given: Sent) -> Steps[list[Exchanged]]:
+        dialect = self._preparer.detect_dialect(given, self.options.model)
+        given = replace(given, end=find_history_end(dialect, given.messages))
+        found: list[Exchanged] = yield from self._preparer.find_stored_exchanges(given, dialect)
         return found
 
-    def _kept(self, given: Sent) -> Steps[Branch]:
-        branch, _, _ = yield from self._passes.follow(given, self._passes.dialect(given, self.options.model))
-        yield from self._passes.write(branch)
+    def _store_messages(self, given: Sent) -> Steps[SessionBranch]:
+        branch, _, _ = yield from self._preparer.follow_history(
+            given, self._preparer.detect_dialect(given, self.options.model)
+        )
+        yield from self._preparer.write_branch(branch)
         return branch
 
-    def _by_hand(self, model: str) -> Steps[ContextView]:
+    def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
         started = time.perf_counter()
-        self._passes.faults = []
-        branch = self._passes.by_hand()
-        branch.catch_up()
+        self._preparer.faults = []
+        branch = self._preparer.open_manual_branch()
+        branch.count_new_turns()
         model = model or self.options.model
-        blocked = offering.withheld(branch.session, branch.session.state.head.tools, bound=False)
+        blocked = recall_tools.must_withhold_tools(branch.session, branch.session.state.head.tools, bound=False)
         branch.session.terms = replace(branch.session.terms, recall_blocked=blocked)
         try:
-            view = yield from self._passes.decided(branch, None, model)
+            view = yield from self._preparer.decide_view(branch, None, model)
         except BudgetError:
             raise
         except ConflictError:
-            self._passes.branch = None
+            self._preparer.branch = None
             raise
         except BaseException:
             # Cancelled or interrupted, at any point; the log knows what was added and decided.
-            self._passes.taken_up_again(branch)
+            self._preparer.restore_from_log(branch)
             raise
-        messages, system = self._plain.messages(view)
-        sent = Outgoing(messages=messages, system=system, tools=list(branch.session.state.head.tools) or None)
-        sent = offering.joined(sent, branch.session, self._plain.dialect)
-        if offering.names_unread_handles(branch.session, sent.tools):
-            self._note_once(offering.UNREAD)
-        made = self._view(branch, sent, "continue", model, started, self._plain.dialect)
-        self._tell(made.diagnostics)
+        messages, system = self._manual_turns.render_messages(view)
+        sent = OutgoingRequest(messages=messages, system=system, tools=list(branch.session.state.head.tools) or None)
+        sent = recall_tools.add_recall_tools(sent, branch.session, self._manual_turns.dialect)
+        if recall_tools.names_unread_handles(branch.session, sent.tools):
+            self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        made = self._make_view(branch, sent, "continue", model, started, self._manual_turns.dialect)
+        self._notify_listeners(made.diagnostics)
         return made
 
     # -- what comes out ------------------------------------------------------------------------------------------
 
-    def _view(self, branch: Branch, sent: Outgoing, how: str, model: str, started: float, dialect: str) -> ContextView:
-        waited = self._scribe.spent
-        self._scribe.spent = 0.0
-        self._call = branch.session.state.calls
-        told = diagnostics(branch, self._ledger(branch), session=self.session, history=how, model=model)
+    def _make_view(
+        self, branch: SessionBranch, sent: OutgoingRequest, how: str, model: str, started: float, dialect: str
+    ) -> ContextView:
+        waited = self._summary_runner.waited_seconds
+        self._summary_runner.waited_seconds = 0.0
+        self._newest_call = branch.session.state.calls
+        told = build_diagnostics(branch, self._open_ledger(branch), session=self.session, history=how, model=model)
         told = replace(
             told,
             shadow=branch.session.shadow,
-            faults=tuple(self._passes.faults),
-            notes=(*sent.notes, *self._passes.notes, *self._notes),
+            faults=tuple(self._preparer.faults),
+            notes=(*sent.notes, *self._preparer.notes, *self._notes),
             seconds=time.perf_counter() - started,
             summarizer_seconds=waited,
         )
         self._notes.clear()
-        return _shown(sent, dialect, told)
+        return _make_context_view(sent, dialect, told)
 
-    def _note_once(self, note: str) -> None:
+    def _add_note_once(self, note: str) -> None:
         """Have the next diagnostics say `note`, unless it was said before."""
-        if note not in self._noted:
-            self._noted.add(note)
+        if note not in self._past_notes:
+            self._past_notes.add(note)
             self._notes.append(note)
 
-    def _ledger(self, branch: Branch) -> Ledger:
+    def _open_ledger(self, branch: SessionBranch) -> Ledger:
         """The branch's totals, begun when they are first asked for."""
         if branch.ledger is None:
-            branch.ledger = Ledger(self._passes.prices, self.options.priced)
+            branch.ledger = Ledger(self._preparer.prices, self.options.find_prices)
         return branch.ledger
 
-    def _as_it_came(self, given: Sent, error: Exception, seconds: float) -> ContextView:
+    def _pass_through(self, given: Sent, error: Exception, seconds: float) -> ContextView:
         """The request as it came, and why; the next pass begins from the store."""
-        self._passes.fault("engine", error)
-        told = failed(self.session, tuple(self._passes.faults), seconds)
+        self._preparer.add_fault("engine", error)
+        told = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
         if self.options.dialect != "auto":
             dialect = self.options.dialect
         else:
             dialect = "openai"
-        sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
-        return _shown(sent, dialect, told)
+        sent = OutgoingRequest(messages=list(given.messages), system=given.system, tools=given.tools)
+        return _make_context_view(sent, dialect, told)
 
-    def _tell(self, told: Diagnostics) -> None:
+    def _notify_listeners(self, told: Diagnostics) -> None:
         for listener in self.options.listeners:
             try:
                 listener(told)
@@ -638,18 +677,18 @@ class ContextManager:
 
     def _log_error(self, what: str) -> None:
         """The error at hand with its traceback; what it was raised about may hold secrets."""
-        _log.error("session %s: %s\n%s", self.session, what, self._clean(traceback.format_exc()))
+        _log.error("session %s: %s\n%s", self.session, what, self._redact(traceback.format_exc()))
 
-    def _clean(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return self.options.redaction.text(text)
 
 
-def _writer(named: str | None, redaction: Redaction) -> SummaryWriter:
+def _make_writer(named: str | None, redaction: Redaction) -> SummaryWriter:
     """A summarizer by name; its key is in the provider's usual variable, as for the provider's own client."""
     return make_summarizer(named or "digest", environment=os.environ, redaction=redaction)
 
 
-def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:
+def _make_incoming_request(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
     # Iterators are read once, and only lists are compared in C.
@@ -657,7 +696,7 @@ def _given(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[st
         held = messages
     else:
         held = list(messages)
-    return Sent(messages=held, end=len(held), system=system, tools=tools, request=request or {})
+    return Sent(messages=held, end=len(held), system=system, tools=tools, body_fields=request or {})
 
 
 def _describe_unknown(places: Sequence[int], dialect: str) -> str:
@@ -669,7 +708,7 @@ def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
-def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:
+def _make_context_view(sent: OutgoingRequest, dialect: str, told: Diagnostics) -> ContextView:
     return ContextView(
         messages=sent.messages,
         dialect=dialect,
@@ -678,11 +717,11 @@ def _shown(sent: Outgoing, dialect: str, told: Diagnostics) -> ContextView:
         tools=sent.tools,
         extra=sent.extra,
         betas=sent.betas,
-        added_tools=list(sent.added),
+        added_tools=list(sent.added_tools),
     )
 
 
-def _body(error: object) -> object:
+def _find_error_body(error: object) -> object:
     """What a provider's package keeps of an error's body; else its text."""
     body = getattr(error, "body", None)
     if body is not None:

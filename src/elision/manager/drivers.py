@@ -12,8 +12,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from elision.manager.offload import LARGE, executor_for
-from elision.manager.scribe import Scribe
+from elision.manager.offload import LARGE_BYTES, choose_executor
+from elision.manager.summary_worker import SummaryRunner
 from elision.trajectory.plan import SummaryRequest
 
 _T = TypeVar("_T")
@@ -21,36 +21,36 @@ _log: Final = logging.getLogger("elision.manager")
 
 
 @dataclass(frozen=True, slots=True)
-class Io:
+class StoreCall:
     """Something that may wait for the store; what it returns or raises is sent back."""
 
-    do: Callable[[], Any]
+    call: Callable[[], Any]
 
 
-class Where(Enum):
+class ComputeOn(Enum):
     """Where a pass is to be computed from now on. Without an event loop there is one thread.
 
     ASIDE: beside the loop, for there is much to do. ALONE: there, and behind all other work that is as large. HERE: in
     the thread of whoever waits for it, for what comes is theirs.
     """
 
-    ASIDE = auto()
-    ALONE = auto()
-    HERE = auto()
+    WORKER = auto()
+    LARGE_WORKER = auto()
+    CALLER = auto()
 
 
 #: What a pass yields, and what it is a part of: yields what takes time, and returns a `_T`.
-Effect: TypeAlias = Io | SummaryRequest | Where
+Effect: TypeAlias = StoreCall | SummaryRequest | ComputeOn
 Steps: TypeAlias = Generator[Effect, Any, _T]
 
 
-def run(steps: Steps[_T], scribe: Scribe) -> _T:
+def run_steps(steps: Steps[_T], scribe: SummaryRunner) -> _T:
     """Run a pass to its end in this thread."""
     try:
         effect = next(steps)
         while True:
             try:
-                done = _done(effect, scribe)
+                done = _perform_effect(effect, scribe)
             except Exception as error:  # noqa: BLE001 - handed to the pass, which knows what may fail
                 effect = steps.throw(error)
             else:
@@ -62,38 +62,38 @@ def run(steps: Steps[_T], scribe: Scribe) -> _T:
         steps.close()
 
 
-def _done(effect: Effect, scribe: Scribe) -> Any:
-    if isinstance(effect, Where):
+def _perform_effect(effect: Effect, scribe: SummaryRunner) -> Any:
+    if isinstance(effect, ComputeOn):
         return None
-    if isinstance(effect, Io):
-        return effect.do()
-    return scribe.answer(effect)
+    if isinstance(effect, StoreCall):
+        return effect.call()
+    return scribe.request_summary(effect)
 
 
-async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
+async def run_steps_async(steps: Steps[_T], scribe: SummaryRunner) -> _T:
     """The same beside an event loop: store and summarizer never block it, nor does a pass that says it would."""
     move: Callable[[Any], Effect] = steps.send
     value: Any = None
     aside: Executor | None = None
     try:
         while True:
-            step = partial(_moved, move, value)
+            step = partial(_advance, move, value)
             if aside is None:
                 ended, effect = step()
             else:
-                ended, effect = await finished(step, aside)
+                ended, effect = await run_off_loop(step, aside)
             if ended:
                 found: _T = effect
                 return found
             move = steps.send
             value = None
             try:
-                if isinstance(effect, Where):
-                    aside = _executor(effect)
-                elif isinstance(effect, Io):
-                    value = await finished(effect.do)
+                if isinstance(effect, ComputeOn):
+                    aside = _choose_executor(effect)
+                elif isinstance(effect, StoreCall):
+                    value = await run_off_loop(effect.call)
                 else:
-                    value = await scribe.answer_async(effect)
+                    value = await scribe.request_summary_async(effect)
             except Exception as error:  # noqa: BLE001 - as above
                 move = steps.throw
                 value = error
@@ -101,13 +101,13 @@ async def run_async(steps: Steps[_T], scribe: Scribe) -> _T:
         steps.close()
 
 
-def _executor(where: Where) -> Executor | None:
-    if where is Where.HERE:
+def _choose_executor(where: ComputeOn) -> Executor | None:
+    if where is ComputeOn.CALLER:
         return None
-    return executor_for(LARGE if where is Where.ALONE else 0)
+    return choose_executor(LARGE_BYTES if where is ComputeOn.LARGE_WORKER else 0)
 
 
-def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
+def _advance(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
     """The next effect of a pass, or (True, its end): no thread can hand over a StopIteration."""
     try:
         return False, move(value)
@@ -115,7 +115,7 @@ def _moved(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
         return True, end.value
 
 
-async def finished(do: Callable[[], _T], executor: Executor | None = None) -> _T:
+async def run_off_loop(do: Callable[[], _T], executor: Executor | None = None) -> _T:
     """What `do` returns, done beside the event loop. Where that is cancelled meanwhile its end is waited for: the next
     pass must not begin beside a write of this one.
 

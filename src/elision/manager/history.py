@@ -22,8 +22,8 @@ from elision.trajectory.text_protocol import Observations
 from elision.trajectory.turn import Message
 
 #: Messages at the end that are compared at every call; of those before them one in so many is.
-_FRESH: Final = 64
-_ROUNDS: Final = 16
+_ALWAYS_COMPARED: Final = 64
+_SAMPLE_STRIDE: Final = 16
 
 
 class History:
@@ -37,68 +37,74 @@ class History:
     ) -> None:
         self.dialect = dialect
         self.conversation = Conversation(runs=dialect.runs, observations=observations, tools=tools)
-        self.read: list[Json] = []
+        self.messages: list[Json] = []
         #: Places of messages in no shape that is known.
-        self.unknown: list[int] = []
-        self.splice = Splice(dialect, self.read)
+        self.unknown_places: list[int] = []
+        self.splice = Splice(dialect, self.messages)
         #: Head messages, system prompt and tools as they were when the engine was told of them last.
-        self.headed: tuple[list[Message], Any, Any] | None = None
+        self.ingested_head: tuple[list[Message], Any, Any] | None = None
         self._seed = seed
         #: The client's objects as they were given, and what each looked like when it was read.
-        self._given: list[Any] = []
-        self._seen: list[Any] = []
-        self._round = 0
-        self._says: list[bytes] = []
+        self._client_objects: list[Any] = []
+        self._snapshots: list[Any] = []
+        self._sample_offset = 0
+        self._digests: list[bytes] = []
         self._nodes: list[bytes] = []
         self._spots: list[list[Spot]] = []
 
     def __len__(self) -> int:
-        return len(self.read)
+        return len(self.messages)
 
-    def unseen(self, messages: Sequence[Any]) -> list[Any]:
+    def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
         """Those of `messages` that are not the very objects that were read at their places."""
-        return [*compress(messages, map(is_not, messages, self._given)), *messages[len(self._given) :]]
+        return [
+            *compress(messages, map(is_not, messages, self._client_objects)),
+            *messages[len(self._client_objects) :],
+        ]
 
-    def common(self, messages: Sequence[Any]) -> int:
+    def count_common(self, messages: Sequence[Any]) -> int:
         """How many leading `messages` say what was read.
 
         An object that was read before is looked at again, since its owner may have changed it: each of the newest ones
-        at every call, and of the older ones one in `_ROUNDS`, in turn, so that a call costs what is new.
+        at every call, and of the older ones one in `_SAMPLE_STRIDE`, in turn, so that a call costs what is new.
         """
-        length = min(len(messages), len(self._seen))
-        old = max(0, length - _FRESH)
-        if old and all(map(is_, messages[:old], self._given)):
-            self._round = (self._round + 1) % _ROUNDS
-            part = slice(self._round, old, _ROUNDS)
-            if messages[part] == self._seen[part] and messages[old:length] == self._seen[old:length]:
+        length = min(len(messages), len(self._snapshots))
+        old = max(0, length - _ALWAYS_COMPARED)
+        if old and all(map(is_, messages[:old], self._client_objects)):
+            self._sample_offset = (self._sample_offset + 1) % _SAMPLE_STRIDE
+            part = slice(self._sample_offset, old, _SAMPLE_STRIDE)
+            if messages[part] == self._snapshots[part] and messages[old:length] == self._snapshots[old:length]:
                 return length
-        return self._compared(messages, length)
+        return self._compare_all(messages, length)
 
-    def _compared(self, messages: Sequence[Any], length: int) -> int:
+    def _compare_all(self, messages: Sequence[Any], length: int) -> int:
         """The same of the first `length` messages, each of them looked at."""
-        if messages[:length] == self._seen[:length]:
-            self._given[:length] = messages[:length]
+        if messages[:length] == self._snapshots[:length]:
+            self._client_objects[:length] = messages[:length]
             return length
         for place in range(length):
-            if messages[place] != self._seen[place] and not self._same(messages[place], place):
+            if messages[place] != self._snapshots[place] and not self._is_same_message(messages[place], place):
                 return place
-            self._given[place] = messages[place]
+            self._client_objects[place] = messages[place]
         return length
 
-    def _same(self, message: Any, place: int) -> bool:
+    def _is_same_message(self, message: Any, place: int) -> bool:
         """Whether `message` says what message `place` said; if so, it is what is sent from now on."""
         json = plain_message(message, place)
         pieces = self.dialect.pieces(json, place)
         inside = self.conversation.turns > 0 and place >= self.conversation.first(1)
         if self._is_ours(pieces, place, inside=inside):
             # The client took our view for its history: what stands behind the gap is known here.
-            self._seen[place] = seen(message)
+            self._snapshots[place] = seen(message)
             return True
         # Its blocks must stand as they stood, too: what is hidden refers to them by place.
-        if digest(pieces, inside=inside) != self._says[place] or [each.spot for each in pieces] != self._spots[place]:
+        if (
+            digest(pieces, inside=inside) != self._digests[place]
+            or [each.spot for each in pieces] != self._spots[place]
+        ):
             return False
-        self._seen[place] = seen(message)
-        self.read[place] = json
+        self._snapshots[place] = seen(message)
+        self.messages[place] = json
         self.splice.changed(place)
         # A system prompt is no part of a history's name, but of what is sent and counted.
         self.conversation.reword(pieces)
@@ -119,78 +125,78 @@ class History:
         before = self.conversation.turns
         grown = False
         for value in messages:
-            place = len(self.read)
+            place = len(self.messages)
             json = plain_message(value, place)
             pieces = self.dialect.pieces(json, place)
             if not is_known(json, has_items=self.dialect.runs):
-                self.unknown.append(place)
+                self.unknown_places.append(place)
             grown = grown or (self.conversation.turns == before and any(piece.kind != "assistant" for piece in pieces))
-            self._take(value, json, pieces)
+            self._append_message(value, json, pieces)
         if grown:
             return before
         return before + 1
 
-    def _take(self, value: Any, json: Json, pieces: list[Piece]) -> None:
+    def _append_message(self, value: Any, json: Json, pieces: list[Piece]) -> None:
         says = digest(pieces, inside=self.conversation.turns > 0)
-        self.read.append(json)
-        self._given.append(value)
-        self._seen.append(seen(value))
-        self._says.append(says)
+        self.messages.append(json)
+        self._client_objects.append(value)
+        self._snapshots.append(seen(value))
+        self._digests.append(says)
         self._spots.append([piece.spot for piece in pieces])
         self._nodes.append(chained(self._nodes[-1] if self._nodes else self._seed, says))
         self.conversation.read(pieces)
 
-    def cut(self, turns: int) -> None:
+    def truncate(self, turns: int) -> None:
         """Forget everything behind turn `turns`."""
         if turns < self.conversation.turns:
             first = self.conversation.first(turns + 1)
             self.conversation.cut(turns)
-            for place in range(first, len(self.read)):
+            for place in range(first, len(self.messages)):
                 self.splice.changed(place)
-            for kept in (self.read, self._given, self._seen, self._says, self._spots, self._nodes):
+            for kept in (self.messages, self._client_objects, self._snapshots, self._digests, self._spots, self._nodes):
                 del kept[first:]
-            self.unknown = [place for place in self.unknown if place < first]
+            self.unknown_places = [place for place in self.unknown_places if place < first]
 
-    def end(self, turn: int) -> int:
+    def count_messages(self, turn: int) -> int:
         """Messages up to the end of turn `turn`; of the head for 0."""
         last = turn >= self.conversation.turns
         if last:
-            return len(self.read)
+            return len(self.messages)
         return self.conversation.first(turn + 1)
 
-    def node(self, turn: int) -> str:
+    def get_node(self, turn: int) -> str:
         """The name of the history up to the end of turn `turn`; of the head for 0."""
-        end = self.end(turn)
+        end = self.count_messages(turn)
         return (self._nodes[end - 1] if end else self._seed).hex()
 
-    def has(self, turn: int, node: str | None) -> bool:
+    def has_turn(self, turn: int, node: str | None) -> bool:
         """Whether there is a turn `turn`, and the history up to its end is named `node`."""
-        return turn <= self.conversation.turns and self.node(turn) == node
+        return turn <= self.conversation.turns and self.get_node(turn) == node
 
-    def nodes(self) -> list[str]:
+    def list_nodes(self) -> list[str]:
         """The names of all histories that end with a turn, shortest first."""
-        return [self.node(turn) for turn in range(1, self.conversation.turns + 1)]
+        return [self.get_node(turn) for turn in range(1, self.conversation.turns + 1)]
 
-    def says(self, end: int | None = None) -> set[bytes]:
+    def collect_digests(self, end: int | None = None) -> set[bytes]:
         """What its messages say, wherever they stand; the first `end` of them if that is given."""
-        return {each for each in self._says[:end] if each}
+        return {each for each in self._digests[:end] if each}
 
-    def intact(self, common: int) -> int:
+    def count_intact_turns(self, common: int) -> int:
         """How many leading turns end within the first `common` messages; -1 if not even the head does."""
         turns = self.conversation.turns
-        whole = next((turn for turn in range(turns, -1, -1) if self.end(turn) <= common), -1)
+        whole = next((turn for turn in range(turns, -1, -1) if self.count_messages(turn) <= common), -1)
         return whole
 
 
-def ending(dialect: LiveDialect, messages: Sequence[Any]) -> int:
+def find_history_end(dialect: LiveDialect, messages: Sequence[Any]) -> int:
     """Where the trailing messages of the assistant begin: a beginning of the next answer, or calls not yet run."""
     end = len(messages)
-    while end and _is_said(dialect, messages[end - 1], end - 1):
+    while end and _is_assistant_message(dialect, messages[end - 1], end - 1):
         end -= 1
     return end
 
 
-def _is_said(dialect: LiveDialect, value: Any, place: int) -> bool:
+def _is_assistant_message(dialect: LiveDialect, value: Any, place: int) -> bool:
     # A look at the newest messages alone; what was read before needs no other look.
     pieces = dialect.pieces(plain_message(value, place), place)
     return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)

@@ -13,11 +13,11 @@ from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.usage_cost import usage_cost
 
 #: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
-LATE: Final = 64
+REMEMBERED_CALLS: Final = 64
 
 
 @dataclass(slots=True)
-class _Call:
+class _BilledCall:
     """A call on the bill.
 
     prices: of its model. tokens: of its prompt by our count. extends: whether it begins with the prompt before it.
@@ -26,9 +26,9 @@ class _Call:
 
     prices: Prices
     tokens: int = 0
-    extends: bool = False
-    prompt: float = 0.0
-    usd: float | None = None
+    is_extension: bool = False
+    prompt_usd: float = 0.0
+    reported_usd: float | None = None
 
 
 class Ledger:
@@ -40,7 +40,7 @@ class Ledger:
 
     def __init__(self, prices: Prices, priced: Callable[[str], Prices] | None = None) -> None:
         self.prices = prices
-        self._priced = priced
+        self._find_model_prices = priced
         #: By model. A call that names none is of the session's own.
         self._by_model: dict[str, Prices] = {"": prices}
         self.summaries = 0
@@ -48,87 +48,87 @@ class Ledger:
         self.rewrites: Counter[str] = Counter()
         self.recalls = 0
         self.recall_usd = 0.0
-        self.billed: float | None = None
-        self.due = 0.0
-        self._recalled = 0
-        self._read = 0
+        self.billed_usd: float | None = None
+        self.due_usd = 0.0
+        self._recalled_tokens = 0
+        self._folded_events = 0
         #: By number, the newest last.
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _BilledCall] = {}
         #: Tokens of the newest prompt, which the next one to the same model may find in the cache; and that model.
-        self._warm = 0
-        self._model = ""
+        self._warm_tokens = 0
+        self._warm_model = ""
         #: How the provider counts; not known where requests go out as they came, whatever was decided.
         self._scale = TokenScale()
         self._shadow = False
 
-    def read(self, events: list[Event]) -> None:
+    def fold_new(self, events: list[Event]) -> None:
         """Fold what is new in `events`."""
-        for event in events[self._read :]:
+        for event in events[self._folded_events :]:
             self.fold(event)
-        self._read = len(events)
+        self._folded_events = len(events)
 
     def fold(self, event: Event) -> None:
         """The same with one event of a log that nobody holds whole."""
         match event:
             case Decided():
-                self._decided(event)
+                self._add_decision(event)
             case Attempted():
                 self.attempts += 1
             case Recalled():
-                self._recall(event)
+                self._add_recall(event)
             case Called():
-                self._called(event)
+                self._add_call(event)
                 rates = self.prices.rates(event.tokens)
-                self.recall_usd += self._recalled * (rates.cache_read or rates.input) / 1e6
+                self.recall_usd += self._recalled_tokens * (rates.cache_read or rates.input) / 1e6
             case Answered():
-                self._answered(event)
+                self._bill_answer(event)
             case Opened():
                 self._shadow = event.shadow
             case Learned():
-                self._refused(event)
+                self._cancel_refused_call(event)
             case _:
                 pass
 
-    def _called(self, event: Called) -> None:
-        prices = self._of(event.model)
+    def _add_call(self, event: Called) -> None:
+        prices = self._find_prices(event.model)
         tokens = self._scale.to_billed(event.tokens)
-        extends = bool(self._warm) and event.model == self._model
-        prompt = self._prompt(prices, tokens, event)
-        call = self._calls[event.call] = _Call(prices, event.tokens, extends, prompt)
-        self.due += call.prompt
-        if len(self._calls) > LATE:
+        extends = bool(self._warm_tokens) and event.model == self._warm_model
+        prompt = self._price_prompt(prices, tokens, event)
+        call = self._calls[event.call] = _BilledCall(prices, event.tokens, extends, prompt)
+        self.due_usd += call.prompt_usd
+        if len(self._calls) > REMEMBERED_CALLS:
             del self._calls[next(iter(self._calls))]
 
-    def _prompt(self, prices: Prices, tokens: int, event: Called) -> float:
+    def _price_prompt(self, prices: Prices, tokens: int, event: Called) -> float:
         """What a prompt of `tokens` costs where the cache has all of the one before it."""
-        warm = self._warm if event.model == self._model else 0
-        self._warm = 0
-        self._model = event.model
+        warm = self._warm_tokens if event.model == self._warm_model else 0
+        self._warm_tokens = 0
+        self._warm_model = event.model
         if prices.passes_by(marked=not event.unmarked or event.ours == "always"):
             return prices.plain(tokens).usd
         rates = prices.rates(tokens)
         known = min(warm, tokens)
-        self._warm = tokens
+        self._warm_tokens = tokens
         return (known * rates.read + (tokens - known) * rates.write) / 1e6
 
-    def _of(self, model: str) -> Prices:
+    def _find_prices(self, model: str) -> Prices:
         if model not in self._by_model:
-            if self._priced is not None:
-                self._by_model[model] = self._priced(model)
+            if self._find_model_prices is not None:
+                self._by_model[model] = self._find_model_prices(model)
             else:
                 self._by_model[model] = self.prices
         return self._by_model[model]
 
-    def _recall(self, event: Recalled) -> None:
+    def _add_recall(self, event: Recalled) -> None:
         self.recalls += 1
         if event.by == "tool":
             # Written once to the cache, and read by every call from then on. What the caller read for himself is in no
             # prompt.
             rates = self.prices.rates(event.tokens)
             self.recall_usd += event.tokens * (rates.cache_write or rates.input) / 1e6
-            self._recalled += event.tokens
+            self._recalled_tokens += event.tokens
 
-    def _decided(self, event: Decided) -> None:
+    def _add_decision(self, event: Decided) -> None:
         if event.summary:
             cause = "summary"
         elif event.clips:
@@ -139,23 +139,23 @@ class Ledger:
             cause = ""
         if cause:
             self.rewrites[cause] += 1
-            self._warm = 0
+            self._warm_tokens = 0
         self.summaries += event.summary is not None
 
-    def _answered(self, event: Answered) -> None:
-        call = self._calls.get(event.call) or _Call(self.prices)
+    def _bill_answer(self, event: Answered) -> None:
+        call = self._calls.get(event.call) or _BilledCall(self.prices)
         usd = usage_cost(event.usage, call.prices)
         prompt = event.usage.sent_prompt
         if call.tokens and prompt and not self._shadow:
-            self._scale.learn(call.tokens, prompt, extends=call.extends)
+            self._scale.learn(call.tokens, prompt, extends=call.is_extension)
         # What is reported again is the same request's.
-        self.billed = (self.billed or 0.0) + usd - (call.usd or 0.0)
-        self.due += usd - (call.prompt if call.usd is None else call.usd)
-        call.usd = usd
+        self.billed_usd = (self.billed_usd or 0.0) + usd - (call.reported_usd or 0.0)
+        self.due_usd += usd - (call.prompt_usd if call.reported_usd is None else call.reported_usd)
+        call.reported_usd = usd
 
-    def _refused(self, event: Learned) -> None:
+    def _cancel_refused_call(self, event: Learned) -> None:
         """The provider said that a prompt was too long for it, which costs nothing."""
         call = self._calls.get(event.call)
-        if call is not None and call.usd is None:
-            self.due -= call.prompt
-            call.prompt = 0.0
+        if call is not None and call.reported_usd is None:
+            self.due_usd -= call.prompt_usd
+            call.prompt_usd = 0.0

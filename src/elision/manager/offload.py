@@ -13,28 +13,28 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 #: Bytes that are read at once, in the thread of the event loop: about a millisecond's work.
-AT_ONCE: Final = 16 * 1024
+INLINE_BYTES: Final = 16 * 1024
 #: Bytes from which on work waits for other work of its size.
-LARGE: Final = 256 * 1024
+LARGE_BYTES: Final = 256 * 1024
 #: What each value of a JSON text is reckoned to cost beside its letters, in bytes.
-_VALUE: Final = 16
+_BYTES_PER_VALUE: Final = 16
 
 #: For what is large, and for the rest.
-_large_work: Executor
-_work: Executor
+_large_executor: Executor
+_small_executor: Executor
 
 
-def executor_for(size: int) -> Executor:
+def choose_executor(size: int) -> Executor:
     """The thread in which work on so many bytes is done, where it is not done at once."""
-    if size >= LARGE:
-        return _large_work
-    return _work
+    if size >= LARGE_BYTES:
+        return _large_executor
+    return _small_executor
 
 
 def _make_executors() -> None:
-    global _large_work, _work
-    _large_work = ThreadPoolExecutor(1, thread_name_prefix="elision-large-work")
-    _work = ThreadPoolExecutor(1, thread_name_prefix="elision-work")
+    global _large_executor, _small_executor
+    _large_executor = ThreadPoolExecutor(1, thread_name_prefix="elision-large-work")
+    _small_executor = ThreadPoolExecutor(1, thread_name_prefix="elision-work")
 
 
 _make_executors()
@@ -43,13 +43,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_make_executors)
 
 
-def size_up_to(limit: int, values: Iterable[Any]) -> int:
+def estimate_size(limit: int, values: Iterable[Any]) -> int:
     """About how many bytes JSON-like values have in all; counting ends where it is more than `limit`."""
     size = 0
     waiting = list(values)
     while waiting and size <= limit:
         value = waiting.pop()
-        size += _VALUE
+        size += _BYTES_PER_VALUE
         if isinstance(value, str | bytes):
             size += len(value)
             continue
@@ -58,8 +58,8 @@ def size_up_to(limit: int, values: Iterable[Any]) -> int:
             inner = value
         else:
             inner = getattr(value, "__dict__", ())
-        if _VALUE * len(inner) > limit:
-            return _VALUE * len(inner)
+        if _BYTES_PER_VALUE * len(inner) > limit:
+            return _BYTES_PER_VALUE * len(inner)
         if isinstance(inner, dict):
             waiting += inner.values()
         else:

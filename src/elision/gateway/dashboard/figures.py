@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from elision.manager.session_log import Account
+from elision.manager.session_history import SessionReport
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.usage import Usage
 from elision.trajectory.usage_cost import usage_cost
@@ -81,10 +81,10 @@ class Figures:
         return self.saved - self.caching
 
 
-def figures(account: Account, after: int = 0) -> Figures:
+def figures(account: SessionReport, after: int = 0) -> Figures:
     """Of the calls behind the first `after` ones, with everything that was booked since."""
-    passes = account.passes[after:]
-    end = account.end
+    passes = account.calls[after:]
+    end = account.final
     if end is None or not passes:
         return Figures()
     before = _before(account, after)
@@ -97,8 +97,8 @@ def figures(account: Account, after: int = 0) -> Figures:
     spared = end.costs.raw - before.raw
     return Figures(
         calls=len(passes),
-        sent=sum(each.sent for each in passes),
-        raw_sent=sum(each.raw for each in passes),
+        sent=sum(each.sent_tokens for each in passes),
+        raw_sent=sum(each.raw_tokens for each in passes),
         cached=sum(each.bills.ours.cache_read for each in passes),
         ours=replace(ours, output=max(0.0, spent - ours.total - summarizer), summarizer=summarizer),
         # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
@@ -107,7 +107,7 @@ def figures(account: Account, after: int = 0) -> Figures:
         caching=sum(each.bills.caching for each in passes),
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
-        failures=sum(len(each.failed) for each in passes),
+        failures=sum(len(each.failed_summaries) for each in passes),
         reported=len(reported),
         # Counts alone: what other models were billed for is in `billed`, and would pile up call by call.
         usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
@@ -115,13 +115,13 @@ def figures(account: Account, after: int = 0) -> Figures:
     )
 
 
-def shared(account: Account) -> int:
+def shared(account: SessionReport) -> int:
     """Calls at the front of a fork's log that its parent made; they count there."""
     if account.info.relation not in ("fork", "replaced"):
         return 0
     begun = account.info.begun
     return next(
-        (place for place, each in enumerate(account.passes) if each.at is None or each.at >= begun), len(account.passes)
+        (place for place, each in enumerate(account.calls) if each.at is None or each.at >= begun), len(account.calls)
     )
 
 
@@ -137,13 +137,13 @@ class _Booked:
     summaries: int = 0
 
 
-def _before(account: Account, place: int) -> _Booked:
+def _before(account: SessionReport, place: int) -> _Booked:
     """The books in front of pass `place`, the answer to the one before it included."""
     if not place:
         return _Booked()
-    told = account.passes[place].told
-    earlier = account.passes[place - 1].told
-    expected = account.passes[place].expected
+    told = account.calls[place].diagnostics
+    earlier = account.calls[place - 1].diagnostics
+    expected = account.calls[place].expected_bills
     summarizer = earlier.costs.summarizer
     recalls = earlier.costs.recalls
     return _Booked(

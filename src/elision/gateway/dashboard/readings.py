@@ -16,7 +16,7 @@ from typing import Final
 
 from elision.errors import ElisionError
 from elision.gateway.dashboard.figures import Figures, figures, shared
-from elision.manager.session_log import Account, Reading, watchful
+from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
@@ -72,13 +72,13 @@ class Readings:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
-        self._guards = watchful(guards or Guards())
+        self._guards = add_plateau_guard(guards or Guards())
         self._prices = prices
         self._clock = clock
         self._sizer = Sizer(counter())
         self._lock = threading.RLock()
         self._kept_bytes = kept_bytes
-        self._kept: OrderedDict[str, tuple[Reading, int]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[LogReader, int]] = OrderedDict()
         self._rows: OrderedDict[str, Row] = OrderedDict()
         self._listed: list[SessionInfo] = []
         self._looked = float("-inf")
@@ -97,7 +97,7 @@ class Readings:
                 self._forget({info.key for info in self._listed})
             return self._listed
 
-    def account(self, key: str) -> tuple[Account, int]:
+    def account(self, key: str) -> tuple[SessionReport, int]:
         """A session by now, and how often a turn of it came again: where that grew, earlier calls may have changed.
 
         Raises UnknownHandle, StoreError; CorruptError where its log is no session's.
@@ -105,7 +105,7 @@ class Readings:
         with self._lock:
             info = self.store.info(key)
             reading = self._read(info)
-            return reading.account(info), reading.amendments
+            return reading.build_report(info), reading.amendments
 
     def rows(self, infos: Sequence[SessionInfo], seconds: float) -> Iterator[Row | None]:
         """Each session's row; None for those that were not read yet, and not within `seconds` either."""
@@ -122,11 +122,11 @@ class Readings:
 
     def _row(self, info: SessionInfo) -> Row:
         try:
-            account = self._read(info).account(info)
+            account = self._read(info).build_report(info)
         except ElisionError as error:
             return Row(info=info, own=Figures(), fault=str(error))
         begun = shared(account)
-        end = account.end
+        end = account.final
         if end is not None:
             said = end.stop or end.hint
         else:
@@ -134,29 +134,29 @@ class Readings:
         return Row(
             info=info,
             own=figures(account, begun),
-            calls=len(account.passes),
+            calls=len(account.calls),
             shared=begun,
             model=account.model,
             strategy=account.strategy,
-            priced=account.priced,
+            priced=account.has_own_prices,
             points=_points(account),
             shadow=account.shadow,
             hint=str(said) if said is not None else "",
         )
 
-    def _read(self, info: SessionInfo) -> Reading:
+    def _read(self, info: SessionInfo) -> LogReader:
         """The session's log, gone through to its end as it is now."""
         kept, _ = self._kept.pop(info.key, (None, 0))
         if kept is not None and kept.info.begun == info.begun:
             new = list(self.store.events(info.key, kept.records))
-            if kept.takes(new):
-                kept.read(new)
+            if kept.can_continue_with(new):
+                kept.read_events(new)
                 return self._keep(info, kept)
-        reading = Reading(info, self._sizer, self._guards, self._prices)
-        reading.read(list(self.store.events(info.key)))
+        reading = LogReader(info, self._sizer, self._guards, self._prices)
+        reading.read_events(list(self.store.events(info.key)))
         return self._keep(info, reading)
 
-    def _keep(self, info: SessionInfo, reading: Reading) -> Reading:
+    def _keep(self, info: SessionInfo, reading: LogReader) -> LogReader:
         """The newest ones asked for stay, as many as fit, and at least this one."""
         self._kept[info.key] = reading, info.raw_bytes
         while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._kept_bytes:
@@ -170,9 +170,9 @@ class Readings:
                 del kept[key]
 
 
-def _points(account: Account) -> tuple[tuple[int, int], ...]:
+def _points(account: SessionReport) -> tuple[tuple[int, int], ...]:
     """The largest context of each stretch of calls, as many stretches as there are points."""
-    sizes = [(max(each.raw, each.sent), each.sent) for each in account.passes]
+    sizes = [(max(each.raw_tokens, each.sent_tokens), each.sent_tokens) for each in account.calls]
     step = max(1, -(-len(sizes) // POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)

@@ -11,8 +11,8 @@ from typing import Any, Final
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.figures import Figures, figures, shared
 from elision.gateway.dashboard.readings import Row
-from elision.manager.session_json import account_json, pass_json
-from elision.manager.session_log import Account, Pass
+from elision.manager.session_history import CallReport, SessionReport
+from elision.manager.session_json import encode_call_report, encode_session_report
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Hidden
 from elision.trajectory.content import Opaque
@@ -89,18 +89,25 @@ def row_json(info: SessionInfo, row: Row | None, now: float, busy: Collection[st
     }
 
 
-def session_json(account: Account, branches: Iterable[SessionInfo], amendments: int, after: int) -> dict[str, Any]:
+def session_json(
+    account: SessionReport, branches: Iterable[SessionInfo], amendments: int, after: int
+) -> dict[str, Any]:
     """A session and its calls behind the first `after`, at most `CALLS` of them.
 
     edition: where it is another one than before, calls that were told before may have changed.
     """
     prices = account.prices
     info = account.info
-    calls = [call_json(each) for each in account.passes[after : after + CALLS]]
+    calls = [call_json(each) for each in account.calls[after : after + CALLS]]
     return {
         **_info(info),
-        **account_json(account),
-        "price_list": {"name": prices.name, "source": prices.source, "dated": prices.dated, "own": account.priced},
+        **encode_session_report(account),
+        "price_list": {
+            "name": prices.name,
+            "source": prices.source,
+            "dated": prices.dated,
+            "own": account.has_own_prices,
+        },
         "figures": figures_json(figures(account)),
         "shared": shared(account),
         "shadow": account.shadow,
@@ -108,16 +115,16 @@ def session_json(account: Account, branches: Iterable[SessionInfo], amendments: 
         "edition": f"{amendments}:{prices.name}",
         "first": after,
         "made": calls,
-        "more": after + CALLS < len(account.passes),
+        "more": after + CALLS < len(account.calls),
     }
 
 
-def call_json(made: Pass) -> dict[str, Any]:
+def call_json(made: CallReport) -> dict[str, Any]:
     """A call as `elision show --json` tells it, and what the page needs beside it."""
     usage = made.usage
     summary = made.summary
     return {
-        **pass_json(made),
+        **encode_call_report(made),
         "raw_bill": asdict(made.bills.raw),
         "billed_usd": usage_cost(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,

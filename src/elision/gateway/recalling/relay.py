@@ -13,7 +13,7 @@ from elision.gateway.recalling.outcome import Json, Outcome, RecallCall, Replace
 from elision.gateway.recalling.streamed import Streamed
 from elision.gateway.recalling.voice import Heard, Shape, Voice, Whole
 from elision.gateway.routes import Api
-from elision.manager.options import RECALL_TOOLS, SEARCH_TOOLS
+from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 
 #: The tools that are answered here.
 NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS

@@ -9,58 +9,58 @@ from typing import Any
 from elision.dialects.live.conversation import Sources
 from elision.dialects.live.pieces import Spot
 from elision.dialects.live.plain import plain, seen
-from elision.manager.branch import Branch
+from elision.manager.branch import SessionBranch
+from elision.manager.context_options import Pin
 from elision.manager.history import History
-from elision.manager.offering import listed
-from elision.manager.options import Pin
+from elision.manager.recall_tools import list_tools
 from elision.trajectory.events import Answered, Called, Event
 from elision.trajectory.turn import Head, Message, Turn
 
 
-def absorb(branch: Branch, first: int, system: Any, tools: Any, pin: Pin | None) -> None:
+def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin: Pin | None) -> None:
     """Fold the turns of the branch's history from `first` (1-based) on, and the head where it is another one."""
     history = branch.history
     assert history is not None
-    _head(branch, history, system, tools, pin)
-    _tell(branch, history)
+    _ingest_head(branch, history, system, tools, pin)
+    _attach_reported_usage(branch, history)
     for index in range(max(first, 1), history.conversation.turns + 1):
         turn, sources = history.conversation.turn(index)
         history.splice.turn(index, sources)
         if pin:
-            turn = _pinned(turn, sources, history, pin)
+            turn = _pin_turn(turn, sources, history, pin)
         else:
             turn = turn
-        node = history.node(index)
+        node = history.get_node(index)
         if index > len(branch.session.state.turns):
             branch.session.add(turn, node)
-        elif (known := branch.session.state.turns[index - 1]) != (turn := _told(turn, known)):
+        elif (known := branch.session.state.turns[index - 1]) != (turn := _copy_reported(turn, known)):
             history.conversation.tell(index, usage=turn.usage, at=turn.at, model=turn.model)
-            branch.amended(turn, node)
+            branch.amend_newest(turn, node)
         branch.nodes[index] = node
 
 
-def _told(turn: Turn, known: Turn) -> Turn:
+def _copy_reported(turn: Turn, known: Turn) -> Turn:
     """`turn` with what the provider reported when it came first."""
     return replace(turn, usage=known.usage, at=known.at, model=known.model)
 
 
-def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
+def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
     given = (history.conversation.head, system, tools)
-    if history.headed == given:
+    if history.ingested_head == given:
         return
-    history.headed = (list(history.conversation.head), seen(system), seen(tools))
+    history.ingested_head = (list(history.conversation.head), seen(system), seen(tools))
     if system is not None:
         apart = history.dialect.system(plain(system))
     else:
         apart = []
     messages = [
-        _pinned_message(message, history, spot, pin)
+        _pin_message(message, history, spot, pin)
         for message, spot in zip(history.conversation.head, history.conversation.head_spots, strict=True)
     ]
     state = branch.session.state
     head = Head(
         messages=(*apart, *messages),
-        tools=tuple(map(plain, listed(tools))),
+        tools=tuple(map(plain, list_tools(tools))),
         hidden_tokens=state.head.hidden_tokens,
         warm_tokens=state.head.warm_tokens,
     )
@@ -70,10 +70,10 @@ def _head(branch: Branch, history: History, system: Any, tools: Any, pin: Pin | 
         branch.session.begin(head)
 
 
-def _tell(branch: Branch, history: History) -> None:
+def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
     """The turn that answers the newest call knows what the provider reported for it."""
     session = branch.session
-    called, answered = newest_call(session.events)
+    called, answered = find_newest_call(session.events)
     if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turns:
         if answered is not None:
             usage = answered.usage
@@ -82,7 +82,7 @@ def _tell(branch: Branch, history: History) -> None:
         history.conversation.tell(called.call, usage=usage, at=called.at, model=called.model)
 
 
-def newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
+def find_newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
     """The newest request of a log, and what was reported for it last; work O(what came behind it)."""
     answered: list[Answered] = []
     for event in reversed(events):
@@ -94,12 +94,12 @@ def newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None
     return None, answered[0] if answered else None
 
 
-def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
+def _pin_turn(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
     observations = tuple(
         replace(each, pinned=each.pinned or _is_pinned(history, (spot,), pin))
         for each, spot in zip(turn.observations, sources.observations, strict=True)
     )
-    interjections = tuple(_pinned_message(each, history, spot, pin) for each, spot in _with(turn, sources))
+    interjections = tuple(_pin_message(each, history, spot, pin) for each, spot in _pair_interjections(turn, sources))
     return replace(
         turn,
         observations=observations,
@@ -108,13 +108,13 @@ def _pinned(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
     )
 
 
-def _with(turn: Turn, sources: Sources) -> list[tuple[Message, Spot]]:
+def _pair_interjections(turn: Turn, sources: Sources) -> list[tuple[Message, Spot]]:
     return list(zip(turn.interjections, sources.interjections, strict=True))
 
 
-def _pinned_message(message: Message, history: History, spot: Spot, pin: Pin | None) -> Message:
+def _pin_message(message: Message, history: History, spot: Spot, pin: Pin | None) -> Message:
     return replace(message, pinned=message.pinned or _is_pinned(history, (spot,), pin))
 
 
 def _is_pinned(history: History, spots: Sequence[Spot], pin: Pin | None) -> bool:
-    return pin is not None and any(pin(history.read[spot.place]) for spot in spots)
+    return pin is not None and any(pin(history.messages[spot.place]) for spot in spots)

@@ -14,7 +14,7 @@ from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import SummaryRequest
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
 TEXT = "Eight files were read; f3.py has line 117: value 114309."
@@ -81,7 +81,7 @@ def run(summarizer: Any, **options: Any) -> list[ContextView]:
     views, before = [], writers()
     with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
         for steps in range(CALLS):
-            views.append(context.prepare(history("openai", steps)))
+            views.append(context.prepare(make_history("openai", steps)))
             join(writers() - before)
     return views
 
@@ -93,7 +93,7 @@ def run_async(summarizer: Any, **options: Any) -> list[ContextView]:
         async with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
             views, before = [], writers()
             for steps in range(CALLS):
-                views.append(await context.prepare_async(history("openai", steps)))
+                views.append(await context.prepare_async(make_history("openai", steps)))
                 await asyncio.to_thread(join, writers() - before)
         return views
 

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from elision.engine import Session
 from elision.errors import CorruptError, PriceError, SpecError
-from elision.manager.branch import Branch, branch
+from elision.manager.branch import SessionBranch, make_branch
+from elision.manager.call_diagnostics import build_diagnostics
+from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.manager.ledger import Ledger
-from elision.manager.options import RECALL_TOOLS, SEARCH_TOOLS
-from elision.manager.report import diagnostics
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.strategies.policy import Policy
@@ -49,13 +49,13 @@ from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
 
 #: Turns without progress that are worth a word where the settings name no number (docs/guides/guards.md).
-PLATEAU = 5
+PLATEAU_TURNS = 5
 #: Prices of a session that names no model, or an unknown one: as the context manager bills it.
-USUAL = "anthropic"
+DEFAULT_PRICES = "anthropic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class CallReport:
     """One request of a session.
 
     told:    what the live pass told, before the answer. at: when, in seconds since the epoch; None if unknown.
@@ -69,44 +69,44 @@ class Pass:
     exchanged: what was answered behind it without the client. offers: whether the recall tools entered with it.
     """
 
-    told: Diagnostics
+    diagnostics: Diagnostics
     at: float | None
     bills: CallBills
-    expected: CallBills
+    expected_bills: CallBills
     prices: Prices
     usage: Usage | None = None
-    failed: tuple[Attempted, ...] = ()
+    failed_summaries: tuple[Attempted, ...] = ()
     recalled: tuple[Recalled, ...] = ()
     summary: Summary | None = None
     covered: tuple[Hidden, ...] = ()
-    head: bool = False
+    head_changed: bool = False
     amended: bool = False
-    learned: int = 0
+    learned_window: int = 0
     exchanged: tuple[Exchanged, ...] = ()
-    offers: bool = False
+    tools_entered: bool = False
 
     @property
-    def sent(self) -> int:
+    def sent_tokens(self) -> int:
         """Tokens of its prompt, as the provider counts them."""
         return self.bills.ours.sent
 
     @property
-    def raw(self) -> int:
+    def raw_tokens(self) -> int:
         """Tokens of the prompt that would have held everything, as the provider counts them."""
         return self.bills.raw.sent
 
     @property
-    def before(self) -> int:
+    def tokens_before(self) -> int:
         """Tokens of the prompt had this pass hidden nothing, as the provider counts them."""
-        return self.told.before + self.sent - self.told.after
+        return self.diagnostics.before + self.sent_tokens - self.diagnostics.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class SessionReport:
     """A session from its first call to its last.
 
     model:    of most calls, "" if none is named. strategy: as it was begun with. priced: whether its own model's prices
-              are known; else it is billed as `USUAL`.
+              are known; else it is billed as `DEFAULT_PRICES`.
     end:      the newest pass with everything that came behind it; None before the first call.
     shadow:   whether its requests go out as they came, whatever was decided.
     """
@@ -115,28 +115,28 @@ class Account:
     model: str
     strategy: str
     prices: Prices
-    priced: bool
-    passes: tuple[Pass, ...]
-    end: Diagnostics | None
+    has_own_prices: bool
+    calls: tuple[CallReport, ...]
+    final: Diagnostics | None
     shadow: bool = False
 
     @property
-    def sent(self) -> int:
+    def sent_tokens(self) -> int:
         """Prompt tokens of all calls."""
-        return sum(each.sent for each in self.passes)
+        return sum(each.sent_tokens for each in self.calls)
 
     @property
-    def raw(self) -> int:
+    def raw_tokens(self) -> int:
         """What they would have been had nothing been hidden."""
-        return sum(each.raw for each in self.passes)
+        return sum(each.raw_tokens for each in self.calls)
 
     @property
-    def failures(self) -> int:
+    def failed_summary_count(self) -> int:
         """Summaries that were asked for and not taken."""
-        return sum(len(each.failed) for each in self.passes)
+        return sum(len(each.failed_summaries) for each in self.calls)
 
 
-class Reading:
+class LogReader:
     """A session's log, gone through as far as it is known; what is new is gone through behind it, work O(new).
 
     prices: instead of the model's own. Every method raises CorruptError where the log is no session's.
@@ -146,15 +146,15 @@ class Reading:
         self.info = info
         self._sizer = sizer
         self._guards = guards
-        self._given = prices
-        self._asked: Counter[str] = Counter()
+        self._fixed_prices = prices
+        self._models: Counter[str] = Counter()
         self._opened: Opened | None = None
-        self._going: Branch | None = None
-        self._passes: list[Pass] = []
+        self._branch: SessionBranch | None = None
+        self._calls: list[CallReport] = []
         #: Behind the newest call: what waits for the next one, what was seen, and whether the newest turn came again.
         self._waiting: list[Event] = []
-        self._since: list[Event] = []
-        self._amended = False
+        self._since_call: list[Event] = []
+        self._is_amended = False
         #: Records gone through, and how many of them were turns that came again.
         self.records = 0
         self.amendments = 0
@@ -162,146 +162,151 @@ class Reading:
     @property
     def model(self) -> str:
         """That was asked most often."""
-        return _most(self._asked)
+        return _pick_most_common(self._models)
 
-    def takes(self, events: Sequence[Event]) -> bool:
+    def can_continue_with(self, events: Sequence[Event]) -> bool:
         """Whether `events` only add to what was gone through; where not, the log must be read from its beginning: a
         turn came again, or another model sets the prices now."""
-        if self._going is None:
+        if self._branch is None:
             return True
-        known = len(self._going.session.state.turns)
+        known = len(self._branch.session.state.turns)
         again = any(isinstance(event, Amended) and event.turn.index <= known for event in events)
-        return not again and (self._given is not None or _most(self._asked + _models(events)) == self.model)
+        return not again and (
+            self._fixed_prices is not None or _pick_most_common(self._models + _count_models(events)) == self.model
+        )
 
-    def read(self, events: Sequence[Event]) -> None:
-        """Go through the records behind those that were gone through. Raises ValueError where `takes` says no."""
-        for _ in self.steps(events):
+    def read_events(self, events: Sequence[Event]) -> None:
+        """Read `events`, which follow the ones read before.
+
+        Raises ValueError unless `can_continue_with(events)`, CorruptError.
+        """
+        for _ in self.iterate_calls(events):
             pass
 
-    def steps(self, events: Sequence[Event]) -> Iterator[tuple[Pass | None, Branch]]:
+    def iterate_calls(self, events: Sequence[Event]) -> Iterator[tuple[CallReport | None, SessionBranch]]:
         """The same pass by pass, each with the session as it stood behind it; at the end None, with what came after."""
-        if not self.takes(events):
+        if not self.can_continue_with(events):
             raise ValueError(f"session {self.info.key!r}: what is new changes what was read; read it anew")
         try:
-            yield from self._steps(events)
+            yield from self._iterate_calls(events)
         except (ValueError, KeyError, IndexError) as error:
             raise CorruptError(f"session {self.info.key!r}: its log is no session's: {error}") from error
 
-    def account(self, info: SessionInfo | None = None) -> Account:
+    def build_report(self, info: SessionInfo | None = None) -> SessionReport:
         """All of it so far. info: what the store says of the session by now."""
-        prices, priced = _rates(self._given, self.model)
-        going = self._going
-        return Account(
+        prices, priced = _find_session_prices(self._fixed_prices, self.model)
+        going = self._branch
+        return SessionReport(
             info=info or self.info,
             model=self.model,
-            strategy=_short(self._opened.strategy) if self._opened else "",
+            strategy=_shorten_strategy(self._opened.strategy) if self._opened else "",
             prices=prices,
-            priced=priced,
-            passes=tuple(self._passes),
-            end=self._told(going) if going is not None and going.session.newest is not None else None,
+            has_own_prices=priced,
+            calls=tuple(self._calls),
+            final=self._build_diagnostics(going) if going is not None and going.session.newest is not None else None,
             shadow=going is not None and going.session.shadow,
         )
 
-    def _steps(self, events: Sequence[Event]) -> Iterator[tuple[Pass | None, Branch]]:
-        self._asked += _models(events)
-        behind = _behind(events)
-        self._late(next(behind))
-        going = self._going = self._going or self._begun()
-        for event in _settled(events):
-            self._note(event)
+    def _iterate_calls(self, events: Sequence[Event]) -> Iterator[tuple[CallReport | None, SessionBranch]]:
+        self._models += _count_models(events)
+        behind = _collect_notes(events)
+        self._add_late_notes(next(behind))
+        going = self._branch = self._branch or self._begin_branch()
+        for event in _apply_amendments(events):
+            self._note_event(event)
             if isinstance(event, Called):
-                made = self._pass(going, event, next(behind))
-                self._passes.append(made)
+                made = self._report_call(going, event, next(behind))
+                self._calls.append(made)
                 yield made, going
-        self._catch_up(going)
+        self._fold_waiting(going)
         self.records += len(events)
         yield None, going
 
-    def _note(self, event: Event) -> None:
+    def _note_event(self, event: Event) -> None:
         if isinstance(event, Amended):
             # The turn is in its place as it is now; what came of it is all there is to see here.
-            self._amended = True
+            self._is_amended = True
             self.amendments += 1
             return
         if isinstance(event, Opened) and self._opened is None:
             self._opened = event
         self._waiting.append(event)
-        self._since.append(event)
+        self._since_call.append(event)
 
-    def _pass(self, going: Branch, called: Called, behind: _Behind) -> Pass:
+    def _report_call(self, going: SessionBranch, called: Called, behind: _CallNotes) -> CallReport:
         began = not going.session.state.calls
         going.session.take_up(self._waiting)
-        self._bill_again(going.session.costs.previous)
-        going.catch_up()
+        self._rebill_newest(going.session.costs.previous)
+        going.count_new_turns()
         newest = going.session.newest
         assert newest is not None
-        told = self._told(going, called.model)
+        told = self._build_diagnostics(going, called.model)
         summary = newest.decided.summary
-        made = Pass(
-            told=told,
+        made = CallReport(
+            diagnostics=told,
             at=called.at,
             bills=going.session.costs.newest,
-            expected=going.session.costs.newest,
-            prices=self._of(called.model),
+            expected_bills=going.session.costs.newest,
+            prices=self._find_prices(called.model),
             usage=behind.usage(called.call),
-            failed=tuple(event for event in self._since if isinstance(event, Attempted)),
+            failed_summaries=tuple(event for event in self._since_call if isinstance(event, Attempted)),
             recalled=tuple(behind.recalled),
             summary=summary,
-            covered=tuple(_covered(going.session.state, newest.covered, summary)) if summary else (),
-            head=not began and any(isinstance(event, HeadSet) for event in self._since),
-            amended=self._amended,
-            learned=behind.learned,
+            covered=tuple(_list_covered(going.session.state, newest.covered, summary)) if summary else (),
+            head_changed=not began and any(isinstance(event, HeadSet) for event in self._since_call),
+            amended=self._is_amended,
+            learned_window=behind.learned,
             exchanged=tuple(behind.exchanged),
-            offers=newest.decided.offers,
+            tools_entered=newest.decided.offers,
         )
         self._waiting = []
-        self._since = []
-        self._amended = False
+        self._since_call = []
+        self._is_amended = False
         return made
 
-    def _catch_up(self, going: Branch) -> None:
+    def _fold_waiting(self, going: SessionBranch) -> None:
         """Fold what stands behind the newest call; half a pass waits for its other half."""
         half: list[Event] = [event for event in self._waiting if isinstance(event, Attempted | Decided)]
         going.session.take_up([event for event in self._waiting if not isinstance(event, Attempted | Decided)])
-        self._bill_again(going.session.costs.newest)
-        going.catch_up()
+        self._rebill_newest(going.session.costs.newest)
+        going.count_new_turns()
         self._waiting = half
 
-    def _bill_again(self, bills: CallBills) -> None:
+    def _rebill_newest(self, bills: CallBills) -> None:
         """The newest pass has its bills as its answer's usage has them."""
-        if self._passes:
-            self._passes[-1] = replace(self._passes[-1], bills=bills)
+        if self._calls:
+            self._calls[-1] = replace(self._calls[-1], bills=bills)
 
-    def _late(self, behind: _Behind) -> None:
+    def _add_late_notes(self, behind: _CallNotes) -> None:
         """What was said of the newest pass since it was gone through."""
-        if self._passes:
-            made = self._passes[-1]
-            self._passes[-1] = replace(
+        if self._calls:
+            made = self._calls[-1]
+            self._calls[-1] = replace(
                 made,
-                usage=behind.usage(made.told.call) or made.usage,
+                usage=behind.usage(made.diagnostics.call) or made.usage,
                 recalled=(*made.recalled, *behind.recalled),
-                learned=behind.learned or made.learned,
+                learned_window=behind.learned or made.learned_window,
                 exchanged=(*made.exchanged, *behind.exchanged),
             )
 
-    def _told(self, going: Branch, model: str = "") -> Diagnostics:
+    def _build_diagnostics(self, going: SessionBranch, model: str = "") -> Diagnostics:
         assert going.ledger is not None
         key = self.info.key
-        return diagnostics(going, going.ledger, session=key, history="continue", model=model or self.model)
+        return build_diagnostics(going, going.ledger, session=key, history="continue", model=model or self.model)
 
-    def _begun(self) -> Branch:
-        info, (prices, _) = self.info, _rates(self._given, self.model)
+    def _begin_branch(self) -> SessionBranch:
+        info, (prices, _) = self.info, _find_session_prices(self._fixed_prices, self.model)
         new = NewSession(key=info.key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation)
-        begun = branch(new, Session(AsDecided(), prices, self._sizer), self._guards)
-        begun.ledger = Ledger(prices, self._of)
+        begun = make_branch(new, Session(RecordedDecisions(), prices, self._sizer), self._guards)
+        begun.ledger = Ledger(prices, self._find_prices)
         return begun
 
-    def _of(self, model: str) -> Prices:
-        return _rates(self._given, model or self.model)[0]
+    def _find_prices(self, model: str) -> Prices:
+        return _find_session_prices(self._fixed_prices, model or self.model)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class SessionLog:
     """The events of a session, and how they are gone through.
 
     prices: instead of the model's own.
@@ -313,21 +318,21 @@ class Log:
     guards: Guards
     prices: Prices | None = None
 
-    def account(self) -> Account:
+    def build_report(self) -> SessionReport:
         """Raises CorruptError where the log is no session's."""
-        reading = self._reading()
-        reading.read(self.events)
-        return reading.account()
+        reading = self._make_reader()
+        reading.read_events(self.events)
+        return reading.build_report()
 
-    def passes(self) -> Iterator[tuple[Pass | None, Branch]]:
+    def iterate_calls(self) -> Iterator[tuple[CallReport | None, SessionBranch]]:
         """Every pass with the session as it stood behind it; at the end None, with everything that came after.
 
         Raises CorruptError.
         """
-        return self._reading().steps(self.events)
+        return self._make_reader().iterate_calls(self.events)
 
-    def _reading(self) -> Reading:
-        return Reading(self.info, self.sizer, self.guards, self.prices)
+    def _make_reader(self) -> LogReader:
+        return LogReader(self.info, self.sizer, self.guards, self.prices)
 
     @property
     def opened(self) -> Opened | None:
@@ -336,44 +341,46 @@ class Log:
     @property
     def model(self) -> str:
         """That was asked most often."""
-        return _most(_models(self.events))
+        return _pick_most_common(_count_models(self.events))
 
     @property
     def strategy(self) -> str:
         """As the session was begun with, without the rules of the recall tools; "" if the log does not say."""
         if self.opened:
-            return _short(self.opened.strategy)
+            return _shorten_strategy(self.opened.strategy)
         return ""
 
 
-def log_of(store: Store, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None) -> Log:
+def load_session_log(
+    store: Store, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None
+) -> SessionLog:
     """The log of a session. Raises StoreError, UnknownHandle."""
-    return Log(info=info, events=list(store.events(info.key)), sizer=sizer, guards=guards, prices=prices)
+    return SessionLog(info=info, events=list(store.events(info.key)), sizer=sizer, guards=guards, prices=prices)
 
 
-def watchful(guards: Guards) -> Guards:
+def add_plateau_guard(guards: Guards) -> Guards:
     """`guards`, and a look at whether a session stands still."""
     if guards.plateau_window is not None:
         return guards
-    return replace(guards, plateau_window=PLATEAU)
+    return replace(guards, plateau_window=PLATEAU_TURNS)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-class AsDecided(Raw):
+class RecordedDecisions(Raw):
     """Decides nothing: what was decided is in the log."""
 
     hides: ClassVar[bool] = False
 
     def start(self) -> Policy:
-        return _Frontier(self)
+        return _RecordedPolicy(self)
 
 
-class _Frontier(Policy):
+class _RecordedPolicy(Policy):
     """Knows where the stable front of a view ends: behind what was hidden last."""
 
-    def __init__(self, strategy: AsDecided) -> None:
+    def __init__(self, strategy: RecordedDecisions) -> None:
         super().__init__(strategy)
         self._keys: list[Key] = []
         self._at = 0
@@ -396,7 +403,7 @@ class _Frontier(Policy):
 
 
 @dataclass(slots=True)
-class _Behind:
+class _CallNotes:
     """What the log says of a call behind it. call: which; 0 in front of the first."""
 
     call: int = 0
@@ -412,14 +419,14 @@ class _Behind:
         return None
 
 
-def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
+def _collect_notes(events: Iterable[Event]) -> Iterator[_CallNotes]:
     """What stands in front of the first call of `events`, and then behind each of them."""
-    found = _Behind()
+    found = _CallNotes()
     for event in events:
         match event:
             case Called():
                 yield found
-                found = _Behind(call=event.call)
+                found = _CallNotes(call=event.call)
             case Answered() if found.call in (0, event.call):
                 found.answered = event
             case Recalled():
@@ -433,36 +440,36 @@ def _behind(events: Iterable[Event]) -> Iterator[_Behind]:
     yield found
 
 
-def _settled(events: Sequence[Event]) -> Iterator[Event]:
+def _apply_amendments(events: Sequence[Event]) -> Iterator[Event]:
     """The log with every turn as it is now, in the place where it first came."""
     last = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | Amended)}
     for event in events:
         yield TurnAdded(last[event.turn.index], event.node) if isinstance(event, TurnAdded) else event
 
 
-def _models(events: Iterable[Event]) -> Counter[str]:
+def _count_models(events: Iterable[Event]) -> Counter[str]:
     return Counter(event.model for event in events if isinstance(event, Called) and event.model)
 
 
-def _most(asked: Counter[str]) -> str:
+def _pick_most_common(asked: Counter[str]) -> str:
     if asked:
         return asked.most_common(1)[0][0]
     return ""
 
 
-def _rates(given: Prices | None, model: str) -> tuple[Prices, bool]:
+def _find_session_prices(given: Prices | None, model: str) -> tuple[Prices, bool]:
     """The prices a session is billed at, and whether they are known to be its own."""
     if given is not None:
         return given, True
     try:
         if model:
             return (find_prices(model), True)
-        return (find_price_set(USUAL), False)
+        return (find_price_set(DEFAULT_PRICES), False)
     except PriceError:
-        return find_price_set(USUAL), False
+        return find_price_set(DEFAULT_PRICES), False
 
 
-def _covered(state: State, before: int, summary: Summary) -> Iterator[Hidden]:
+def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidden]:
     """The results of the turns that `summary` newly covers, behind turn `before`."""
     for turn in state.turns[before : summary.covers]:
         for place, observation in enumerate(turn.observations, start=1):
@@ -470,7 +477,7 @@ def _covered(state: State, before: int, summary: Summary) -> Iterator[Hidden]:
             yield Hidden(handle=handle((turn.index, place)), tool=observation.tool, tokens=tokens, left=0)
 
 
-def _short(strategy: str) -> str:
+def _shorten_strategy(strategy: str) -> str:
     try:
         parsed = parse(strategy)
     except SpecError:

@@ -12,13 +12,13 @@ import pytest
 from elision.dialects.rules import violations
 from elision.errors import SettingError
 from elision.manager import ContextManager, ContextView
-from elision.manager.recall import TOOLS as RECALL
-from elision.manager.recall import definitions
+from elision.manager.observation_text import RECALL_TOOL_DEFINITIONS as RECALL
+from elision.manager.observation_text import define_recall_tools
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Decided, Opened
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.turn import Head
-from tests.manager.agents import LONG, SHAPES, history
+from tests.manager.agents import LONG, SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "summarization(every=3, tail=2, summary_max_tokens=100, schedule=every-turn)"
@@ -38,7 +38,7 @@ def manager(store: Any, offer: Any = "first", strategy: str = EAGER, **options: 
 
 
 def prepared(context: ContextManager, shape: str, steps: int, **more: Any) -> ContextView:
-    return context.prepare(history(shape, steps), **{"tools": TOOLS[shape], **more})
+    return context.prepare(make_history(shape, steps), **{"tools": TOOLS[shape], **more})
 
 
 def names(tools: Any) -> list[str]:
@@ -59,11 +59,11 @@ def test_with_the_first_placeholder_and_from_then_on(shape: str) -> None:
     tools = TOOLS[shape]
     for steps in range(8):
         given = copy.deepcopy(tools)
-        view = context.prepare(history(shape, steps), tools=tools)
+        view = context.prepare(make_history(shape, steps), tools=tools)
         assert tools == given
         hidden = steps > 2
         assert view.offered is hidden
-        assert view.added_tools == (definitions(shape) if hidden else [])
+        assert view.added_tools == (define_recall_tools(shape) if hidden else [])
         assert view.tools == [*tools, *view.added_tools]
         assert all(one is other for one, other in zip(view.tools, tools, strict=False))
         assert ("[t1.1 " in json.dumps(view.messages)) is hidden
@@ -75,8 +75,8 @@ def test_from_the_start(shape: str) -> None:
     context = manager(MemoryStore(), "start", dialect=shape)
     for steps in range(5):
         view = prepared(context, shape, steps, tools=None)
-        assert view.tools == view.added_tools == definitions(shape)
-    assert view.request["tools"] == definitions(shape)
+        assert view.tools == view.added_tools == define_recall_tools(shape)
+    assert view.request["tools"] == define_recall_tools(shape)
 
 
 @pytest.mark.parametrize("shape", TOOLS)
@@ -117,7 +117,7 @@ def test_recall_that_is_not_served_is_not_offered() -> None:
 @pytest.mark.parametrize("offer", ["first", "start"])
 def test_the_client_s_own_tool_counts(offer: str) -> None:
     """Where the client defines one of our names itself, ours stay away: names must be unique."""
-    own = [*TOOLS["openai"], definitions("openai")[0]]
+    own = [*TOOLS["openai"], define_recall_tools("openai")[0]]
     context = manager(MemoryStore(), offer)
     for steps in range(6):
         view = prepared(context, "openai", steps, tools=own)
@@ -156,7 +156,7 @@ def test_the_definitions_of_the_time_stay(monkeypatch: pytest.MonkeyPatch) -> No
     store = MemoryStore()
     before = prepared(manager(store, "first"), "openai", 5).added_tools
     later = ({"name": "elision_recall", "description": "", "input_schema": {}},)
-    monkeypatch.setattr("elision.manager.passes.TOOLS", later)
+    monkeypatch.setattr("elision.manager.preparation.RECALL_TOOL_DEFINITIONS", later)
     assert prepared(manager(store, "first"), "openai", 6).added_tools == before
     assert len(prepared(manager(store, "first", session="other"), "openai", 6).added_tools) == 1
 
@@ -167,9 +167,9 @@ def test_a_fork_has_them_if_they_stood_where_it_parts() -> None:
     for steps in range(7):
         prepared(context, "openai", steps)
     stop = {"role": "user", "content": "Stop."}
-    late = context.prepare([*history("openai", 5), stop, *SHAPES["openai"](7)], tools=TOOLS["openai"])
+    late = context.prepare([*make_history("openai", 5), stop, *SHAPES["openai"](7)], tools=TOOLS["openai"])
     assert (late.diagnostics.history, late.offered, entered(late)) == ("fork", True, False)
-    messages = [*history("openai", 1), {"role": "user", "content": "Wait."}, *SHAPES["openai"](8)]
+    messages = [*make_history("openai", 1), {"role": "user", "content": "Wait."}, *SHAPES["openai"](8)]
     early = context.prepare(messages, tools=TOOLS["openai"])
     assert (early.diagnostics.history, early.offered) == ("fork", False)
     messages += [*SHAPES["openai"](9), *SHAPES["openai"](10)]
@@ -208,7 +208,7 @@ def test_bound_thinking_first_is_never(thinks: str) -> None:
 def test_bound_thinking_from_the_start(thinks: str) -> None:
     """Tools that stand there from call 1 on are part of what is thought behind."""
     context = manager(MemoryStore(), "start", model=BOUND, thinking=thinks, dialect="anthropic")
-    messages = history("anthropic", 0)
+    messages = make_history("anthropic", 0)
     for step in range(1, 6):
         view = context.prepare(messages, tools=TOOLS["anthropic"])
         assert names(view.tools) == ["bash", *OURS]
@@ -218,7 +218,7 @@ def test_bound_thinking_from_the_start(thinks: str) -> None:
 def test_no_tools_in_the_middle_of_bound_thinking() -> None:
     """A run whose beginning nobody saw was thought behind other tools: ours stay away, and it is said."""
     context = manager(MemoryStore(), "start", model=BOUND, dialect="anthropic")
-    messages = [*history("anthropic", 0), *(message for step in range(1, 6) for message in thinking(step))]
+    messages = [*make_history("anthropic", 0), *(message for step in range(1, 6) for message in thinking(step))]
     view = context.prepare(messages, tools=TOOLS["anthropic"])
     assert not view.offered
     assert any("recall is not offered" in note for note in view.diagnostics.notes)
@@ -227,7 +227,7 @@ def test_no_tools_in_the_middle_of_bound_thinking() -> None:
 def test_another_model_in_the_middle() -> None:
     """Asked to go on where thinking is bound, a session whose tools stand keeps them; whose do not, waits."""
     standing, waiting = manager(MemoryStore()), manager(MemoryStore())
-    messages = [*history("anthropic", 0), *(message for step in range(1, 6) for message in thinking(step))]
+    messages = [*make_history("anthropic", 0), *(message for step in range(1, 6) for message in thinking(step))]
     assert standing.prepare(messages, tools=TOOLS["anthropic"]).offered
     assert standing.prepare(messages, tools=TOOLS["anthropic"], model=BOUND).offered
     waiting.prepare(messages[:5], tools=TOOLS["anthropic"])
@@ -254,7 +254,7 @@ def test_by_hand(dialect: Any) -> None:
         view = context.view()
         assert view.offered is (step > 2)
         context.add_turn("", f"cat f{step}", f"{step}\n{LONG}")
-    assert view.tools == [*TOOLS[dialect], *definitions(dialect)]
+    assert view.tools == [*TOOLS[dialect], *define_recall_tools(dialect)]
 
 
 def test_in_shadow_the_request_stays_as_it_came() -> None:

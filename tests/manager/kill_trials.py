@@ -1,7 +1,7 @@
-"""Agents that are killed: a child works through a recorded run and says what it was given, its parent kills it.
+"""Agents that are killed: a child works through a recorded run and acknowledges each call, its parent kills it.
 
-`killed` runs trials over one store: each child goes on where the last acknowledged call stood, is ended by SIGKILL at a
-random moment, and what it acknowledged is held against what another process finds in the store. Children are forked
+`run_kill_trials` runs trials over one store. Each child continues after the last acknowledged call, and SIGKILL ends it
+at a random moment. What it acknowledged is compared with what another process finds in the store. Children are forked
 from a server that has imported everything, so that a trial costs milliseconds.
 """
 
@@ -49,19 +49,19 @@ class Ack:
     edits: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, call: int, view: ContextView) -> Ack:
+    def from_view(cls, call: int, view: ContextView) -> Ack:
         told = view.diagnostics
         summary = [(f"summary to t{told.summarized.last}", "")] if told.summarized else []
         edits = (*((each.handle, each.text) for each in told.masked), *summary)
-        return cls(call=call, turns=told.turns, view=sha(view.messages), edits=edits)
+        return cls(call=call, turns=told.turns, view=hash_messages(view.messages), edits=edits)
 
-    def shows(self, other: Ack) -> bool:
+    def shows_same(self, other: Ack) -> bool:
         """Whether both show the same. Edits may differ: what was decided just before a kill is not decided again."""
         return (self.turns, self.view) == (other.turns, other.view)
 
 
 @dataclass(slots=True, kw_only=True)
-class Toll:
+class TrialTotals:
     """What trials led to.
 
     acknowledged: calls that a child said were done. lost: of these, whose turns or edits are not there or not equal.
@@ -92,40 +92,40 @@ class Run:
     turns: list[Turn]
 
     @classmethod
-    def undisturbed(cls, messages: list[dict[str, Any]], ends: list[int]) -> Run:
+    def record_undisturbed(cls, messages: list[dict[str, Any]], ends: list[int]) -> Run:
         store = MemoryStore()
-        with agent(store, "s") as context:
-            acks = [Ack.of(call, context.prepare(messages[:end])) for call, end in enumerate(ends, start=1)]
+        with make_agent(store, "s") as context:
+            acks = [Ack.from_view(call, context.prepare(messages[:end])) for call, end in enumerate(ends, start=1)]
         return cls(messages=messages, ends=ends, acks=acks, turns=list(store.turns("s")))
 
 
-def sha(messages: object) -> str:
+def hash_messages(messages: object) -> str:
     return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
 
 
-def agent(store: str | Store, session: str) -> ContextManager:
+def make_agent(store: str | Store, session: str) -> ContextManager:
     # Time stands still: what is decided must follow from the log alone.
     return ContextManager(STRATEGY, store=store, session=session, clock=lambda: 0.0, cache_control="client")
 
 
-def killed(url: str, run: Run, *, trials: int, seed: int = 0) -> Toll:
+def run_kill_trials(url: str, run: Run, *, trials: int, seed: int = 0) -> TrialTotals:
     """Kill agents `trials` times; sessions go on from trial to trial, and the next begins where one is at its end."""
-    chance, toll, session, done, forked = random.Random(seed), Toll(), 1, 0, _warm()
+    chance, toll, session, done, forked = random.Random(seed), TrialTotals(), 1, 0, _start_fork_server()
     for _ in range(trials):
-        acks = _one(forked, url, f"s{session}", run, done, chance)
+        acks = _run_and_kill(forked, url, f"s{session}", run, done, chance)
         toll.trials += 1
         toll.acknowledged += len(acks)
         toll.edits += sum(len(ack.edits) for ack in acks)
-        toll.other += [f"call {ack.call}" for ack in acks if not ack.shows(run.acks[ack.call - 1])]
+        toll.other += [f"call {ack.call}" for ack in acks if not ack.shows_same(run.acks[ack.call - 1])]
         done = acks[-1].call if acks else done
-        toll.lost += _missing(url, f"s{session}", run, done)
+        toll.lost += _find_lost(url, f"s{session}", run, done)
         if done == len(run.ends):
             session, done = session + 1, 0
             toll.runs += 1
     return toll
 
 
-def _warm() -> Any:
+def _start_fork_server() -> Any:
     """Where children are forked from. It imports this module, which it finds in its working folder."""
     forked = multiprocessing.get_context("forkserver")
     forked.set_forkserver_preload([__name__])
@@ -134,27 +134,29 @@ def _warm() -> Any:
     return forked
 
 
-def _one(forked: Any, url: str, session: str, run: Run, done: int, chance: random.Random) -> list[Ack]:
+def _run_and_kill(forked: Any, url: str, session: str, run: Run, done: int, chance: random.Random) -> list[Ack]:
     """Start an agent behind call `done`, and kill it; what it acknowledged."""
     hears, says = forked.Pipe(duplex=False)
-    child = forked.Process(target=work, args=(url, session, run.messages, run.ends[done:], done, says), daemon=True)
+    child = forked.Process(
+        target=run_child, args=(url, session, run.messages, run.ends[done:], done, says), daemon=True
+    )
     child.start()
     says.close()
     wanted, acks = chance.choice((0, 1, 2, 5, 9, 15)), []
     while child.is_alive() and len(acks) < min(wanted, len(run.ends) - done):
         assert hears.poll(PATIENCE), "the agent hangs"
-        acks += _next(hears)
+        acks += _receive_ack(hears)
     # Without a wait every kill would meet the child at the same place, just behind an acknowledgement.
     until = time.monotonic() + (chance.uniform(0, 0.02) if wanted else chance.uniform(0, 0.15))
     while (left := until - time.monotonic()) > 0 and hears.poll(left):
-        acks += _next(hears)
+        acks += _receive_ack(hears)
     child.kill()
     child.join(PATIENCE)
     assert child.exitcode == -signal.SIGKILL, f"the agent ended by itself: {child.exitcode}"
-    return acks + _rest(hears)
+    return acks + _receive_remaining(hears)
 
 
-def _next(hears: Connection) -> list[Ack]:
+def _receive_ack(hears: Connection) -> list[Ack]:
     """What the agent says next; nothing where it was cut off, or is gone."""
     try:
         told = json.loads(hears.recv_bytes())
@@ -163,30 +165,30 @@ def _next(hears: Connection) -> list[Ack]:
     return [Ack(**{**told, "edits": tuple((name, text) for name, text in told["edits"])})]
 
 
-def _rest(hears: Connection) -> list[Ack]:
+def _receive_remaining(hears: Connection) -> list[Ack]:
     """What the agent had said before it was killed."""
     acks: list[Ack] = []
-    while hears.poll() and (heard := _next(hears)):
+    while hears.poll() and (heard := _receive_ack(hears)):
         acks += heard
     hears.close()
     return acks
 
 
-def _missing(url: str, session: str, run: Run, done: int) -> list[str]:
+def _find_lost(url: str, session: str, run: Run, done: int) -> list[str]:
     """What of calls 1 ... `done` another process does not find, or finds otherwise."""
     if not done:
         return []
     ack, store = run.acks[done - 1], open_store(url)
     found = []
     try:
-        context = agent(store, session)
+        context = make_agent(store, session)
         view = context.prepare(run.messages[: run.ends[done - 1]])
         branch = view.diagnostics.branch
-        if view.diagnostics.faults or sha(view.messages) != ack.view:
+        if view.diagnostics.faults or hash_messages(view.messages) != ack.view:
             found.append(f"{session} call {done}: the view is another one: {view.diagnostics.faults}")
         if list(store.turns(branch))[: ack.turns] != run.turns[: ack.turns]:
             found.append(f"{session} call {done}: turns are lost or changed")
-        there = _edits(store, branch)
+        there = _list_stored_edits(store, branch)
         lost = [edit for each in run.acks[:done] for edit in each.edits if edit not in there]
         found += [f"{session} call {done}: {name} is lost" for name, _ in lost]
     finally:
@@ -194,7 +196,7 @@ def _missing(url: str, session: str, run: Run, done: int) -> list[str]:
     return found
 
 
-def _edits(store: Store, session: str) -> set[tuple[str, str]]:
+def _list_stored_edits(store: Store, session: str) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for event in store.events(session):
         if isinstance(event, Decided):
@@ -206,13 +208,13 @@ def _edits(store: Store, session: str) -> set[tuple[str, str]]:
 # --- the child -------------------------------------------------------------------------------------------------------
 
 
-def work(
+def run_child(
     url: str, session: str, messages: list[dict[str, Any]], ends: Sequence[int], done: int, says: Connection
 ) -> None:
     """An agent's loop from call `done` + 1 on; each call is acknowledged. At the end it waits to be killed."""
-    context = agent(url, session)
+    context = make_agent(url, session)
     for call, end in enumerate(ends, start=done + 1):
-        ack = Ack.of(call, context.prepare(messages[:end]))
+        ack = Ack.from_view(call, context.prepare(messages[:end]))
         told = {"call": ack.call, "turns": ack.turns, "view": ack.view, "edits": ack.edits}
         says.send_bytes(json.dumps(told).encode())
     signal.pause()

@@ -12,19 +12,19 @@ from elision.dialects.capabilities import Capabilities
 from elision.dialects.live.plain import plain
 from elision.dialects.live.splice import as_json, own
 from elision.engine import Session
+from elision.manager.context_options import CacheControl
 from elision.manager.history import History
-from elision.manager.options import CacheControl
 from elision.trajectory.plan import Key, LivePrefix
 from elision.trajectory.view import View
 
 #: The first and the newest messages of a request, in which a client that sets cache breakpoints has one: the newest
 #: are twice as many as the blocks that a breakpoint looks back.
-FIRST: Final = 3
-NEWEST: Final = 2 * breakpoints.LOOK_BACK
+FIRST_MESSAGES: Final = 3
+NEWEST_MESSAGES: Final = 2 * breakpoints.LOOK_BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class OutgoingRequest:
     """The request's parts. notes: what could not be done as decided, and why. added: of the tools those of ours."""
 
     messages: list[Any]
@@ -33,11 +33,11 @@ class Outgoing:
     extra: Mapping[str, Any] = field(default_factory=dict)
     betas: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    added: tuple[dict[str, Any], ...] = ()
+    added_tools: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class IncomingRequest:
     """What the client gave: messages, of which the first `end` are a history, and what stands apart from them.
 
     request: further fields of the request's body, for what they ask of the context (`thinking`, `context_management`,
@@ -48,7 +48,7 @@ class Given:
     end: int
     system: Any = None
     tools: Any = None
-    request: Mapping[str, Any] = field(default_factory=dict)
+    body_fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def tail(self) -> list[Any]:
@@ -56,24 +56,26 @@ class Given:
         return list(self.messages[self.end :])
 
 
-def outgoing(
-    given: Given, history: History, session: Session, view: View, way: Way, model: Capabilities, *, mark: bool
-) -> Outgoing:
+def build_request(
+    given: IncomingRequest, history: History, session: Session, view: View, way: Way, model: Capabilities, *, mark: bool
+) -> OutgoingRequest:
     """The request of `view`. way: how bound thinking is treated. mark: whether breakpoints are put."""
     if way == "native":
-        return _native(given, session)
+        return _build_native_request(given, session)
     entries = history.splice.entries(view)
     messages = own(entries, given.messages) + given.tail
     if mark and history.dialect.in_blocks:
-        messages = _marked(messages, [as_json(entry, history.read) for entry in entries], given, history, view)
-    sent = Outgoing(messages=messages, system=given.system, tools=given.tools)
+        messages = _add_breakpoints(
+            messages, [as_json(entry, history.messages) for entry in entries], given, history, view
+        )
+    sent = OutgoingRequest(messages=messages, system=given.system, tools=given.tools)
     edited = bool(session.state.hidden or session.state.covered)
     if way == "drop_block" and edited:
-        return _dropping(sent, given, model)
+        return _request_thinking_drop(sent, given, model)
     return sent
 
 
-def marking(who: CacheControl, session: Session) -> bool:
+def needs_breakpoints(who: CacheControl, session: Session) -> bool:
     """Whether we put cache breakpoints into the request as it stands."""
     return who == "auto" or (who == "gaps" and session.edited)
 
@@ -86,34 +88,36 @@ class ClientBreakpoints:
     and tools do, None where nothing does.
     """
 
-    any: bool
-    hour: int | None
+    has_any: bool
+    hour_messages: int | None
 
 
-def client_breakpoints(given: Given) -> ClientBreakpoints:
+def find_client_breakpoints(given: IncomingRequest) -> ClientBreakpoints:
     """Return what the client says of the cache.
 
     Breakpoints stand at the front of a request and move along with its end, so only the first and the newest messages
     are read.
     """
     messages = given.messages
-    first = max(FIRST, len(messages) - NEWEST)
+    first = max(FIRST_MESSAGES, len(messages) - NEWEST_MESSAGES)
     front = {
-        "messages": list(map(plain, messages[:FIRST])),
+        "messages": list(map(plain, messages[:FIRST_MESSAGES])),
         "system": plain(given.system),
         "tools": plain(given.tools),
     }
     marks = [(mark.place[0], mark.ttl) for mark in breakpoints.set_in(front)]
     newest = breakpoints.set_in({"messages": list(map(plain, messages[first:]))})
     marks += [(first + mark.place[0], mark.ttl) for mark in newest]
-    automatic = plain(given.request.get("cache_control"))
+    automatic = plain(given.body_fields.get("cache_control"))
     if isinstance(automatic, Mapping):
         marks.append((len(messages) - 1, str(automatic.get("ttl"))))
     hours = [place + 1 for place, life in marks if life == "1h"]
-    return ClientBreakpoints(any=bool(automatic or marks), hour=max(hours, default=None))
+    return ClientBreakpoints(has_any=bool(automatic or marks), hour_messages=max(hours, default=None))
 
 
-def _marked(messages: list[Any], read: list[Json], given: Given, history: History, view: View) -> list[Any]:
+def _add_breakpoints(
+    messages: list[Any], read: list[Json], given: IncomingRequest, history: History, view: View
+) -> list[Any]:
     """With cache breakpoints where the sticky prefix ends, as far as the client left any of the four.
 
     read: the same messages as JSON, but for a beginning of the answer at their end.
@@ -122,7 +126,7 @@ def _marked(messages: list[Any], read: list[Json], given: Given, history: Histor
         "messages": [*read, *map(plain, given.tail)],
         "system": plain(given.system),
         "tools": plain(given.tools) if given.tools else [],
-        "cache_control": plain(given.request.get("cache_control")),
+        "cache_control": plain(given.body_fields.get("cache_control")),
     }
     # The end first: without it nothing of the newest is read at the next call; then the frontier, from the back.
     wanted = [place for mark in reversed(view.marks) if (place := history.splice.last_block(mark)) is not None]
@@ -132,19 +136,19 @@ def _marked(messages: list[Any], read: list[Json], given: Given, history: Histor
     return [marked[at] if at in changed else message for at, message in enumerate(messages)]
 
 
-def _dropping(sent: Outgoing, given: Given, model: Capabilities) -> Outgoing:
+def _request_thinking_drop(sent: OutgoingRequest, given: IncomingRequest, model: Capabilities) -> OutgoingRequest:
     """Asking for thinking that our edits made invalid to be dropped; the client's own settings of it stay."""
-    found = dropping({"thinking": plain(given.request.get("thinking"))}, model)
+    found = dropping({"thinking": plain(given.body_fields.get("thinking"))}, model)
     if found is None:
         return replace(sent, notes=("thinking is off: nothing is bound, and nothing needs to be dropped",))
     return replace(sent, extra={"thinking": found["thinking"]}, betas=(DROP_BETA,))
 
 
-def _native(given: Given, session: Session) -> Outgoing:
+def _build_native_request(given: IncomingRequest, session: Session) -> OutgoingRequest:
     """The messages whole, and the server told to clear what our decisions hide: the longest run of the oldest."""
-    sent = Outgoing(messages=list(given.messages), system=given.system, tools=given.tools)
+    sent = OutgoingRequest(messages=list(given.messages), system=given.system, tools=given.tools)
     kept = set(session.policy.protected)
-    uses = [key not in kept and _goes(session, key) for key in native.uses(session.state.turns)]
+    uses = [key not in kept and _is_cleared(session, key) for key in native.uses(session.state.turns)]
     cleared = native.frontier(uses)
     if held := uses[cleared:].count(True):
         told = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
@@ -152,14 +156,14 @@ def _native(given: Given, session: Session) -> Outgoing:
     edit = native.edit(uses=len(uses), cleared=cleared)
     if edit is None:
         return sent
-    found = native.managed({"context_management": plain(given.request.get("context_management"))}, edit)
+    found = native.managed({"context_management": plain(given.body_fields.get("context_management"))}, edit)
     if found is None:
         return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
     notes = (*sent.notes, "the provider clears by itself: its placeholders have no gist and no handle")
     return replace(sent, extra={"context_management": found["context_management"]}, betas=(native.BETA,), notes=notes)
 
 
-def _goes(session: Session, key: Key | None) -> bool | None:
+def _is_cleared(session: Session, key: Key | None) -> bool | None:
     """Whether a tool use is decided to be hidden; None where its result is only too short for that."""
     if key is None:
         return False
@@ -170,14 +174,14 @@ def _goes(session: Session, key: Key | None) -> bool | None:
     return False
 
 
-def live_prefix(given: Given, history: History, view: View, model: str, *, mark: bool) -> LivePrefix:
+def build_live_prefix(given: IncomingRequest, history: History, view: View, model: str, *, mark: bool) -> LivePrefix:
     """The view as it would be sent if nothing more were hidden: what a summary request may extend.
 
     mark: whether breakpoints are put, so that it is read where the call before left it.
     """
-    read: list[Json] = [as_json(entry, history.read) for entry in history.splice.entries(view)]
+    read: list[Json] = [as_json(entry, history.messages) for entry in history.splice.entries(view)]
     if mark and history.dialect.in_blocks:
-        read = _marked(list(read), read, replace(given, messages=(), end=0), history, view)
+        read = _add_breakpoints(list(read), read, replace(given, messages=(), end=0), history, view)
     return LivePrefix(
         dialect=history.dialect.name,
         messages=tuple(read),

@@ -10,7 +10,7 @@ from elision.telemetry.diagnostics import Diagnostics
 
 
 @dataclass
-class Seen:
+class PassThroughView:
     """One view: everything as it was given."""
 
     messages: list[Any]
@@ -21,20 +21,20 @@ class Seen:
     betas: tuple[str, ...] = ()
 
 
-class Passing:
+class PassThroughContext:
     """Passes everything on. stop, hint: what the diagnostics of the third call and later ones say.
 
     After `overflowed` only the last message is shown."""
 
     def __init__(self, **diagnostics: Any) -> None:
-        self.said = diagnostics
+        self.extra_diagnostics = diagnostics
         self.calls = 0
         self.recorded: list[Any] = []
         self.prepared: list[list[Any]] = []
         self.learned: list[str] = []
         self.kept: list[Any] = []
 
-    def prepare(self, messages: Sequence[Any], *, system: Any = None, tools: Any = None) -> Seen:
+    def prepare(self, messages: Sequence[Any], *, system: Any = None, tools: Any = None) -> PassThroughView:
         self.calls += 1
         self.prepared.append(list(messages))
         diagnostics = Diagnostics(
@@ -46,10 +46,10 @@ class Passing:
             after=80,
             raw=100,
             reason="nothing to hide",
-            **{name: value for name, value in self.said.items() if self.calls >= 3},
+            **{name: value for name, value in self.extra_diagnostics.items() if self.calls >= 3},
         )
         shown = list(messages)[-1:] if self.learned else list(messages)
-        return Seen(messages=shown, system=system, tools=tools, diagnostics=diagnostics)
+        return PassThroughView(messages=shown, system=system, tools=tools, diagnostics=diagnostics)
 
     def record(self, usage: Any) -> None:
         self.recorded.append(usage)

@@ -13,7 +13,7 @@ from elision.dialects import (
 )
 from elision.dialects.render import Renderer, Sent
 from elision.errors import SettingError
-from elision.manager.options import DialectName
+from elision.manager.context_options import DialectName
 from elision.trajectory.content import content
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
@@ -25,19 +25,19 @@ _RENDERERS: Final[Mapping[str, Callable[[], Renderer]]] = {
 }
 
 
-class PlainForm:
+class ManualTurns:
     """One session's turns by hand. dialect: whose messages views are rendered as; `auto` is OpenAI chat."""
 
     def __init__(self, dialect: DialectName) -> None:
         self.dialect: str = "openai" if dialect == "auto" else dialect
         self._renderer = _RENDERERS[self.dialect]()
 
-    def messages(self, view: View) -> tuple[list[Sent], Any]:
+    def render_messages(self, view: View) -> tuple[list[Sent], Any]:
         """The request's messages, and its system prompt where it stands apart."""
         return self._renderer.messages(view), self._renderer.system(view) or None
 
     @staticmethod
-    def head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
+    def make_head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
         if system:
             messages = [Message(role="system", content=content(system))]
         else:
@@ -47,7 +47,7 @@ class PlainForm:
         return Head(messages=tuple(messages), tools=tuple(tools))
 
     @staticmethod
-    def turn(index: int, reasoning: str, action: Any, observation: Any, text: str) -> Turn:
+    def make_turn(index: int, reasoning: str, action: Any, observation: Any, text: str) -> Turn:
         """Turn `index`. Raises SettingError where actions and observations do not fit."""
         if isinstance(action, list):
             given = action
@@ -55,7 +55,7 @@ class PlainForm:
             given = []
         else:
             given = [action]
-        actions = tuple(_action(each, f"call_{index}_{place}") for place, each in enumerate(given, start=1))
+        actions = tuple(_make_action(each, f"call_{index}_{place}") for place, each in enumerate(given, start=1))
         if isinstance(observation, list):
             seen = observation
         elif observation is None:
@@ -71,11 +71,11 @@ class PlainForm:
             content=content(text),
             reasoning=reasoning,
             actions=actions,
-            observations=tuple(_observation(each, call) for each, call in zip(seen, actions, strict=False)),
+            observations=tuple(_make_observation(each, call) for each, call in zip(seen, actions, strict=False)),
         )
 
 
-def _action(given: Any, id: str) -> Action:
+def _make_action(given: Any, id: str) -> Action:
     if isinstance(given, Action):
         return given
     if isinstance(given, str):
@@ -90,7 +90,7 @@ def _action(given: Any, id: str) -> Action:
     raise SettingError(f"an action is a text or {{'name': ..., 'arguments': ...}}, not {type(given).__name__}")
 
 
-def _observation(given: Any, call: Action) -> Observation:
+def _make_observation(given: Any, call: Action) -> Observation:
     if isinstance(given, Observation):
         return given
     if isinstance(given, str):

@@ -10,78 +10,78 @@ from collections.abc import Sequence
 from typing import Final
 
 from elision.errors import ConflictError
-from elision.manager.branch import Branch, Tally, is_there, last_nodes
+from elision.manager.branch import ObservationTotals, SessionBranch, has_session, map_nodes
+from elision.manager.branch_lookup import SessionFactory
 from elision.manager.history import History
-from elision.manager.lineage import Maker
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
 from elision.trajectory.events import Amended, Answered, Decided, Event, Exchanged, Learned, Recalled
 
 #: How often a pass begins anew behind what others wrote meanwhile.
-TRIES: Final = 3
+PASS_TRIES: Final = 3
 #: How often what is owed is tried behind what others wrote; each time one of them all gets on.
-CATCHES: Final = 50
-_NOTES: Final = (Answered, Recalled, Learned, Exchanged)
+WRITE_TRIES: Final = 50
+_NOTE_EVENTS: Final = (Answered, Recalled, Learned, Exchanged)
 
 
-def others(branch: Branch, store: Store, at: float) -> list[Event] | None:
+def write_or_read_others(branch: SessionBranch, store: Store, at: float) -> list[Event] | None:
     """Write what is owed, or see that there is nothing to catch up with: then None, else what stands behind.
 
     Raises StoreError, UnknownHandle.
     """
     try:
-        if not branch.made or branch.unsaved:
+        if not branch.exists or branch.unsaved:
             branch.save(store, at)
             return None
-        if store.length(branch.key) == branch.saved:
+        if store.length(branch.key) == branch.saved_events:
             return None
     except ConflictError:
-        if not is_there(store, branch.key):
+        if not has_session(store, branch.key):
             raise
-    return list(store.events(branch.key, branch.saved))
+    return list(store.events(branch.key, branch.saved_events))
 
 
-def caught_up(branch: Branch, there: Sequence[Event], make: Maker, guards: Guards) -> None:
+def apply_others(branch: SessionBranch, there: Sequence[Event], make: SessionFactory, guards: Guards) -> None:
     """`branch` behind `there`, which others wrote: work O(there) where nothing but notes is owed to the log.
 
-    Its history is still the client's: `agrees` says whether it goes this way.
+    Its history is still the client's: `has_same_turns` says whether it goes this way.
     """
     session = branch.session
     owed = branch.unsaved
-    notes = [event for event in owed if isinstance(event, _NOTES)]
+    notes = [event for event in owed if isinstance(event, _NOTE_EVENTS)]
     if owed or not session.takes(there):
-        branch.rebuild(make([*session.events[: branch.saved], *there]))
-        branch.nodes = last_nodes(branch.session.events)
+        branch.replace_session(make([*session.events[: branch.saved_events], *there]))
+        branch.nodes = map_nodes(branch.session.events)
         branch.ledger = None
-        branch.handled, branch.watch, branch.tally = 0, guards.start(), Tally(branch.session.sizer)
-        branch.earlier = branch.watch
+        branch.turns_counted, branch.watch, branch.totals = 0, guards.start(), ObservationTotals(branch.session.sizer)
+        branch.watch_before_newest = branch.watch
     else:
-        if any(isinstance(event, Amended) and event.turn.index == branch.handled for event in there):
-            branch.forget()
+        if any(isinstance(event, Amended) and event.turn.index == branch.turns_counted for event in there):
+            branch.forget_newest()
         session.take_up(there)
-        branch.nodes |= last_nodes(there)
-    branch.catch_up()
-    branch.saved = branch.saved + len(there)
-    branch.made = True
-    branch.failing = ""
-    branch.tried = []
-    branch.moved = True
+        branch.nodes |= map_nodes(there)
+    branch.count_new_turns()
+    branch.saved_events = branch.saved_events + len(there)
+    branch.exists = True
+    branch.store_error = ""
+    branch.pending_attempts = []
+    branch.diverged = True
     for note in notes:
         branch.session.note(note)
 
 
-def agrees(branch: Branch, history: History) -> bool:
+def has_same_turns(branch: SessionBranch, history: History) -> bool:
     """Whether the turns of `branch` are those of `history`, but for what stands behind the newest of them."""
     turns = branch.session.state.turns
     known = len(turns)
     if known > history.conversation.turns:
         return False
-    if any(history.node(index) != branch.nodes.get(index) for index in range(1, known)):
+    if any(history.get_node(index) != branch.nodes.get(index) for index in range(1, known)):
         return False
-    return not known or history.node(known) == branch.nodes.get(known) or branch.amends(history)
+    return not known or history.get_node(known) == branch.nodes.get(known) or branch.is_amended_by(history)
 
 
-def hides(events: Sequence[Event]) -> bool:
+def hides_anything(events: Sequence[Event]) -> bool:
     """Whether a pass, by what it added to the log, hides anything new or has the recall tools enter."""
     made = [event for event in events if isinstance(event, Decided)]
     return any(event.masks or event.clips or event.summary or event.offers for event in made)

@@ -10,7 +10,7 @@ from elision.errors import DialectError
 from elision.trajectory.usage import Usage
 
 
-def usage_in(value: Any) -> Usage | None:
+def find_usage(value: Any) -> Usage | None:
     """Return the usage that `value` is or has: ours, JSON, or an object of a provider's package; None if it has none.
 
     Chunks and events of a stream may have one too. Raises DialectError for what can have none: a text, a stream.

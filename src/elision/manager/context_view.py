@@ -10,7 +10,7 @@ from elision.telemetry.diagnostics import Costs, Diagnostics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SessionStatus:
     """A session in front of its next call, as its log has it: whoever wrote it. turns: so far.
 
     due: in USD, each call as it was reported, else what its prompt costs; 0 where that is not known.
@@ -18,11 +18,11 @@ class Standing:
 
     turns: int
     costs: Costs
-    due: float = 0.0
+    due_usd: float = 0.0
 
 
 #: Asked before a call is decided on; raises LimitError where it is not to be made.
-Admit: TypeAlias = Callable[[Standing], None]
+AdmissionCheck: TypeAlias = Callable[[SessionStatus], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

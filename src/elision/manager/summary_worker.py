@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from elision.engine import Answer, Later
 from elision.errors import SummaryError, describe_error
-from elision.manager.offload import LARGE, executor_for
-from elision.manager.options import SummaryWriter
+from elision.manager.context_options import SummaryWriter
+from elision.manager.offload import LARGE_BYTES, choose_executor
 from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.request_redaction import redact_request
 from elision.summarizers.summary_result import SummaryResult, parse_answer
@@ -24,14 +24,14 @@ from elision.trajectory.plan import SummaryRequest
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _SummaryJob:
     """A summary that is being written. started: by `time.monotonic`."""
 
     request: SummaryRequest
     future: Future[SummaryResult]
     started: float
 
-    def serves(self, request: SummaryRequest) -> bool:
+    def is_for(self, request: SummaryRequest) -> bool:
         """Whether what is written is of the history that `request` is about: not undone, and of no other branch."""
         ours = self.request
         return (
@@ -41,7 +41,7 @@ class _Job:
         )
 
 
-class Scribe:
+class SummaryRunner:
     """Asks `writer`, and turns whatever goes wrong into a SummaryError.
 
     seconds: one summary may take. background: whether passes go on while it is written.
@@ -52,40 +52,40 @@ class Scribe:
         # No thread waits longer, and none at all where it is told to.
         self.seconds = min(seconds, threading.TIMEOUT_MAX)
         self.background = background
-        self.spent = 0.0
-        self._job: _Job | None = None
+        self.waited_seconds = 0.0
+        self._job: _SummaryJob | None = None
 
-    def answer(self, request: SummaryRequest) -> Answer:
+    def request_summary(self, request: SummaryRequest) -> Answer:
         """The summary that `request` asks for, an error, or Later."""
         if self.background:
-            return self._later(request)
+            return self._answer_in_background(request)
         started = time.perf_counter()
         try:
             # A digest waits for nobody: a thread for it would only be waited for.
             at_once = isinstance(self.writer, DigestSummarizer)
             if at_once:
-                return self._written(request)
-            return self._begun(request).result(self.seconds)
+                return self._write_summary(request)
+            return self._start_thread(request).result(self.seconds)
         except Late:
-            return self._late()
+            return self._make_timeout_error()
         except SummaryError as error:
             return error
         finally:
-            self.spent += time.perf_counter() - started
+            self.waited_seconds += time.perf_counter() - started
 
-    async def answer_async(self, request: SummaryRequest) -> Answer:
+    async def request_summary_async(self, request: SummaryRequest) -> Answer:
         """The same without blocking the event loop."""
         if self.background:
-            return self._later(request)
+            return self._answer_in_background(request)
         started = time.perf_counter()
         try:
-            return await asyncio.wait_for(self._awaited(request), self.seconds)
+            return await asyncio.wait_for(self._write_summary_async(request), self.seconds)
         except TimeoutError:
-            return self._late()
+            return self._make_timeout_error()
         except SummaryError as error:
             return error
         finally:
-            self.spent += time.perf_counter() - started
+            self.waited_seconds += time.perf_counter() - started
 
     def close(self) -> None:
         """Nothing is waited for."""
@@ -93,28 +93,28 @@ class Scribe:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def _later(self, request: SummaryRequest) -> Answer:
+    def _answer_in_background(self, request: SummaryRequest) -> Answer:
         """What was written meanwhile, else Later; begins to write if nobody does."""
         job = self._job
-        if job is None or not job.serves(request):
-            job = self._job = _Job(request, self._begun(request), time.monotonic())
+        if job is None or not job.is_for(request):
+            job = self._job = _SummaryJob(request, self._start_thread(request), time.monotonic())
         if not job.future.done():
             if time.monotonic() - job.started < self.seconds:
                 return Later()
-            return self._given_up()
+            return self._abandon_job()
         self._job = None
         try:
             written = job.future.result()
         except SummaryError as error:
             return error
-        self.spent += written.seconds
+        self.waited_seconds += written.seconds
         return replace(written, covers=written.covers or job.request.turns[-1].index)
 
-    def _given_up(self) -> SummaryError:
+    def _abandon_job(self) -> SummaryError:
         self._job = None
-        return self._late()
+        return self._make_timeout_error()
 
-    def _written(self, request: SummaryRequest) -> SummaryResult:
+    def _write_summary(self, request: SummaryRequest) -> SummaryResult:
         started = time.perf_counter()
         try:
             # Before anybody cuts it: half a key has no beginning that tells what it is.
@@ -125,15 +125,17 @@ class Scribe:
         except SummaryError:
             raise
         except Exception as error:
-            raise _failure(error) from error
+            raise _wrap_failure(error) from error
 
-    async def _awaited(self, request: SummaryRequest) -> SummaryResult:
+    async def _write_summary_async(self, request: SummaryRequest) -> SummaryResult:
         started = time.perf_counter()
         if not inspect.iscoroutinefunction(self.writer):
-            return await asyncio.wrap_future(self._begun(request))
+            return await asyncio.wrap_future(self._start_thread(request))
         try:
             # All of a history is read: other work does not wait for that.
-            clean = await asyncio.get_running_loop().run_in_executor(executor_for(LARGE), redact_request, request)
+            clean = await asyncio.get_running_loop().run_in_executor(
+                choose_executor(LARGE_BYTES), redact_request, request
+            )
             found = await cast("Awaitable[str | SummaryResult]", self.writer(clean))
             return _with_seconds(parse_answer(found), time.perf_counter() - started)
         except SummaryError:
@@ -143,18 +145,18 @@ class Scribe:
             if task is None or task.cancelling():
                 raise
             # Nobody cancelled the pass: the summarizer gave up by itself.
-            raise _failure(error) from error
+            raise _wrap_failure(error) from error
         except (KeyboardInterrupt, GeneratorExit):
             # The user's, and the event loop's that is closed.
             raise
         except BaseException as error:
             # SystemExit would end the event loop, and what else is no Exception the agent.
-            raise _failure(error) from error
+            raise _wrap_failure(error) from error
 
-    def _late(self) -> SummaryError:
+    def _make_timeout_error(self) -> SummaryError:
         return SummaryError(f"no summary within {self.seconds:g} s", cause="timeout")
 
-    def _begun(self, request: SummaryRequest) -> Future[SummaryResult]:
+    def _start_thread(self, request: SummaryRequest) -> Future[SummaryResult]:
         """The summary, written in a thread of its own: one that never ends holds up no other, nor the end of the
         process."""
         future: Future[SummaryResult] = Future()
@@ -163,11 +165,11 @@ class Scribe:
         def write() -> None:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(context.run(self._written, request))
+                    future.set_result(context.run(self._write_summary, request))
                 except SummaryError as error:
                     future.set_exception(error)
                 except BaseException as error:  # noqa: BLE001 - nobody else's exception is raised in this thread
-                    future.set_exception(_failure(error))
+                    future.set_exception(_wrap_failure(error))
 
         threading.Thread(target=write, name="elision-summary", daemon=True).start()
         return future
@@ -179,6 +181,6 @@ def _with_seconds(written: SummaryResult, seconds: float) -> SummaryResult:
     return replace(written, seconds=seconds)
 
 
-def _failure(error: BaseException) -> SummaryError:
+def _wrap_failure(error: BaseException) -> SummaryError:
     """What a summarizer raised, as the summary that there is not: SystemExit must not end the agent."""
     return SummaryError(f"the summarizer failed: {describe_error(error)}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from tests.manager.agents import SHAPES, history
+from tests.manager.agents import SHAPES, make_history
 
 DIALECTS = ("openai", "openai-responses", "anthropic")
 WORDS = st.tuples(st.text(max_size=12), st.sampled_from([1, 5_000]))
@@ -84,7 +84,7 @@ def test_it_is_said_of_what_matters(dialect: Any) -> None:
     assert context.foregone(begun=False)
     assert not context.foregone(begun=True)
     assert not context.foregone(begun=False, model="claude-opus-5-5"), "its thinking is bound to what we may add"
-    context.prepare(history(dialect, 0))
+    context.prepare(make_history(dialect, 0))
     assert ContextManager(store=MemoryStore(), shadow=True, **given).foregone(begun=True)
 
 
@@ -92,8 +92,8 @@ def test_tools_that_entered_before() -> None:
     """A session that began with our tools in its requests has them there at its first message too."""
     store = MemoryStore()
     given = {"store": store, "family": "f", "dialect": "anthropic", "cache_control": "gaps", "over_budget": "send"}
-    ContextManager(session="s", offer="start", model="claude-opus-5-5", **given).prepare(history("anthropic", 1))
+    ContextManager(session="s", offer="start", model="claude-opus-5-5", **given).prepare(make_history("anthropic", 1))
     context = ContextManager(session="t", offer="first", model="claude-sonnet-4-5", **given)
-    assert context.prepare(history("anthropic", 2)).added_tools
+    assert context.prepare(make_history("anthropic", 2)).added_tools
     assert not context.foregone(begun=False)
-    assert context.prepare(history("anthropic", 0)).added_tools
+    assert context.prepare(make_history("anthropic", 0)).added_tools

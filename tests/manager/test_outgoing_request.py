@@ -13,7 +13,7 @@ from elision.dialects.rules import introduced, violations
 from elision.dialects.rules.anthropic import breakpoints
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
-from tests.manager.agents import SHAPES, Message, history
+from tests.manager.agents import SHAPES, Message, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -31,7 +31,7 @@ def test_nothing_is_introduced(shape: str, strategy: str) -> None:
     """At every call the request breaks no rule that the client's own did not break."""
     context = ContextManager(strategy, dialect=NAMES.get(shape, shape))  # type: ignore[arg-type]
     for steps in range(20):
-        messages = history(shape, steps)
+        messages = make_history(shape, steps)
         view = context.prepare(messages)
         field = "input" if shape == "openai-responses" else "messages"
         before = {"model": "m", "max_tokens": 100, field: messages}
@@ -44,7 +44,7 @@ def test_breakpoints_stay_within_four(taken: int) -> None:
     """The client's own breakpoints stay where they are; ours take what is left of four, the end of the prompt first."""
     context = ContextManager(EAGER, dialect="anthropic")
     for steps in range(12):
-        messages = copy.deepcopy(history("anthropic", steps))
+        messages = copy.deepcopy(make_history("anthropic", steps))
         for message in messages[2 : 2 + taken * 2 : 2]:
             message["content"][0]["cache_control"] = {"type": "ephemeral"}
         own = len(breakpoints({"messages": messages}))
@@ -61,7 +61,7 @@ def test_automatic_caching_counts() -> None:
     context = ContextManager(EAGER, dialect="anthropic")
     automatic = {"cache_control": {"type": "ephemeral"}}
     for steps in range(8):
-        view = context.prepare(history("anthropic", steps), request=automatic)
+        view = context.prepare(make_history("anthropic", steps), request=automatic)
         assert not violations("anthropic", {**body(view), **automatic})
 
 
@@ -72,7 +72,7 @@ def thinking(step: int) -> list[Message]:
 
 
 def thoughtful(steps: int) -> list[Message]:
-    return [*history("anthropic", 0), *(message for step in range(1, steps + 1) for message in thinking(step))]
+    return [*make_history("anthropic", 0), *(message for step in range(1, steps + 1) for message in thinking(step))]
 
 
 def test_bound_thinking_is_left_to_the_server() -> None:
@@ -189,7 +189,7 @@ def test_breakpoints_may_wait_until_something_is_hidden() -> None:
     """With "gaps" a request in which nothing is hidden is the client's own, and a later one is marked."""
     with ContextManager("masking(window=2, schedule=every-turn)", store="memory:", cache_control="gaps") as context:
         for steps in range(8):
-            messages = history("anthropic", steps)
+            messages = make_history("anthropic", steps)
             view = context.prepare(messages)
             marked = breakpoints(view.request)
             assert bool(marked) == bool(view.diagnostics.savings.masked)
@@ -203,7 +203,7 @@ def test_a_call_that_is_made_again_is_the_same_request(strategy: str) -> None:
     """A client's retry, in this process or the next one, has its cache breakpoints where they stood."""
     store = MemoryStore()
     for steps in range(10):
-        messages = history("anthropic", steps)
+        messages = make_history("anthropic", steps)
         with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
             first, retried = context.prepare(messages), context.prepare(messages)
         with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
@@ -223,7 +223,7 @@ def test_no_summary_is_asked_for_where_none_could_be_sent() -> None:
     options = {"model": BOUND, "dialect": "anthropic", "store": "memory:", "summarizer": write, "token_budget": 9_000}
     with ContextManager(FOLDING, **options) as context:  # type: ignore[arg-type]
         for steps in range(16):
-            view = context.prepare(history("anthropic", steps), request={"thinking": {"type": "adaptive"}})
+            view = context.prepare(make_history("anthropic", steps), request={"thinking": {"type": "adaptive"}})
     assert view.extra["context_management"]["edits"]
     assert view.diagnostics.savings.masked >= 12
     assert (view.diagnostics.summaries, view.diagnostics.costs.summarizer, asked) == (0, 0.0, [])

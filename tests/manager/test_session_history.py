@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elision.errors import CorruptError, SummaryError
 from elision.gateway.dashboard.figures import figures
 from elision.manager import ContextManager
-from elision.manager.session_log import Account, Log, Reading
+from elision.manager.session_history import LogReader, SessionLog, SessionReport
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import SessionInfo
 from elision.strategies.guards import Guards
@@ -53,12 +53,12 @@ def _recalls(turn: int, context: ContextManager) -> None:
         context.recall("t1.1", head=3)
 
 
-def whole(info: SessionInfo, events: Sequence[Event]) -> Account:
-    return Log(info=info, events=events, sizer=SIZER, guards=GUARDS).account()
+def whole(info: SessionInfo, events: Sequence[Event]) -> SessionReport:
+    return SessionLog(info=info, events=events, sizer=SIZER, guards=GUARDS).build_report()
 
 
-def reading(info: SessionInfo) -> Reading:
-    return Reading(info, SIZER, GUARDS)
+def reading(info: SessionInfo) -> LogReader:
+    return LogReader(info, SIZER, GUARDS)
 
 
 @given(st.data())
@@ -72,19 +72,19 @@ def test_piece_by_piece_is_the_same_as_at_once(
     cuts = sorted(data.draw(st.lists(st.integers(first, len(events)), max_size=6)))
     read = reading(info)
     for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
-        assert read.takes(events[start:end])
-        read.read(events[start:end])
+        assert read.can_continue_with(events[start:end])
+        read.read_events(events[start:end])
         assert read.records == end
-    assert read.account() == whole(info, events)
+    assert read.build_report() == whole(info, events)
 
 
 def test_nothing_is_billed_before_the_first_call(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
     """A session that was only begun is read anew when its first call says which model's prices hold."""
     info, events = logs[0]
     read = reading(info)
-    read.read(events[:2])
-    assert read.account().end is None
-    assert not read.takes(events[2:])
+    read.read_events(events[:2])
+    assert read.build_report().final is None
+    assert not read.can_continue_with(events[2:])
 
 
 def test_usage_belongs_to_the_request_that_was_answered(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_usage_belongs_to_the_request_that_was_answered(tmp_path: Path) -> None:
         context.prepare(stored.opening())
         context.prepare(stored.opening())
         context.record({"prompt_tokens": 70, "completion_tokens": 3})
-    passes = whole(*told(tmp_path, "s")).passes
+    passes = whole(*told(tmp_path, "s")).calls
     assert [each.usage is not None for each in passes] == [False, True]
 
 
@@ -102,25 +102,25 @@ def test_usage_that_comes_late(logs: list[tuple[SessionInfo, list[Event]]]) -> N
     info, events = logs[0]
     last = max(event.call for event in events if isinstance(event, Called))
     late = Answered(call=last - 1, usage=Usage(input=7))
-    assert whole(info, [*events, late]).passes[-1].usage == whole(info, events).passes[-1].usage
+    assert whole(info, [*events, late]).calls[-1].usage == whole(info, events).calls[-1].usage
     going = reading(info)
-    going.read(events)
-    going.read([late])
-    assert going.account().passes[-1].usage == whole(info, events).passes[-1].usage
+    going.read_events(events)
+    going.read_events([late])
+    assert going.build_report().calls[-1].usage == whole(info, events).calls[-1].usage
 
 
 def test_a_turn_that_came_again_is_read_anew(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
     """What changes the figures of calls that were gone through is refused, and taken where it is read whole."""
     info, events = logs[0]
     read = reading(info)
-    read.read(events)
+    read.read_events(events)
     turn = [event.turn for event in events if isinstance(event, TurnAdded)][-1]
     again: list[Event] = [Amended(turn)]
-    assert not read.takes(again)
+    assert not read.can_continue_with(again)
     with pytest.raises(ValueError, match="read it anew"):
-        read.read(again)
+        read.read_events(again)
     fresh = reading(info)
-    fresh.read([*events, *again])
+    fresh.read_events([*events, *again])
     assert fresh.amendments == 1
 
 
@@ -128,13 +128,13 @@ def test_another_model_sets_other_prices(logs: list[tuple[SessionInfo, list[Even
     """Where most calls were made of another model by now, everything is billed anew."""
     info, events = logs[0]
     read = reading(info)
-    read.read(events)
+    read.read_events(events)
     calls: list[Event] = []
     for _ in range(20):
         decided = Decided(call=8, reason="nothing eligible")
         calls += [decided, Called(call=8, at=None, model="gpt-5", tokens=1)]
-    assert not read.takes(calls)
-    assert read.takes(calls[:4])
+    assert not read.can_continue_with(calls)
+    assert read.can_continue_with(calls[:4])
 
 
 def test_what_is_reported_is_billed_at_the_models_own_prices(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
@@ -147,27 +147,27 @@ def test_what_is_reported_is_billed_at_the_models_own_prices(logs: list[tuple[Se
         Answered(call=last + 1, usage=Usage(input=1_000, output=20)),
     ]
     before, after = whole(info, events), whole(info, [*events, *other])
-    assert before.end is not None
-    assert after.end is not None
+    assert before.final is not None
+    assert after.final is not None
     # 0.05 and 0.40 USD a million.
     usd = (1_000 * 0.05 + 20 * 0.40) / 1e6
-    assert (after.end.costs.billed or 0.0) - (before.end.costs.billed or 0.0) == pytest.approx(usd)
+    assert (after.final.costs.billed or 0.0) - (before.final.costs.billed or 0.0) == pytest.approx(usd)
     assert (figures(after).billed or 0.0) - (figures(before).billed or 0.0) == pytest.approx(usd)
-    assert (after.passes[-1].prices.name, after.prices) == ("gpt-5-nano", before.prices)
+    assert (after.calls[-1].prices.name, after.prices) == ("gpt-5-nano", before.prices)
 
 
 def test_a_summary_names_the_results_it_covers(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
     """Each result of a newly covered turn once, and the bill of sending everything beside ours."""
     account = whole(*logs[1])
-    made = [each for each in account.passes if each.summary]
+    made = [each for each in account.calls if each.summary]
     handles = [each.handle for one in made for each in one.covered]
     assert handles == [f"t{turn}.1" for turn in range(1, made[-1].summary.covers + 1 if made[-1].summary else 0)]
-    assert all(each.raw >= each.sent for each in account.passes)
-    assert any(each.raw > each.sent for each in account.passes)
+    assert all(each.raw_tokens >= each.sent_tokens for each in account.calls)
+    assert any(each.raw_tokens > each.sent_tokens for each in account.calls)
 
 
 def test_a_log_that_is_none() -> None:
     """A call without a decision is no session's."""
     info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
     with pytest.raises(CorruptError, match="its log is no session's"):
-        reading(info).read([HeadSet(Head()), Called(call=1, at=None, model="", tokens=1)])
+        reading(info).read_events([HeadSet(Head()), Called(call=1, at=None, model="", tokens=1)])

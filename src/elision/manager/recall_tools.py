@@ -10,22 +10,22 @@ from elision.dialects import mapping_in, text_in
 from elision.dialects.bound_thinking import newest_thought
 from elision.dialects.live.plain import plain
 from elision.engine import Session
-from elision.manager import recall
-from elision.manager.options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
-from elision.manager.sending import Outgoing
+from elision.manager import observation_text
+from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
+from elision.manager.outgoing_request import OutgoingRequest
 
-_OURS: Final = RECALL_TOOLS | SEARCH_TOOLS
+_OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 #: What is said where the tools enter, and where they were to and do not.
-ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
+NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
 #: What is said where the first placeholder names a handle that no tool reads.
-UNREAD: Final = (
+NOTE_UNREAD_HANDLES: Final = (
     "placeholders name handles, and no recall tool is among `tools`: add context.tool_definitions(), have us add them "
     'with offer="first", or say recall=False'
 )
-BOUND: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
+NOTE_BOUND_THINKING: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
 
 
-def settled(options: Options, *, handles: bool, bound: bool, begun: bool) -> Offer:
+def settle_offer(options: Options, *, handles: bool, bound: bool, begun: bool) -> Offer:
     """Who puts the recall tools into the requests of a session that begins now.
 
     handles: whether placeholders are to name handles. bound: whether the model binds its thinking to its prefix; begun:
@@ -37,43 +37,43 @@ def settled(options: Options, *, handles: bool, bound: bool, begun: bool) -> Off
     return options.offer
 
 
-def withheld(session: Session, tools: Any, *, bound: bool) -> bool:
+def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
     """Whether the tools must not enter now: the client has its own, or thinking is bound to what stands there."""
     state = session.state
     if not state.recall or state.offered:
         return False
-    return defines(tools) or not _is_list(tools) or (bound and newest_thought(state.turns) > 0)
+    return defines_recall_tools(tools) or not _is_list(tools) or (bound and newest_thought(state.turns) > 0)
 
 
-def added(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
+def list_added_tools(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
     """The recall tools that go behind the client's `tools`, in the shape of `dialect`; the same bytes every time."""
     state = session.state
-    if not state.offered or session.shadow or not _is_list(tools) or defines(tools):
+    if not state.offered or session.shadow or not _is_list(tools) or defines_recall_tools(tools):
         return []
-    return recall.shaped(state.recall, dialect)
+    return observation_text.render_tools(state.recall, dialect)
 
 
-def joined(sent: Outgoing, session: Session, dialect: str) -> Outgoing:
+def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> OutgoingRequest:
     """`sent` with the recall tools in it."""
-    ours = added(session, dialect, sent.tools)
+    ours = list_added_tools(session, dialect, sent.tools)
     if not ours:
         return sent
     entered = session.newest is not None and session.newest.decided.offers
     if entered:
-        notes = (*sent.notes, ENTERED)
+        notes = (*sent.notes, NOTE_TOOLS_ENTERED)
     else:
         notes = sent.notes
-    return replace(sent, tools=[*(sent.tools or ()), *ours], added=tuple(ours), notes=notes)
+    return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
 
 
 def names_unread_handles(session: Session, tools: Any) -> bool:
     """Whether the newest pass wrote placeholders with handles, and no tool of the request reads them."""
     if session.newest is None or not session.newest.decided.masks or not session.policy.placeholders.named:
         return False
-    return not (session.shadow or defines(tools))
+    return not (session.shadow or defines_recall_tools(tools))
 
 
-def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
+def is_offer_refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
     """Whether the tools were to enter, and bound thinking is what keeps them out."""
     state = session.state
     if not bound or wanted not in ("first", "start") or state.offered:
@@ -82,32 +82,32 @@ def refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
     return state.offer == "never" or (bool(state.recall) and newest_thought(state.turns) > 0)
 
 
-def defines(tools: Any) -> bool:
+def defines_recall_tools(tools: Any) -> bool:
     """Whether the client itself defines a tool of our names: then its own counts."""
-    return any(_name(tool) in _OURS for tool in listed(tools))
+    return any(_get_tool_name(tool) in _OUR_TOOL_NAMES for tool in list_tools(tools))
 
 
-def listed(tools: Any) -> Sequence[Any]:
+def list_tools(tools: Any) -> Sequence[Any]:
     """A client's tools; none where it sends what is no list of them, which its provider will refuse."""
-    return _plain(tools) if _is_list(tools) and tools is not None else ()
+    return _to_plain(tools) if _is_list(tools) and tools is not None else ()
 
 
 def _is_list(tools: Any) -> bool:
-    return tools is None or isinstance(_plain(tools), list | tuple)
+    return tools is None or isinstance(_to_plain(tools), list | tuple)
 
 
-def _plain(tools: Any) -> Any:
+def _to_plain(tools: Any) -> Any:
     if isinstance(tools, list | tuple):
         return tools
     return plain(tools)
 
 
-def _name(tool: Any) -> str:
-    told = _mapping(tool)
-    return text_in(told.get("name")) or text_in(_mapping(told.get("function")).get("name"))
+def _get_tool_name(tool: Any) -> str:
+    told = _to_mapping(tool)
+    return text_in(told.get("name")) or text_in(_to_mapping(told.get("function")).get("name"))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     # Nothing but names is asked for: what is JSON is not copied.
     if isinstance(value, dict):
         return value

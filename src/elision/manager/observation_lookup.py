@@ -3,58 +3,58 @@
 from __future__ import annotations
 
 from elision.errors import UnknownHandle
-from elision.manager.branch import Branch
-from elision.manager.passes import Passes
-from elision.manager.recall import named, text_under
+from elision.manager.branch import SessionBranch
+from elision.manager.observation_text import find_text, format_handle
+from elision.manager.preparation import CallPreparer
 from elision.stores.store import Store
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
 
 
-class Handles:
+class ObservationLookup:
     """Looks handles up for one session."""
 
-    def __init__(self, store: Store, passes: Passes) -> None:
+    def __init__(self, store: Store, passes: CallPreparer) -> None:
         self._store = store
         self._passes = passes
 
-    def known(self) -> Branch:
+    def find_branch(self) -> SessionBranch:
         """The branch at hand, or the one that the store saw change last. Raises UnknownHandle."""
-        found = self._passes.branch or self._passes.lineage.latest()
+        found = self._passes.branch or self._passes.branch_lookup.load_latest_branch()
         if found is None:
             raise UnknownHandle(f"session {self._passes.session!r} has no turns yet")
         return found
 
-    def text(self, session: str, key: Key) -> str:
+    def read_text(self, session: str, key: Key) -> str:
         """The raw text under `key` (position 0: the whole turn).
 
         session: whose; if "" this one's, or else that of the nearest it came from. Raises UnknownHandle, StoreError.
         """
-        branch = self.known()
+        branch = self.find_branch()
         if session and session != branch.key:
-            if session not in self._ancestors(branch.new.parent):
+            if session not in self._list_ancestors(branch.new.parent):
                 raise UnknownHandle(f"this session did not come from {session[:60]!r}")
-            return self._stored(session, key)
+            return self._read_stored(session, key)
         turns = branch.session.state.turns
         if key[0] > len(turns):
-            return self._inherited(branch, key)
-        return _text(turns[key[0] - 1], key)
+            return self._read_inherited(branch, key)
+        return _extract_text(turns[key[0] - 1], key)
 
-    def _inherited(self, branch: Branch, key: Key) -> str:
-        for parent in self._ancestors(branch.new.parent):
+    def _read_inherited(self, branch: SessionBranch, key: Key) -> str:
+        for parent in self._list_ancestors(branch.new.parent):
             try:
-                return self._stored(parent, key)
+                return self._read_stored(parent, key)
             except UnknownHandle:
                 continue
-        raise UnknownHandle(f"session {self._passes.session!r} keeps nothing under {named(key)}")
+        raise UnknownHandle(f"session {self._passes.session!r} keeps nothing under {format_handle(key)}")
 
-    def _stored(self, session: str, key: Key) -> str:
+    def _read_stored(self, session: str, key: Key) -> str:
         turns = self._store.turns(session, key[0], key[0])
         if not turns:
-            raise UnknownHandle(f"session {session!r} keeps nothing under {named(key)}")
-        return _text(turns[0], key)
+            raise UnknownHandle(f"session {session!r} keeps nothing under {format_handle(key)}")
+        return _extract_text(turns[0], key)
 
-    def _ancestors(self, parent: str) -> list[str]:
+    def _list_ancestors(self, parent: str) -> list[str]:
         """The sessions that this one came from, nearest first; as far as the store still has them."""
         found: list[str] = []
         while parent and parent not in found:
@@ -66,8 +66,8 @@ class Handles:
         return found
 
 
-def _text(turn: Turn, key: Key) -> str:
-    found = text_under(turn, key)
+def _extract_text(turn: Turn, key: Key) -> str:
+    found = find_text(turn, key)
     if found is None:
         raise UnknownHandle(f"turn {key[0]} has {len(turn.observations)} results, not {key[1]}")
     return found

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elision.engine import Pending, Session
-from elision.manager.branch import Branch
+from elision.manager.branch import SessionBranch
 from elision.manager.ledger import Ledger
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.plan import Clip, Mask, handle
 from elision.trajectory.state import State
 
 
-def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
+def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
     """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
     engine = branch.session
     state = engine.state
     newest = engine.newest
     anchor = engine.scale.correction
     assert newest is not None
-    told = costs(engine, ledger)
+    told = compute_costs(engine, ledger)
     return Diagnostics(
         session=session,
         branch=branch.key,
@@ -30,14 +30,14 @@ def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, m
         raw=engine.as_billed(state.raw.tokens),
         reason=newest.decided.reason,
         epoch=state.epoch,
-        masked=tuple(_hidden(state, newest.decided.masks)),
-        clipped=tuple(_hidden(state, newest.decided.clips)),
-        summarized=_summarized(state, newest),
+        masked=tuple(_list_hidden(state, newest.decided.masks)),
+        clipped=tuple(_list_hidden(state, newest.decided.clips)),
+        summarized=_describe_summary(state, newest),
         summaries=ledger.summaries,
         summary_tokens=state.sizer.text(state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
         costs=told,
-        savings=_savings(branch),
+        savings=_compute_savings(branch),
         stop=branch.watch.stop(told.ours),
         hint=branch.watch.hint(),
         history=history,
@@ -48,7 +48,7 @@ def diagnostics(branch: Branch, ledger: Ledger, *, session: str, history: str, m
     )
 
 
-def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnostics:
+def build_failed_diagnostics(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnostics:
     """What there is to say of a pass that failed."""
     return Diagnostics(
         session=session,
@@ -64,9 +64,9 @@ def failed(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnosti
     )
 
 
-def costs(engine: Session, ledger: Ledger) -> Costs:
+def compute_costs(engine: Session, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have, on the provider's scale of tokens."""
-    ledger.read(engine.events)
+    ledger.fold_new(engine.events)
     books = engine.books
     prompts = engine.costs.total
     recalls = ledger.recall_usd * engine.scale.rate
@@ -77,11 +77,11 @@ def costs(engine: Session, ledger: Ledger) -> Costs:
         summarizer=books.summarizer.usd,
         recalls=recalls,
         caching=prompts.caching,
-        billed=ledger.billed,
+        billed=ledger.billed_usd,
     )
 
 
-def _hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterator[Hidden]:
+def _list_hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterator[Hidden]:
     for edit in edits:
         observation = state.observation(edit.key)
         yield Hidden(
@@ -93,7 +93,7 @@ def _hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterato
         )
 
 
-def _summarized(state: State, newest: Pending) -> Summarized | None:
+def _describe_summary(state: State, newest: Pending) -> Summarized | None:
     summary = newest.decided.summary
     if summary is None:
         return None
@@ -110,10 +110,10 @@ def _summarized(state: State, newest: Pending) -> Summarized | None:
     )
 
 
-def _savings(branch: Branch) -> Savings:
+def _compute_savings(branch: SessionBranch) -> Savings:
     """What of all observations so far this call does without: covered ones, and masked ones but for placeholders."""
     state = branch.session.state
-    tally = branch.tally
+    tally = branch.totals
     behind = state.covered + 1
     place = state.turn_places.get(behind, len(state.track.segments))
     masked = (state.raw.tokens - state.raw_start(behind)) - (state.track.tokens - state.track.start(place))

@@ -50,15 +50,15 @@ SEARCH_TOOL = "elision_search"
 #: as it began: those calls are answered too.
 RECALL_TOOLS = frozenset((RECALL_TOOL, "lacuna_recall"))
 SEARCH_TOOLS = frozenset((SEARCH_TOOL, "lacuna_search"))
-FRESH = 10
+RECALLED_WINDOW_TURNS = 10
 
 #: Where sessions are kept unless the caller says where: `elision sessions` looks there too.
-STORE = "sqlite:///elision.db"
+DEFAULT_STORE = "sqlite:///elision.db"
 #: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
-_USUAL = "anthropic"
+_DEFAULT_PRICES = "anthropic"
 
 
-class Given(TypedDict, total=False):
+class ContextOptions(TypedDict, total=False):
     """The options of `ContextManager`; see `Options` for what they mean."""
 
     model: str
@@ -93,11 +93,11 @@ class Given(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-def check_names(names: Iterable[str]) -> None:
+def check_option_names(names: Iterable[str]) -> None:
     """Raises SettingError where one of `names` is no option."""
     for name in names:
-        if name not in Given.__annotations__:
-            near = get_close_matches(name, Given.__annotations__, 1)
+        if name not in ContextOptions.__annotations__:
+            near = get_close_matches(name, ContextOptions.__annotations__, 1)
             if near:
                 meant = f"{near[0]!r} is meant"
             else:
@@ -143,7 +143,7 @@ class Options:
     strategy: str | Strategy = "masking"
     model: str = ""
     prices: str | Prices | None = None
-    store: str | Store = STORE
+    store: str | Store = DEFAULT_STORE
     session: str = ""
     family: str = ""
     parent: str = ""
@@ -176,7 +176,7 @@ class Options:
         for name, valid, wanted in _CHECKS:
             value = getattr(self, name)
             if not valid(value):
-                raise SettingError(f"{name}={_shown(value)}: give {wanted}")
+                raise SettingError(f"{name}={_describe_value(value)}: give {wanted}")
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise SettingError(f"rules: {type(rule).__name__} among them; give elision.Rule(...)")
@@ -205,8 +205,8 @@ class Options:
 
     def _check_room(self) -> None:
         """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
-        strategy = self.tuned()
-        prices = self.priced()
+        strategy = self.build_strategy()
+        prices = self.find_prices()
         try:
             strategy.usable(prices)
         except SpecError as error:
@@ -219,7 +219,7 @@ class Options:
             raise SpecError(f"{whose}: {error}; give a larger budget, or a smaller reserved_for_response") from None
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether other processes may write to the same sessions, which is no error then."""
         return bool(self.family) or self.write_behind
 
@@ -229,7 +229,7 @@ class Options:
         return (self.on_event,) if one else tuple(self.on_event)  # type: ignore[arg-type, return-value]
 
     @property
-    def watched(self) -> Guards:
+    def effective_guards(self) -> Guards:
         """The guards: as told, else the preset's own, else none."""
         if self.guards is not None:
             return self.guards
@@ -240,49 +240,54 @@ class Options:
         return PRESET_GUARDS.get(named, Guards())
 
     @property
-    def table(self) -> Extractors:
+    def extractor_table(self) -> Extractors:
         """The user's extractors in front of the built-in ones."""
         table = BUILT_IN
         for tools, extractor in self.extractors.items():
             table = table.register(extractor, tools=(tools,))
         return table
 
-    def priced(self, model: str = "") -> Prices:
+    def find_prices(self, model: str = "") -> Prices:
         """What calls are billed at. Raises PriceError for an unknown set; an unknown model is billed as usual."""
         if isinstance(self.prices, Prices):
             return self.prices
         if self.prices:
-            return _prices(self.prices)
+            return _find_prices_named(self.prices)
         wanted = model or self.model
         try:
             if wanted:
                 return find_prices(wanted)
-            return find_price_set(_USUAL)
+            return find_price_set(_DEFAULT_PRICES)
         except PriceError:
-            return find_price_set(_USUAL)
+            return find_price_set(_DEFAULT_PRICES)
 
-    def unpriced(self) -> str:
+    def describe_missing_prices(self) -> str:
         """What is to be said where nobody knows the model's prices; "" where somebody does."""
         if not self.model or self.prices:
             return ""
         try:
             find_prices(self.model)
         except PriceError:
-            return f"no prices are known for {self.model[:80]}: billed as {_USUAL} models usually are; give prices="
+            usual = f"billed as {_DEFAULT_PRICES} models usually are; give prices="
+            return f"no prices are known for {self.model[:80]}: {usual}"
         return ""
 
-    def tuned(self) -> Strategy:
+    def build_strategy(self) -> Strategy:
         """The strategy with everything that refines it. Raises SpecError."""
         strategy = parse(self.strategy) if isinstance(self.strategy, str) else self.strategy
-        own = (Rule(tool=RECALL_TOOL, after=FRESH), Rule(tool=SEARCH_TOOL, after=FRESH)) if self.recall else ()
+        own = (
+            (Rule(tool=RECALL_TOOL, after=RECALLED_WINDOW_TURNS), Rule(tool=SEARCH_TOOL, after=RECALLED_WINDOW_TURNS))
+            if self.recall
+            else ()
+        )
         rules = (*self.rules, *own, *strategy.rules)
         handles = strategy.handles and self.recall and self.offer != "never"
-        changed = replace(strategy, handles=handles, budget=self._budget(strategy.budget))
+        changed = replace(strategy, handles=handles, budget=self._refine_budget(strategy.budget))
         if changed.hides:
             return replace(changed, rules=rules)
         return changed
 
-    def _budget(self, budget: Budget | None) -> Budget | None:
+    def _refine_budget(self, budget: Budget | None) -> Budget | None:
         told = {
             "tokens": self.token_budget,
             "reserved": self.reserved_for_response,
@@ -292,11 +297,11 @@ class Options:
         return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
 
 
-def _one_of(*names: str) -> _Check:
+def _accept_choice(*names: str) -> _Check:
     return (lambda value: isinstance(value, str) and value in names), f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _kind(wanted: str, *kinds: type) -> _Check:
+def _accept_type(wanted: str, *kinds: type) -> _Check:
     return (lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))), wanted
 
 
@@ -329,38 +334,38 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_tokens(least: int) -> Callable[[Any], bool]:
+def _is_token_count(least: int) -> Callable[[Any], bool]:
     return lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
 
 
 _NAME: Final = (_is_name, "one line of at most 400 characters")
 #: How keys of branches end: a session of that name would meet one.
 _BRANCH: Final = re.compile(r"~[0-9]{1,9}\Z")
-_FLAG: Final = _kind("True or False", bool)
+_FLAG: Final = _accept_type("True or False", bool)
 #: What each option must be: it would fail in every pass otherwise, where it only means that requests go out as they
 #: came.
 _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("model", *_kind("the model's name", str)),
-    ("prices", *_kind("the name of a set or of a model, or elision.Prices(...)", str, Prices, type(None))),
+    ("model", *_accept_type("the model's name", str)),
+    ("prices", *_accept_type("the name of a set or of a model, or elision.Prices(...)", str, Prices, type(None))),
     ("store", _is_store, "a URL (`memory:` keeps nothing) or a Store"),
     ("session", _is_session, f"{_NAME[1]}, not ending in ~ and a number as branches do"),
     ("family", *_NAME),
     ("parent", *_NAME),
-    ("dialect", *_one_of(*get_args(DialectName))),
-    ("observations", *_one_of(*get_args(Observations))),
+    ("dialect", *_accept_choice(*get_args(DialectName))),
+    ("observations", *_accept_choice(*get_args(Observations))),
     ("summarizer", _is_callable_or(str, type(None)), "a text such as anthropic:MODEL, or a function of a request"),
     ("background", *_FLAG),
     ("summary_seconds", lambda value: _is_number(value) and value > 0, "seconds, above 0"),
-    ("guards", *_kind("elision.Guards(...)", Guards, type(None))),
-    ("token_budget", _is_tokens(1), "tokens, 1 or more"),
-    ("reserved_for_response", _is_tokens(0), "tokens, 0 or more"),
+    ("guards", *_accept_type("elision.Guards(...)", Guards, type(None))),
+    ("token_budget", _is_token_count(1), "tokens, 1 or more"),
+    ("reserved_for_response", _is_token_count(0), "tokens, 0 or more"),
     (
         "max_context_pct",
         lambda value: value is None or (_is_number(value) and 0 < value <= 1),
         "a share above 0, up to 1",
     ),
     ("on_event", _is_listeners, "a function, or several"),
-    ("extractors", *_kind("a mapping of globs on the tool's name to functions", Mapping)),
+    ("extractors", *_accept_type("a mapping of globs on the tool's name to functions", Mapping)),
     (
         "rules",
         lambda value: isinstance(value, Collection) and not isinstance(value, str),
@@ -368,27 +373,27 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ),
     ("pin", _is_callable_or(type(None)), "a function of a message"),
     ("recall", *_FLAG),
-    ("offer", *_one_of(*get_args(Offer))),
-    ("thinking", *_one_of(AUTO, *WAYS)),
-    ("cache_control", *_one_of(*get_args(CacheControl))),
+    ("offer", *_accept_choice(*get_args(Offer))),
+    ("thinking", *_accept_choice(AUTO, *WAYS)),
+    ("cache_control", *_accept_choice(*get_args(CacheControl))),
     ("write_behind", *_FLAG),
     ("shadow", *_FLAG),
-    ("over_budget", *_one_of(*get_args(OverBudget))),
-    ("on_fault", *_one_of(*get_args(OnFault))),
-    ("tokens", *_kind("the name of a counter", str)),
-    ("redaction", *_kind("a Redaction", Redaction)),
+    ("over_budget", *_accept_choice(*get_args(OverBudget))),
+    ("on_fault", *_accept_choice(*get_args(OnFault))),
+    ("tokens", *_accept_type("the name of a counter", str)),
+    ("redaction", *_accept_type("a Redaction", Redaction)),
     ("clock", callable, "a function that returns seconds since the epoch"),
 )
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """A value in an error: texts and numbers themselves, of others the type."""
     if isinstance(value, str | int | float):
         return repr(value)[:60]
     return type(value).__name__
 
 
-def _prices(name: str) -> Prices:
+def _find_prices_named(name: str) -> Prices:
     try:
         return find_price_set(name)
     except PriceError:

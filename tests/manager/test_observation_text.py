@@ -12,10 +12,10 @@ import pytest
 
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
-from elision.manager.options import FRESH, RECALL_TOOL, SEARCH_TOOL
+from elision.manager.context_options import RECALL_TOOL, RECALLED_WINDOW_TURNS, SEARCH_TOOL
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit
-from tests.manager.agents import LONG, history, openai
+from tests.manager.agents import LONG, make_history, make_openai_step
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
@@ -23,7 +23,7 @@ EAGER = "masking(window=2, schedule=every-turn)"
 def walked(steps: int = 8, **options: Any) -> ContextManager:
     context = ContextManager(EAGER, session="s", **options)
     for step in range(steps + 1):
-        context.prepare(history("openai", step))
+        context.prepare(make_history("openai", step))
     return context
 
 
@@ -134,7 +134,7 @@ def test_a_hidden_picture_is_described(shape: str, words: str) -> None:
     dialect, picture, told = PICTURES[shape]
     kind = "input_text" if dialect == "openai-responses" else "text"
     parts = [*([{"type": kind, "text": words}] if words else []), picture]
-    messages = history(shape, 4, LONG)
+    messages = make_history(shape, 4, LONG)
     for message in messages:
         if message.get("role") == "tool":
             message["content"] = parts
@@ -169,7 +169,7 @@ def test_a_failure_of_ours_is_told_to_the_model(caplog: pytest.LogCaptureFixture
 def test_long_results_are_cut_in_the_middle() -> None:
     """One recall hands out a few thousand tokens, and says how to get the rest."""
     context = ContextManager(EAGER, session="s")
-    context.prepare([*history("openai", 0), *openai(1, "word " * 50_000)])
+    context.prepare([*make_history("openai", 0), *make_openai_step(1, "word " * 50_000)])
     text = context.recall("t1.1")
     assert len(text) < 17_000
     assert "characters left out; ask for lines or a pattern" in text
@@ -210,10 +210,10 @@ def test_what_was_recalled_stays_while_it_is_fresh() -> None:
     recalled = context.recall("t1.1", by="tool")
     call = {"id": "r", "type": "function", "function": {"name": RECALL_TOOL, "arguments": '{"handle": "t1.1"}'}}
     asked = {"role": "assistant", "content": None, "tool_calls": [call]}
-    messages = [*history("openai", 6), asked, {"role": "tool", "tool_call_id": "r", "content": recalled}]
-    for step in range(7, 7 + FRESH):
+    messages = [*make_history("openai", 6), asked, {"role": "tool", "tool_call_id": "r", "content": recalled}]
+    for step in range(7, 7 + RECALLED_WINDOW_TURNS):
         assert context.prepare(messages).messages[14]["content"] == recalled
-        messages += openai(step)
+        messages += make_openai_step(step)
     view = context.prepare(messages)
     assert view.messages[14]["content"].startswith(f"[t7.1 {RECALL_TOOL}: ")
     assert view.diagnostics.recalls == 1
@@ -234,7 +234,7 @@ def test_handles_live_as_long_as_the_store_keeps_the_turn(tmp_path: Path) -> Non
 def test_before_anything_is_prepared_the_newest_branch_is_read() -> None:
     """A restarted agent's first call may be a recall: it is about the history that it was in."""
     context = walked(6)
-    fork = [*history("openai", 4), *openai(50)]
+    fork = [*make_history("openai", 4), *make_openai_step(50)]
     context.prepare(fork)
     again = ContextManager(EAGER, session="s", store=context._store)
     assert again.recall("t5.1").startswith("50\n")
@@ -244,10 +244,10 @@ def test_before_anything_is_prepared_the_newest_branch_is_read() -> None:
 def test_where_recall_is_not_served_placeholders_name_no_handle() -> None:
     """Fixed when the session begins, also for a process that goes on with other settings."""
     context = walked(recall=False)
-    assert "[bash: f1.py" in json.dumps(context.prepare(history("openai", 8)).messages)
+    assert "[bash: f1.py" in json.dumps(context.prepare(make_history("openai", 8)).messages)
     store = context._store
     again = ContextManager(EAGER, session="s", store=store, recall=True)
-    assert "[bash: f7.py" in json.dumps(again.prepare(history("openai", 9)).messages)
+    assert "[bash: f7.py" in json.dumps(again.prepare(make_history("openai", 9)).messages)
 
 
 def test_who_gives_up_waits_for_the_end() -> None:
@@ -266,7 +266,7 @@ def test_who_gives_up_waits_for_the_end() -> None:
         asking = asyncio.ensure_future(context.handle_tool_call_async(SEARCH_TOOL, {"query": "value"}))
         await asyncio.to_thread(begun.wait, 10)
         asking.cancel()
-        following = asyncio.ensure_future(context.prepare_async(history("openai", 9)))
+        following = asyncio.ensure_future(context.prepare_async(make_history("openai", 9)))
         await asyncio.wait({asking, following}, timeout=0)
         go.set()
         await following
@@ -292,8 +292,8 @@ def test_an_answer_to_the_agent_can_be_encoded() -> None:
     """A lone half of a surrogate pair would end the agent in its client; who asks by hand gets the very text."""
     with ContextManager(EAGER, session="s", store="memory:") as context:
         for steps in range(6):
-            said = [message for step in range(1, steps + 1) for message in openai(step, "a\ud83db")]
-            context.prepare([*history("openai", 0), *said])
+            said = [message for step in range(1, steps + 1) for message in make_openai_step(step, "a\ud83db")]
+            context.prepare([*make_history("openai", 0), *said])
         assert context.recall("t1.1") == "1\na\ud83db"
         for arguments in ({"handle": "t1.1"}, {"handle": "t1.1", "pattern": "a"}):
             assert "a\ufffdb" in (context.handle_tool_call(RECALL_TOOL, arguments) or "")

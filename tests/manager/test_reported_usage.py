@@ -11,9 +11,9 @@ from openai.types.chat import ChatCompletionChunk
 
 from elision.errors import DialectError
 from elision.manager import ContextManager
-from elision.manager.usage import usage_in
+from elision.manager.reported_usage import find_usage
 from elision.trajectory.usage import Usage
-from tests.manager.agents import history
+from tests.manager.agents import make_history
 
 CHAT = {"prompt_tokens": 700, "completion_tokens": 30}
 ITEMS = {"input_tokens": 700, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 30}
@@ -40,7 +40,7 @@ def chunk(**usage: int) -> ChatCompletionChunk:
 )
 def test_usage_is_found(value: Any) -> None:
     """A usage, a response, the last chunk or event of a stream."""
-    found = usage_in(value)
+    found = find_usage(value)
     assert found is not None
     assert (found.input, found.output) == (700, 30)
 
@@ -49,7 +49,7 @@ def test_usage_is_found(value: Any) -> None:
 def test_what_reports_no_usage_is_refused(value: Any) -> None:
     """A text, an object, the stream itself: a mistake in the loop, which shows at its first call."""
     with ContextManager(store="memory:") as context:
-        context.prepare(history("openai", 1))
+        context.prepare(make_history("openai", 1))
         with pytest.raises(DialectError, match=f"record: {type(value).__name__} reports no usage; give the response"):
             context.record(value)
 
@@ -58,20 +58,20 @@ def test_what_reports_no_usage_is_refused(value: Any) -> None:
 def test_a_response_without_usage_is_noted_once(value: Any) -> None:
     """Some servers report none: the agent goes on, and the diagnostics say what is missing from the bill."""
     with ContextManager(store="memory:") as context:
-        context.prepare(history("openai", 1))
+        context.prepare(make_history("openai", 1))
         notes = []
         for steps in (1, 2, 3):
             context.record(value)
-            notes.append(context.prepare(history("openai", steps)).diagnostics.notes)
+            notes.append(context.prepare(make_history("openai", steps)).diagnostics.notes)
     assert notes == [("a response was recorded that reports no usage: costs.billed leaves its call out",), (), ()]
 
 
 def test_counts_that_can_be_none_spoil_no_bill() -> None:
     """A number beyond all floats is nonsense: the passes behind it go on."""
     with ContextManager(store="memory:", model="claude-sonnet-4-5") as context:
-        context.prepare(history("openai", 1))
+        context.prepare(make_history("openai", 1))
         context.record({"input_tokens": 10**400, "output_tokens": 30, "iterations": [{"input_tokens": 10**309}]})
-        told = context.prepare(history("openai", 2)).diagnostics
+        told = context.prepare(make_history("openai", 2)).diagnostics
     assert not told.faults
     assert told.costs.billed == pytest.approx(30 * 15 / 1e6)
 
@@ -80,7 +80,7 @@ def test_usage_without_a_call_is_noted() -> None:
     """Nothing was prepared, or the pass before it failed."""
     with ContextManager(store="memory:") as context:
         context.record(CHAT)
-        view = context.prepare(history("openai", 1))
+        view = context.prepare(make_history("openai", 1))
     assert view.diagnostics.notes == ("usage was recorded while no call was prepared: costs.billed leaves it out",)
     assert view.diagnostics.costs.billed is None
 
@@ -88,6 +88,6 @@ def test_usage_without_a_call_is_noted() -> None:
 def test_usage_of_a_branch_that_was_left_is_passed_over() -> None:
     """As documented: the answer came too late."""
     with ContextManager(store="memory:") as context:
-        context.prepare(history("openai", 1))
+        context.prepare(make_history("openai", 1))
         context.record(CHAT, branch="other")
-        assert context.prepare(history("openai", 2)).diagnostics.notes == ()
+        assert context.prepare(make_history("openai", 2)).diagnostics.notes == ()
