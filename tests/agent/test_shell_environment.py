@@ -10,7 +10,7 @@ import pytest
 
 from elision.agent.shell_environment import SENTINEL, Shell, remove_credentials
 from elision.errors import ElisionError
-from elision.strategies.extractors.envelope import opened
+from elision.strategies.extractors.wrappers import unwrap_output
 from elision.testing.builders import call
 
 
@@ -44,7 +44,7 @@ def test_a_failure_is_told_with_its_code(shell: Shell) -> None:
     outcome = shell.run("echo no; exit 3")
     assert (outcome.exit_code, outcome.error) == (3, True)
     assert outcome.text == "no\n[exit code: 3]"
-    assert opened(outcome.text).exit == 3
+    assert unwrap_output(outcome.text).exit_code == 3
 
 
 @pytest.mark.parametrize("command", ["echo 'a b'\"c\" $((1+1)) `echo d`", "cat <<'X'\n$HOME \\n ' \"\nX"])

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from elision.agent.environment import ActionResult
 from elision.agent.model import ModelAnswer
-from elision.strategies.extractors.edits import edited, line_edited, written
-from elision.strategies.extractors.test_runs import tested
+from elision.strategies.extractors.edits import describe_edit, describe_line_edit, describe_shell_write
+from elision.strategies.extractors.test_reports import describe_test_run
 from elision.telemetry.diagnostics import Costs, Diagnostics
 from elision.trajectory.content import content
 from elision.trajectory.turn import Action, Observation
@@ -129,9 +129,9 @@ def _classify_call(call: Action, outcome: ActionResult) -> Phase:
     seen = Observation(action_id=call.id, tool=call.name, content=content(outcome.text), error=outcome.error)
     if outcome.done:
         return "talk"
-    if any(read(call, seen, "") is not None for read in (edited, line_edited, written)):
+    if any(read(call, seen, "") is not None for read in (describe_edit, describe_line_edit, describe_shell_write)):
         return "edit"
-    if tested(call, seen, "") is not None:
+    if describe_test_run(call, seen, "") is not None:
         return "test"
     return "explore"
 

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from typing import Literal
 
 from elision.errors import SpecError
-from elision.strategies.extractors.envelope import opened
-from elision.strategies.extractors.failure import complaint, raised, refuses
+from elision.strategies.extractors.failure import find_complaint, find_exception_line, is_refusal
+from elision.strategies.extractors.wrappers import unwrap_output
 from elision.trajectory.content import Opaque, Part
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Observation, Turn
@@ -184,9 +184,9 @@ def failed(observation: Observation) -> bool:
     """
     if observation.error:
         return True
-    envelope = opened(observation.text)
-    if envelope.failed or observation.error is False:
-        return envelope.failed
-    if envelope.exit == 0:
-        return bool(raised(envelope.body))
-    return bool(raised(envelope.body) or complaint(envelope.body)) or refuses(envelope.body)
+    envelope = unwrap_output(observation.text)
+    if envelope.has_failed or observation.error is False:
+        return envelope.has_failed
+    if envelope.exit_code == 0:
+        return bool(find_exception_line(envelope.body))
+    return bool(find_exception_line(envelope.body) or find_complaint(envelope.body)) or is_refusal(envelope.body)

@@ -55,7 +55,7 @@ class Placeholders:
             if telling:
                 return f"{self.text} {telling}"
             return self.text
-        outcome = self.extractors.outcome(turn, observation)
+        outcome = self.extractors.find_outcome(turn, observation)
         name = f"{handle(key)} " if self.handles else ""
         tool = observation.tool or "result"
         label = _short(outcome.label)

@@ -6,9 +6,14 @@ import re
 from functools import lru_cache
 
 from elision.strategies.extractors import BUILT_IN
-from elision.strategies.extractors.envelope import opened
-from elision.strategies.extractors.failure import complaint, error_line, raised, telling_line
-from elision.strategies.extractors.test_runs import tested
+from elision.strategies.extractors.failure import (
+    find_complaint,
+    find_error_line,
+    find_exception_line,
+    find_informative_line,
+)
+from elision.strategies.extractors.test_reports import describe_test_run
+from elision.strategies.extractors.wrappers import unwrap_output
 from elision.summarizers.prose import clip_line
 from elision.trajectory.turn import Action, Observation, Turn
 
@@ -40,12 +45,12 @@ def find_failure(observation: Observation) -> str | None:
     A traceback or a bare complaint counts even beside exit status 0: `command | head` hides the status. The small cache
     serves the sections of a digest, each of which looks at the same results again.
     """
-    envelope = opened(observation.text)
-    if observation.error or envelope.failed or _REFUSED.match(envelope.body[:200]):
-        return clip_line(error_line(envelope.ends) or telling_line(envelope.body), WIDTH)
+    envelope = unwrap_output(observation.text)
+    if observation.error or envelope.has_failed or _REFUSED.match(envelope.body[:200]):
+        return clip_line(find_error_line(envelope.head_and_tail) or find_informative_line(envelope.body), WIDTH)
     if observation.error is False:
         return None
-    return clip_line(raised(envelope.body) or complaint(envelope.body), WIDTH) or None
+    return clip_line(find_exception_line(envelope.body) or find_complaint(envelope.body), WIDTH) or None
 
 
 def describe_result(turn: Turn, observation: Observation, width: int = WIDTH) -> str:
@@ -53,12 +58,12 @@ def describe_result(turn: Turn, observation: Observation, width: int = WIDTH) ->
     error = find_failure(observation)
     if error is not None:
         return clip_line(f"failed: {error}" if error else "failed, no output", width)
-    return clip_line(BUILT_IN.outcome(turn, observation).result or "no output", width)
+    return clip_line(BUILT_IN.find_outcome(turn, observation).result or "no output", width)
 
 
 def find_test_totals(action: Action, observation: Observation) -> str:
     """The totals that a test runner printed last, on one line; "" if there are none."""
-    found = tested(action, observation, "")
+    found = describe_test_run(action, observation, "")
     if found:
         return found.result.partition(", first: ")[0]
     return ""

@@ -58,7 +58,7 @@ def outcome_of(
     """What `extractors` say of one observation."""
     call = Action(id="" if role == "user" else "c1", name=tool, arguments=arguments, implicit=role == "user")
     observation = Observation(action_id=call.id, tool=tool, content=content(text), role=role, error=error)
-    return extractors.outcome(Turn(index=1, actions=(call,), observations=(observation,)), observation)
+    return extractors.find_outcome(Turn(index=1, actions=(call,), observations=(observation,)), observation)
 
 
 def outcome_of_case(case: Case) -> Outcome:

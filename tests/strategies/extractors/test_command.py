@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.extractors.command import _UNQUOTED, parsed
+from elision.strategies.extractors.command import _UNQUOTED, parse_command
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from elision.strategies.extractors.command import _UNQUOTED, parsed
 )
 def test_label(command: str, label: str) -> None:
     """A label leaves out folders changed to, heredoc bodies, comments and pagers, and nothing else."""
-    assert parsed(command).label == label
+    assert parse_command(command).label == label
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_label(command: str, label: str) -> None:
 )
 def test_program(command: str, program: str) -> None:
     """Assignments, wrappers and folders do not hide the program."""
-    assert parsed(command).single[0].program == program
+    assert parse_command(command).only_pipeline[0].program == program
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_program(command: str, program: str) -> None:
 )
 def test_target(command: str, target: str) -> None:
     """Only standard output sent to a file counts as writing it."""
-    assert parsed(command).single[0].target == target
+    assert parse_command(command).only_pipeline[0].redirect_target == target
 
 
 @given(st.text("ab$#=!{}*|-/ \t\n\x0b\x0c\x1c\x7f\xa0\"'\\", max_size=20))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elision.strategies.extractors import LABEL_CHARS, RESULT_CHARS, Outcome
-from elision.strategies.extractors.outcome import counted, short_path
+from elision.strategies.extractors.outcome import format_count, shorten_path
 
 
 def test_texts_become_one_line() -> None:
@@ -28,11 +28,11 @@ def test_a_result_is_never_empty() -> None:
 def test_long_paths_keep_their_end() -> None:
     """Leading folders of a long path go first."""
     path = "/home/someone/workspaces/project/packages/agent/src/core/session.ts"
-    assert short_path(path) == "…/project/packages/agent/src/core/session.ts"
-    assert short_path("src/a.py") == "src/a.py"
+    assert shorten_path(path) == "…/project/packages/agent/src/core/session.ts"
+    assert shorten_path("src/a.py") == "src/a.py"
 
 
 def test_counts_agree_with_their_noun() -> None:
     """One thing is singular, more or none are plural."""
-    assert [counted(n, "line") for n in (0, 1, 2)] == ["0 lines", "1 line", "2 lines"]
-    assert counted(2, "match", "matches") == "2 matches"
+    assert [format_count(n, "line") for n in (0, 1, 2)] == ["0 lines", "1 line", "2 lines"]
+    assert format_count(2, "match", "matches") == "2 matches"

@@ -95,12 +95,12 @@ def test_the_assistants_text_is_handed_on() -> None:
     """An extractor gets what the assistant said in the turn."""
     observation = Observation(action_id="", tool="", content=(), role="user")
     turn = Turn(index=1, observations=(observation,))
-    assert BUILT_IN.register(_mine).outcome(turn, observation) == Outcome("mine", "said nothing")
+    assert BUILT_IN.register(_mine).find_outcome(turn, observation) == Outcome("mine", "said nothing")
 
 
 def test_an_observation_without_text_names_its_parts() -> None:
     """A result that is only an image says so."""
     call = Action(id="1", name="screenshot")
     observation = Observation(action_id="1", tool="screenshot", content=(Opaque("image"), Opaque("image")))
-    outcome = BUILT_IN.outcome(Turn(index=1, actions=(call,), observations=(observation,)), observation)
+    outcome = BUILT_IN.find_outcome(Turn(index=1, actions=(call,), observations=(observation,)), observation)
     assert outcome.result == "2 images"

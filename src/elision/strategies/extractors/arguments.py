@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from elision.strategies.extractors.outcome import one_line, short_path
+from elision.strategies.extractors.outcome import shorten_path, shorten_to_line
 from elision.trajectory.turn import Action, Observation
 
 PATH_KEYS = (
@@ -28,7 +28,7 @@ _SECONDARY = frozenset(
 
 
 @lru_cache(maxsize=128)
-def arguments_of(action: Action | None) -> Mapping[str, Any]:
+def decode_arguments(action: Action | None) -> Mapping[str, Any]:
     """The decoded arguments; {} where there are none, or they are no JSON object.
 
     The small cache serves extractors that look at the same call in turn, and the digest, which looks at it again;
@@ -42,18 +42,18 @@ def arguments_of(action: Action | None) -> Mapping[str, Any]:
         return {}
 
 
-def tool_of(action: Action | None, observation: Observation) -> str:
+def find_tool_name(action: Action | None, observation: Observation) -> str:
     """The tool's name, "" if unknown."""
     return observation.tool or (action.name if action else "")
 
 
 @lru_cache(maxsize=1_024)
-def named(tool: str, globs: tuple[str, ...]) -> bool:
+def matches_tool(tool: str, globs: tuple[str, ...]) -> bool:
     """Whether the name of `tool` fits one of `globs`, in any case."""
     return any(fnmatchcase(tool.lower(), pattern.lower()) for pattern in globs)
 
 
-def text_at(arguments: Mapping[str, Any], *keys: str) -> str:
+def find_text_argument(arguments: Mapping[str, Any], *keys: str) -> str:
     """The first non-empty text that stands at one of `keys`."""
     for key in keys:
         if isinstance(value := arguments.get(key), str) and value.strip():
@@ -61,7 +61,7 @@ def text_at(arguments: Mapping[str, Any], *keys: str) -> str:
     return ""
 
 
-def number_at(arguments: Mapping[str, Any], *keys: str) -> int | None:
+def find_number_argument(arguments: Mapping[str, Any], *keys: str) -> int | None:
     """The first whole number that stands at one of `keys`."""
     for key in keys:
         value = arguments.get(key)
@@ -70,16 +70,16 @@ def number_at(arguments: Mapping[str, Any], *keys: str) -> int | None:
     return None
 
 
-def words_of(action: Action | None) -> str:
+def describe_arguments(action: Action | None) -> str:
     """The arguments in a few words: the only one, all where they are few and short, else the most telling one."""
     if action is None:
         return ""
-    arguments = arguments_of(action)
+    arguments = decode_arguments(action)
     if not arguments:
         if action.arguments.strip() in ("", "{}"):
             return ""
-        return _first_line(action.arguments)
-    simple = {key: _simple(key, value) for key, value in arguments.items() if key not in _SECONDARY}
+        return _take_first_line(action.arguments)
+    simple = {key: _format_argument(key, value) for key, value in arguments.items() if key not in _SECONDARY}
     simple = {key: value for key, value in simple.items() if value}
     if len(simple) == 1:
         return next(iter(simple.values()))
@@ -87,23 +87,23 @@ def words_of(action: Action | None) -> str:
     if len(pairs) <= 60:
         return pairs
     telling = next((simple[key] for key in _TELLING if key in simple), "")
-    return telling or one_line(pairs, 60)
+    return telling or shorten_to_line(pairs, 60)
 
 
-def _simple(key: str, value: Any) -> str:
+def _format_argument(key: str, value: Any) -> str:
     """A value in a few words; "" for what says nothing."""
     if isinstance(value, str):
         if key in PATH_KEYS:
-            return short_path(value)
-        return one_line(value, 60)
+            return shorten_path(value)
+        return shorten_to_line(value, 60)
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**9):
         return str(value)
     if isinstance(value, list) and value:
         if all(isinstance(item, str) for item in value):
-            return one_line(", ".join(value), 40)
+            return shorten_to_line(", ".join(value), 40)
         return f"{len(value)} items"
     return ""
 
 
-def _first_line(text: str) -> str:
+def _take_first_line(text: str) -> str:
     return text[:10_000].strip().partition("\n")[0]

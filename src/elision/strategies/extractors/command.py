@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import dropwhile
 
-from elision.strategies.extractors.arguments import arguments_of, text_at, tool_of
-from elision.strategies.extractors.envelope import Envelope, opened
-from elision.strategies.extractors.outcome import PATH_CHARS, one_line, short_path
+from elision.strategies.extractors.arguments import decode_arguments, find_text_argument, find_tool_name
+from elision.strategies.extractors.outcome import PATH_CHARS, shorten_path, shorten_to_line
+from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Characters of a command that are looked at.
-CUT = 8_000
+LONGEST_COMMAND = 8_000
 #: Names of tools that run shell commands (globs, any case).
 SHELLS = ("*bash*", "*shell*", "sh", "cmd", "*terminal*", "*command*", "*exec*", "run", "console", "*process*")
 
@@ -62,7 +62,7 @@ class Stage:
         return tuple(word for word in plain if ">" not in word[:2] and "<" not in word[:2])
 
     @property
-    def target(self) -> str:
+    def redirect_target(self) -> str:
         """The file that standard output is written to; "" if it is not redirected."""
         unquoted = "".join(" _ " if token[0][0] in "'\"\\" else token[0] for token in _TOKEN.finditer(self.text))
         if not _REDIRECTED.search(unquoted):
@@ -72,7 +72,7 @@ class Stage:
             return found[1].strip("'\"")
         return ""
 
-    def has(self, *options: str) -> bool:
+    def has_option(self, *options: str) -> bool:
         """Whether one of the long or, bundled or not, short `options` is given."""
         short = {option[1:] for option in options if len(option) == 2}
         for word in self.words[1:]:
@@ -90,7 +90,7 @@ class Command:
     pipelines: tuple[tuple[Stage, ...], ...]
 
     @property
-    def single(self) -> tuple[Stage, ...]:
+    def only_pipeline(self) -> tuple[Stage, ...]:
         """The only pipeline; () where there are several: then the output is nobody's alone."""
         if len(self.pipelines) == 1:
             return self.pipelines[0]
@@ -104,31 +104,33 @@ class Command:
     @property
     def label(self) -> str:
         """The command in one line: no `cd`, no heredoc bodies, no trailing pagers or silenced streams."""
-        shown = " && ".join(_shown(pipeline) for pipeline in self.pipelines)
-        shown = _LONG_WORD.sub(lambda word: word[0] if "://" in word[0] else short_path(word[0]), shown[:1_000])
-        return one_line(shown, 64)
+        shown = " && ".join(_format_pipeline(pipeline) for pipeline in self.pipelines)
+        shown = _LONG_WORD.sub(lambda word: word[0] if "://" in word[0] else shorten_path(word[0]), shown[:1_000])
+        return shorten_to_line(shown, 64)
 
 
-def command_of(action: Action | None, observation: Observation) -> Command | None:
+def find_command(action: Action | None, observation: Observation) -> Command | None:
     """The shell command that `observation` answers; None where the action holds none."""
-    text = _command_text(action, observation)
-    command = parsed(text[:CUT])
+    text = _find_command_text(action, observation)
+    command = parse_command(text[:LONGEST_COMMAND])
     if command.pipelines:
         return command
     return None
 
 
-def output_of(action: Action | None, observation: Observation) -> Envelope:
+def find_output(action: Action | None, observation: Observation) -> UnwrappedOutput:
     """The output of the command, out of its envelope and without the echo that some terminals record before it."""
-    envelope = opened(observation.text)
-    typed = [line.strip() for line in _command_text(action, observation)[:CUT].split("\n") if line.strip()]
+    envelope = unwrap_output(observation.text)
+    typed = [
+        line.strip() for line in _find_command_text(action, observation)[:LONGEST_COMMAND].split("\n") if line.strip()
+    ]
     body = envelope.body.lstrip()
     if not typed or len(typed[0]) < 8 or body[: len(typed[0])] != typed[0]:
         return envelope
-    return Envelope(envelope.exit, _without_echo(body, typed))
+    return UnwrappedOutput(envelope.exit_code, _remove_echo(body, typed))
 
 
-def _without_echo(body: str, typed: list[str]) -> str:
+def _remove_echo(body: str, typed: list[str]) -> str:
     """`body` behind the lines that repeat `typed`; blank lines may be lost in the echo."""
     position = 0
     for expected in typed:
@@ -146,10 +148,10 @@ def _without_echo(body: str, typed: list[str]) -> str:
     return body[position:]
 
 
-def _command_text(action: Action | None, observation: Observation) -> str:
+def _find_command_text(action: Action | None, observation: Observation) -> str:
     if action is None:
         return ""
-    arguments = arguments_of(action)
+    arguments = decode_arguments(action)
     if not arguments:
         if action.implicit or not _is_json(action.arguments):
             return action.arguments
@@ -159,9 +161,9 @@ def _command_text(action: Action | None, observation: Observation) -> str:
         if isinstance(value, str):
             return value
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            return _joined(key, value)
-    if tool_of(action, observation).lower() in ("bash", "shell"):
-        return text_at(arguments, "code")
+            return _join_words(key, value)
+    if find_tool_name(action, observation).lower() in ("bash", "shell"):
+        return find_text_argument(arguments, "code")
     return ""
 
 
@@ -169,7 +171,7 @@ def _is_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[", "")
 
 
-def _joined(key: str, words: list[str]) -> str:
+def _join_words(key: str, words: list[str]) -> str:
     if key == "commands":
         return "\n".join(words)
     if len(words) >= 3 and words[1] in ("-c", "-lc", "-ic"):
@@ -178,16 +180,16 @@ def _joined(key: str, words: list[str]) -> str:
 
 
 @lru_cache(maxsize=128)
-def parsed(text: str) -> Command:
+def parse_command(text: str) -> Command:
     """`text` as pipelines of stages. The small cache serves those who look at the same call in turn, or again."""
-    pipelines = [tuple(_stages(pieces)) for pieces in _split(_without_heredocs(text))]
+    pipelines = [tuple(_parse_stages(pieces)) for pieces in _split_pipelines(_remove_heredocs(text))]
     pipelines = [pipeline for pipeline in pipelines if pipeline]
     telling = [pipeline for pipeline in pipelines if pipeline[0].program not in _TRIVIAL or len(pipeline) > 1]
     redirected = [pipeline for pipeline in pipelines if pipeline[0].program == "echo" and ">" in pipeline[0].text]
     return Command(tuple(telling or redirected or pipelines[-1:]))
 
 
-def _without_heredocs(text: str) -> str:
+def _remove_heredocs(text: str) -> str:
     if _LINE_EDIT.match(text):
         return text.partition("\n")[0]
     for _ in range(20):
@@ -201,7 +203,7 @@ def _without_heredocs(text: str) -> str:
     return text
 
 
-def _split(text: str) -> Iterator[list[str]]:
+def _split_pipelines(text: str) -> Iterator[list[str]]:
     """Pipelines as lists of the texts of their stages."""
     pieces: list[str] = [""]
     depth = 0
@@ -218,14 +220,14 @@ def _split(text: str) -> Iterator[list[str]]:
     yield pieces
 
 
-def _stages(pieces: list[str]) -> Iterator[Stage]:
+def _parse_stages(pieces: list[str]) -> Iterator[Stage]:
     for piece in pieces:
         text = piece.strip()
         if text and not text.startswith("#"):
-            yield Stage(text, _program_words(_words(_NOISE.sub(" ", text))))
+            yield Stage(text, _skip_wrapper_words(_split_words(_NOISE.sub(" ", text))))
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     if _UNQUOTED.fullmatch(text):
         return text.split()
     try:
@@ -234,7 +236,7 @@ def _words(text: str) -> list[str]:
         return text.split()
 
 
-def _program_words(words: list[str]) -> tuple[str, ...]:
+def _skip_wrapper_words(words: list[str]) -> tuple[str, ...]:
     while words:
         first = words[0].rpartition("/")[2]
         if _ASSIGNMENT.match(words[0]) or first in _WRAPPERS:
@@ -248,7 +250,7 @@ def _program_words(words: list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _shown(pipeline: tuple[Stage, ...]) -> str:
+def _format_pipeline(pipeline: tuple[Stage, ...]) -> str:
     kept = list(pipeline)
     while len(kept) > 1 and kept[-1].program in ("head", "tail", "cat", "less"):
         kept.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from elision.strategies.extractors.envelope import SLICE
+from elision.strategies.extractors.wrappers import SLICE
 
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(
@@ -32,7 +32,7 @@ _REFUSED = re.compile(
 )
 
 
-def raised(text: str) -> str:
+def find_exception_line(text: str) -> str:
     """The message of the last Python traceback in the last SLICE characters of `text`; "" if there is none."""
     tail = text[-SLICE:]
     start = tail.rfind(_TRACEBACK)
@@ -46,9 +46,9 @@ def raised(text: str) -> str:
     return ""
 
 
-def error_line(text: str) -> str:
+def find_error_line(text: str) -> str:
     """The most telling error line: the last exception, else the first line that names an error; "" if none does."""
-    if found := raised(text):
+    if found := find_exception_line(text):
         return found
     if len(text) <= 2 * SLICE:
         ends = text
@@ -64,18 +64,18 @@ def error_line(text: str) -> str:
     return next((line for line in lines if _TOOLS.match(line)), "")
 
 
-def refuses(text: str) -> bool:
+def is_refusal(text: str) -> bool:
     """Whether a file tool's answer begins as a refusal."""
     return bool(_REFUSED.match(text[:500]))
 
 
-def telling_line(text: str) -> str:
+def find_informative_line(text: str) -> str:
     """The first line of a refusal that says more than "ERROR:" does."""
     lines = [line.strip() for line in text[:4_000].split("\n") if line.strip()]
     return next((line for line in lines if not line.rstrip(":*! ").isalpha()), " ".join(lines[:1]))
 
 
-def complaint(text: str) -> str:
+def find_complaint(text: str) -> str:
     """The error of a short answer that is nothing but an error, such as "cat: x: No such file"; "" for anything else.
 
     A file or a list of matches may speak of errors without being one, so only two lines or fewer are looked at.

@@ -6,11 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elision.strategies.extractors.arguments import PATH_KEYS, arguments_of, number_at, text_at
-from elision.strategies.extractors.command import Stage, command_of, output_of
-from elision.strategies.extractors.envelope import Envelope, opened
-from elision.strategies.extractors.failure import complaint, refuses, telling_line
-from elision.strategies.extractors.outcome import Outcome, counted, short_path
+from elision.strategies.extractors.arguments import (
+    PATH_KEYS,
+    decode_arguments,
+    find_number_argument,
+    find_text_argument,
+)
+from elision.strategies.extractors.command import Stage, find_command, find_output
+from elision.strategies.extractors.failure import find_complaint, find_informative_line, is_refusal
+from elision.strategies.extractors.outcome import Outcome, format_count, shorten_path
+from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that read files, and of those that list folders (globs, any case).
@@ -41,7 +46,7 @@ _FOLDER = re.compile(r"Here's the files and directories up to \d+ levels? deep i
 _EDITED = ("File updated", "has been edited", "introduced new syntax error")
 
 
-def window(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_file_window(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A file window as SWE-agent shows it, whatever command opened or moved it."""
     head = observation.text[:2_000]
     tail = observation.text[-4_000:]
@@ -54,23 +59,23 @@ def window(action: Action | None, observation: Observation, text: str) -> Outcom
     first = int(above[1]) + 1 if above else 1
     last = total - int(below[1]) if below else total
     shown = max(0, last - first + 1)
-    return Outcome(f"{short_path(found[1])}:{first}-{last} of {total}", counted(shown, "line"))
+    return Outcome(f"{shorten_path(found[1])}:{first}-{last} of {total}", format_count(shown, "line"))
 
 
-def viewed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_file_view(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A file read through a tool made for it."""
-    arguments = arguments_of(action)
-    if arguments.get("command") not in (None, "view") or not _is_read(arguments):
+    arguments = decode_arguments(action)
+    if arguments.get("command") not in (None, "view") or not _is_read_call(arguments):
         return None
-    label = _label(arguments, observation.text)
+    label = _label_file(arguments, observation.text)
     if not label or _FOLDER.search(observation.text[:500]):
         return None
-    envelope = opened(observation.text)
-    problem = _problem(observation, envelope) or _refusal(envelope.body)
-    return Outcome(label, problem or counted(_count(envelope), "line"))
+    envelope = unwrap_output(observation.text)
+    problem = _find_view_problem(observation, envelope) or _find_refusal(envelope.body)
+    return Outcome(label, problem or format_count(_count_file_lines(envelope), "line"))
 
 
-def _is_read(arguments: Mapping[str, Any]) -> bool:
+def _is_read_call(arguments: Mapping[str, Any]) -> bool:
     writes = (
         "content",
         "contents",
@@ -87,27 +92,29 @@ def _is_read(arguments: Mapping[str, Any]) -> bool:
     return not any(key in arguments for key in writes)
 
 
-def _label(arguments: Mapping[str, Any], text: str) -> str:
+def _label_file(arguments: Mapping[str, Any], text: str) -> str:
     files = arguments.get("files", arguments.get("paths"))
     if isinstance(files, list) and files:
-        return ", ".join(_label(item, "") if isinstance(item, dict) else short_path(str(item)) for item in files[:3])
-    path = text_at(arguments, *PATH_KEYS)
+        return ", ".join(
+            _label_file(item, "") if isinstance(item, dict) else shorten_path(str(item)) for item in files[:3]
+        )
+    path = find_text_argument(arguments, *PATH_KEYS)
     if path:
-        return short_path(path) + _range(arguments, text)
+        return shorten_path(path) + _format_range(arguments, text)
     return ""
 
 
-def _range(arguments: Mapping[str, Any], text: str) -> str:
+def _format_range(arguments: Mapping[str, Any], text: str) -> str:
     """ ":a-b of n" as far as the arguments or the line numbers in the output tell."""
     asked = arguments.get("view_range")
     if isinstance(asked, list) and len(asked) == 2 and all(isinstance(end, int) for end in asked) and asked[1] > 0:
         return f":{asked[0]}-{asked[1]}"
-    start = number_at(arguments, "start_line", "startLine", "line_start", "start")
-    end = number_at(arguments, "end_line", "endLine", "line_end", "end")
+    start = find_number_argument(arguments, "start_line", "startLine", "line_start", "start")
+    end = find_number_argument(arguments, "end_line", "endLine", "line_end", "end")
     if start is not None and end is not None:
         return f":{start}-{end}"
-    offset = number_at(arguments, "offset")
-    limit = number_at(arguments, "limit")
+    offset = find_number_argument(arguments, "offset")
+    limit = find_number_argument(arguments, "limit")
     more = _MORE.search(text[-300:])
     if limit is not None and (offset is not None or more):
         first = offset or 1
@@ -117,32 +124,32 @@ def _range(arguments: Mapping[str, Any], text: str) -> str:
     return ""
 
 
-def _problem(observation: Observation, envelope: Envelope) -> str:
+def _find_view_problem(observation: Observation, envelope: UnwrappedOutput) -> str:
     """Why no lines were read; "" if some were."""
     body = envelope.body.strip()
     if not body:
-        if envelope.exit in (None, 0):
+        if envelope.exit_code in (None, 0):
             return "empty"
-        return f"exit {envelope.exit}, no output"
-    if observation.error or envelope.failed:
-        said = complaint(body) or telling_line(body)
-        if envelope.failed:
-            return f"exit {envelope.exit}, {said}"
+        return f"exit {envelope.exit_code}, no output"
+    if observation.error or envelope.has_failed:
+        said = find_complaint(body) or find_informative_line(body)
+        if envelope.has_failed:
+            return f"exit {envelope.exit_code}, {said}"
         return said
     if body.startswith(("ERROR:\n", "Read image file")):
-        return telling_line(body)
-    return complaint(body)
+        return find_informative_line(body)
+    return find_complaint(body)
 
 
-def _refusal(body: str) -> str:
+def _find_refusal(body: str) -> str:
     """What a tool says instead of showing a file; "" where lines are numbered, or too many for a refusal."""
     brief = len(body) < 500 and body.count("\n") < 3 and not _CAT_N.match(body)
-    if brief and refuses(body):
-        return telling_line(body)
+    if brief and is_refusal(body):
+        return find_informative_line(body)
     return ""
 
 
-def _count(envelope: Envelope) -> int:
+def _count_file_lines(envelope: UnwrappedOutput) -> int:
     """Lines shown: by their own numbers where they have some, else counted, notes of the tool left out."""
     head = envelope.body[:1_000]
     tail = envelope.body[-4_000:]
@@ -155,34 +162,36 @@ def _count(envelope: Envelope) -> int:
         body = envelope.body[: len(envelope.body) - len(tail) + note.start()]
     else:
         body = envelope.body
-    return Envelope(None, body).lines
+    return UnwrappedOutput(None, body).line_count
 
 
-def printed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_printed_files(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A file printed by a shell command: cat, head, tail, sed -n and their like."""
-    command = command_of(action, observation)
-    if command is None or not (stages := command.single):
+    command = find_command(action, observation)
+    if command is None or not (stages := command.only_pipeline):
         return None
     first = stages[0]
     last = stages[-1]
-    if any(stage.program not in READERS or _writes(stage) for stage in stages) or not _files(first):
+    if any(stage.program not in READERS or _writes_file(stage) for stage in stages) or not _find_operand_files(first):
         return None
-    label = ", ".join(short_path(path) for path in _files(first)[:3]) + _printed_range(last)
-    envelope = output_of(action, observation)
-    return Outcome(label, _problem(observation, envelope) or counted(_count(envelope), "line"))
+    label = ", ".join(shorten_path(path) for path in _find_operand_files(first)[:3]) + _format_printed_range(last)
+    envelope = find_output(action, observation)
+    return Outcome(
+        label, _find_view_problem(observation, envelope) or format_count(_count_file_lines(envelope), "line")
+    )
 
 
-def _writes(stage: Stage) -> bool:
-    return (stage.program == "sed" and not stage.has("-n")) or bool(stage.target)
+def _writes_file(stage: Stage) -> bool:
+    return (stage.program == "sed" and not stage.has_option("-n")) or bool(stage.redirect_target)
 
 
-def _files(stage: Stage) -> tuple[str, ...]:
+def _find_operand_files(stage: Stage) -> tuple[str, ...]:
     operands = stage.operands
     if stage.program == "sed":
         return operands[1:]
     if (
         stage.program in ("head", "tail")
-        and stage.has("-n", "-c")
+        and stage.has_option("-n", "-c")
         and operands[:1]
         and operands[0].lstrip("+-").isdigit()
     ):
@@ -190,7 +199,7 @@ def _files(stage: Stage) -> tuple[str, ...]:
     return operands
 
 
-def _printed_range(stage: Stage) -> str:
+def _format_printed_range(stage: Stage) -> str:
     """ ":a-b" of the stage that chose the lines."""
     if stage.program == "sed":
         script = next((found for word in stage.words if (found := _SCRIPT.fullmatch(word))), None)
@@ -205,43 +214,48 @@ def _printed_range(stage: Stage) -> str:
     return ""
 
 
-def listed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_shell_listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed through a tool made for it."""
     folder = _FOLDER.search(observation.text[:500])
-    arguments = arguments_of(action)
+    arguments = decode_arguments(action)
     if folder:
         path = folder[1]
     else:
-        path = text_at(arguments, "path", "dir", "directory", "folder", "dir_path", "target_directory")
-    if not folder and (not path or arguments.get("command") is not None or not _is_read(arguments)):
+        path = find_text_argument(arguments, "path", "dir", "directory", "folder", "dir_path", "target_directory")
+    if not folder and (not path or arguments.get("command") is not None or not _is_read_call(arguments)):
         return None
-    envelope = opened(observation.text)
+    envelope = unwrap_output(observation.text)
     if folder:
-        entries = max(0, _entries(envelope) - 1)
+        entries = max(0, _count_entries(envelope) - 1)
     else:
-        entries = _entries(envelope)
-    return Outcome(short_path(path), _problem(observation, envelope) or counted(entries, "entry", "entries"))
+        entries = _count_entries(envelope)
+    return Outcome(
+        shorten_path(path), _find_view_problem(observation, envelope) or format_count(entries, "entry", "entries")
+    )
 
 
-def listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_listing_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed by a shell command."""
-    command = command_of(action, observation)
-    if command is None or not command.single or command.single[0].program not in _LISTING:
+    command = find_command(action, observation)
+    if command is None or not command.only_pipeline or command.only_pipeline[0].program not in _LISTING:
         return None
     if any(stage.program in ("wc", "xargs", "awk", "python", "python3") for stage in command.stages):
         return None
-    envelope = output_of(action, observation)
-    return Outcome(command.label, _problem(observation, envelope) or counted(_entries(envelope), "entry", "entries"))
+    envelope = find_output(action, observation)
+    return Outcome(
+        command.label,
+        _find_view_problem(observation, envelope) or format_count(_count_entries(envelope), "entry", "entries"),
+    )
 
 
-def _entries(envelope: Envelope) -> int:
+def _count_entries(envelope: UnwrappedOutput) -> int:
     lines = [line for line in envelope.body.split("\n") if line.strip() and not line.startswith("total ")]
     lines = [line for line in lines if not line.rstrip().endswith((" .", " ..", ":"))]
     # `ls` without a terminal prints one name a line; some recordings hold its columns.
-    if len(lines) == 1 and "  " in lines[0].strip() and not _long(lines[0].lstrip()):
+    if len(lines) == 1 and "  " in lines[0].strip() and not _is_long_entry(lines[0].lstrip()):
         return len(lines[0].split())
     return len(lines)
 
 
-def _long(line: str) -> bool:
+def _is_long_entry(line: str) -> bool:
     return bool(re.match(r"[dlbcps-][rwxsStT-]{9}", line))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from elision.strategies.extractors.arguments import words_of
-from elision.strategies.extractors.envelope import opened
-from elision.strategies.extractors.failure import error_line
-from elision.strategies.extractors.outcome import RESULT_CHARS, Outcome, counted, one_line
+from elision.strategies.extractors.arguments import describe_arguments
+from elision.strategies.extractors.failure import find_error_line
+from elision.strategies.extractors.outcome import RESULT_CHARS, Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.wrappers import unwrap_output
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Action, Observation
 
@@ -15,18 +15,20 @@ from elision.trajectory.turn import Action, Observation
 _SENTENCE = re.compile(r"\S[^\n]{14,90}?[.!?。](?=\s+\S)")
 
 
-def generic(action: Action | None, observation: Observation, text: str) -> Outcome:
+def describe_anything(action: Action | None, observation: Observation, text: str) -> Outcome:
     """The last resort: it always answers."""
-    envelope = opened(observation.text)
-    if observation.error or envelope.failed:
-        said = error_line(envelope.body)
+    envelope = unwrap_output(observation.text)
+    if observation.error or envelope.has_failed:
+        said = find_error_line(envelope.body)
     else:
         said = ""
-    said = said or _opening(envelope.head) or _kinds(observation)
-    return Outcome(words_of(action), f"exit {envelope.exit}, {said}" if envelope.exit is not None else said)
+    said = said or _find_opening_line(envelope.head) or _name_part_kinds(observation)
+    return Outcome(
+        describe_arguments(action), f"exit {envelope.exit_code}, {said}" if envelope.exit_code is not None else said
+    )
 
 
-def _opening(head: str) -> str:
+def _find_opening_line(head: str) -> str:
     """The first lines, as many as fit."""
     shown = ""
     for line in head[:4_000].split("\n"):
@@ -45,12 +47,12 @@ def _opening(head: str) -> str:
         if shown and len(longer) > RESULT_CHARS - 20:
             break
         shown = longer
-    return shown or one_line(head[:4_000], RESULT_CHARS)
+    return shown or shorten_to_line(head[:4_000], RESULT_CHARS)
 
 
-def _kinds(observation: Observation) -> str:
+def _name_part_kinds(observation: Observation) -> str:
     """What an observation without text holds."""
     kinds = [part.kind for part in observation.content if isinstance(part, Opaque)]
     if not kinds:
         return "no output"
-    return ", ".join(counted(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+    return ", ".join(format_count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from elision.strategies.extractors.command import Command, Stage, command_of, output_of
-from elision.strategies.extractors.envelope import Envelope
-from elision.strategies.extractors.outcome import Outcome, counted
-from elision.strategies.extractors.shell import status
+from elision.strategies.extractors.command import Command, Stage, find_command, find_output
+from elision.strategies.extractors.outcome import Outcome, format_count
+from elision.strategies.extractors.shell import describe_status
+from elision.strategies.extractors.wrappers import UnwrappedOutput
 from elision.trajectory.turn import Action, Observation
 
 #: Characters of a diff that are counted.
@@ -34,26 +34,26 @@ _STATES = {
 }
 
 
-def versioned(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_git_command(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A command of git alone: status, diff, log, show, commit; any other by its first line."""
-    command = command_of(action, observation)
-    stage = _last_git(command) if command else None
-    if command is None or stage is None or stage.target:
+    command = find_command(action, observation)
+    stage = _find_last_git(command) if command else None
+    if command is None or stage is None or stage.redirect_target:
         return None
-    envelope = output_of(action, observation)
-    return Outcome(command.label, _result(_subcommand(stage), stage, envelope))
+    envelope = find_output(action, observation)
+    return Outcome(command.label, _describe_git_result(_find_subcommand(stage), stage, envelope))
 
 
-def diffed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_diff(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A unified diff, whatever produced it."""
-    command = command_of(action, observation)
-    body = output_of(action, observation).body
+    command = find_command(action, observation)
+    body = find_output(action, observation).body
     if command is None or not body[:1_000].lstrip().startswith(("diff --git ", "--- a/", "Index: ")):
         return None
-    return Outcome(command.label, _changes(body))
+    return Outcome(command.label, _count_diff_changes(body))
 
 
-def _last_git(command: Command) -> Stage | None:
+def _find_last_git(command: Command) -> Stage | None:
     """The git command whose output stands last, if git is all there is, but for pagers."""
     if not all(pipeline[0].program == "git" for pipeline in command.pipelines):
         return None
@@ -63,7 +63,7 @@ def _last_git(command: Command) -> Stage | None:
     return None
 
 
-def _subcommand(stage: Stage) -> str:
+def _find_subcommand(stage: Stage) -> str:
     words = list(stage.words[1:])
     while words and words[0].startswith("-"):
         # -C and -c take a value.
@@ -76,28 +76,30 @@ def _subcommand(stage: Stage) -> str:
     return ""
 
 
-def _result(subcommand: str, stage: Stage, envelope: Envelope) -> str:
-    if envelope.failed or not envelope.body.strip():
-        if envelope.failed or subcommand != "diff":
-            return status(envelope)
+def _describe_git_result(subcommand: str, stage: Stage, envelope: UnwrappedOutput) -> str:
+    if envelope.has_failed or not envelope.body.strip():
+        if envelope.has_failed or subcommand != "diff":
+            return describe_status(envelope)
         return "no changes"
-    read = {"status": _status, "log": _log, "show": _show, "commit": _commit}.get(subcommand)
+    read = {"status": _describe_status, "log": _describe_log, "show": _describe_show, "commit": _describe_commit}.get(
+        subcommand
+    )
     if read is not None:
         return read(envelope)
-    if subcommand in ("diff", "stash") and (changes := _changes(envelope.body)):
+    if subcommand in ("diff", "stash") and (changes := _count_diff_changes(envelope.body)):
         return changes
-    if _COMMITTED.search(envelope.ends):
-        return _commit(envelope)
-    if stat := _stat(envelope.head):
+    if _COMMITTED.search(envelope.head_and_tail):
+        return _describe_commit(envelope)
+    if stat := _find_diff_stat(envelope.head):
         return stat
     lines = [line for line in envelope.head.split("\n") if line.strip()]
     if len(lines) == 1:
         return lines[0]
-    return status(envelope)
+    return describe_status(envelope)
 
 
-def _status(envelope: Envelope) -> str:
-    body = envelope.ends
+def _describe_status(envelope: UnwrappedOutput) -> str:
+    body = envelope.head_and_tail
     if "nothing to commit, working tree clean" in body:
         return "clean"
     long = [found[1] for line in body.split("\n") if (found := _LONG.match(line))]
@@ -110,51 +112,51 @@ def _status(envelope: Envelope) -> str:
     return shown or body.strip().partition("\n")[0]
 
 
-def _log(envelope: Envelope) -> str:
-    body = envelope.ends
+def _describe_log(envelope: UnwrappedOutput) -> str:
+    body = envelope.head_and_tail
     if full := _COMMIT.findall(body):
         subject = _SUBJECT.search(body)
-        return f"{counted(len(full), 'commit')}, newest {full[0][:8]} {subject[1] if subject else ''}"
+        return f"{format_count(len(full), 'commit')}, newest {full[0][:8]} {subject[1] if subject else ''}"
     if brief := _ONE_LINE_LOG.findall(body):
-        return f"{counted(len(brief), 'commit')}, newest {brief[0][0][:8]} {brief[0][1]}"
-    return status(envelope)
+        return f"{format_count(len(brief), 'commit')}, newest {brief[0][0][:8]} {brief[0][1]}"
+    return describe_status(envelope)
 
 
-def _show(envelope: Envelope) -> str:
+def _describe_show(envelope: UnwrappedOutput) -> str:
     head = envelope.head
     commit = _COMMIT.search(head[:200])
     subject = _SUBJECT.search(head[:4_000])
     if commit is None:
-        if envelope.lines > 1:
-            whole = counted(envelope.lines, "line")
+        if envelope.line_count > 1:
+            whole = format_count(envelope.line_count, "line")
         else:
             whole = head.strip()
-        return _changes(envelope.body) or whole
-    changes = _stat(envelope.ends) or _changes(envelope.body)
+        return _count_diff_changes(envelope.body) or whole
+    changes = _find_diff_stat(envelope.head_and_tail) or _count_diff_changes(envelope.body)
     said = f"{commit[1][:8]} {subject[1][:50] if subject else ''}".strip()
     if changes:
         return f"{said}; {changes}"
     return said
 
 
-def _commit(envelope: Envelope) -> str:
-    found = _COMMITTED.search(envelope.ends)
+def _describe_commit(envelope: UnwrappedOutput) -> str:
+    found = _COMMITTED.search(envelope.head_and_tail)
     if found is None:
-        return status(envelope)
-    stat = _stat(envelope.ends)
+        return describe_status(envelope)
+    stat = _find_diff_stat(envelope.head_and_tail)
     return f"{found[2]} {found[3][:50]}" + (f"; {stat}" if stat else "")
 
 
-def _stat(text: str) -> str:
+def _find_diff_stat(text: str) -> str:
     found = _STAT.search(text)
     if found is None:
         return ""
-    return f"{counted(int(found[1]), 'file')}, +{found[2] or 0} -{found[3] or 0}"
+    return f"{format_count(int(found[1]), 'file')}, +{found[2] or 0} -{found[3] or 0}"
 
 
-def _changes(body: str) -> str:
+def _count_diff_changes(body: str) -> str:
     """Files and lines of a unified diff; "" if it is none."""
-    if stat := _stat(body[-2_000:]):
+    if stat := _find_diff_stat(body[-2_000:]):
         return stat
     files = added = removed = 0
     for line in body[:DIFF_CHARS].split("\n"):
@@ -162,5 +164,5 @@ def _changes(body: str) -> str:
         added += line.startswith("+") and not line.startswith("+++ ")
         removed += line.startswith("-") and not line.startswith("--- ")
     if files:
-        return f"{counted(files, 'file')}, +{added} -{removed}"
+        return f"{format_count(files, 'file')}, +{added} -{removed}"
     return ""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elision.strategies.extractors.arguments import named, tool_of, words_of
-from elision.strategies.extractors.command import SHELLS, command_of
-from elision.strategies.extractors.envelope import Envelope, json_in, opened
-from elision.strategies.extractors.outcome import Outcome, counted, one_line
+from elision.strategies.extractors.arguments import describe_arguments, find_tool_name, matches_tool
+from elision.strategies.extractors.command import SHELLS, find_command
+from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.wrappers import UnwrappedOutput, decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 _ERROR_KEYS = ("error", "errors", "error_message", "errorMessage", "exception")
@@ -20,83 +20,86 @@ _NAME = re.compile(r"[\"']?[A-Za-z_][\w .()/%#-]{0,60}[\"']?\Z")
 _START = re.compile(r"\s{0,50}(?:\{\s{0,50}\"[^\"\n]{1,100}\"\s{0,5}:|\[\s{0,50}[\[{\"\d-])")
 
 
-def json_value(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_json(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """An answer that is one JSON object or array."""
-    envelope = opened(observation.text)
+    envelope = unwrap_output(observation.text)
     # A shell's JSON may be the envelope; any other tool's may hold an `output` beside what tells more.
-    shell = named(tool_of(action, observation), SHELLS)
+    shell = matches_tool(find_tool_name(action, observation), SHELLS)
     for whole in (envelope.body,) if shell else (envelope.body, observation.text):
-        if (value := json_in(whole)) is not None:
-            return Outcome(_label(action, observation), _with_exit(envelope, _shape(value)))
+        if (value := decode_json(whole)) is not None:
+            return Outcome(_label_data(action, observation), _prefix_exit_code(envelope, _describe_shape(value)))
     if len(envelope.body) > 1_000_000 and _START.match(envelope.body[:300]):
         if envelope.body.lstrip()[:1] == "{":
             kind = "object"
         else:
             kind = "array"
-        return Outcome(_label(action, observation), _with_exit(envelope, f"{kind}, {counted(envelope.lines, 'line')}"))
+        return Outcome(
+            _label_data(action, observation),
+            _prefix_exit_code(envelope, f"{kind}, {format_count(envelope.line_count, 'line')}"),
+        )
     return None
 
 
-def table(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_table(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A psql, markdown, CSV or TSV table."""
-    envelope = opened(observation.text)
+    envelope = unwrap_output(observation.text)
     lines = [line for line in envelope.body.split("\n") if line.strip()]
-    found = _ruled(lines, envelope) or _separated(lines)
+    found = _find_ruled_table(lines, envelope) or _find_separated_table(lines)
     if found is None:
         return None
     rows, columns = found
     names = [name.strip().strip("\"'") for name in columns]
-    shape = f"{counted(rows, 'row')} x {counted(len(names), 'column')}: {', '.join(names)}"
-    return Outcome(_label(action, observation), _with_exit(envelope, shape))
+    shape = f"{format_count(rows, 'row')} x {format_count(len(names), 'column')}: {', '.join(names)}"
+    return Outcome(_label_data(action, observation), _prefix_exit_code(envelope, shape))
 
 
-def _label(action: Action | None, observation: Observation) -> str:
-    if named(tool_of(action, observation), SHELLS):
-        command = command_of(action, observation)
+def _label_data(action: Action | None, observation: Observation) -> str:
+    if matches_tool(find_tool_name(action, observation), SHELLS):
+        command = find_command(action, observation)
     else:
         command = None
     if command:
         return command.label
-    return words_of(action)
+    return describe_arguments(action)
 
 
-def _with_exit(envelope: Envelope, said: str) -> str:
-    if envelope.failed:
-        return f"exit {envelope.exit}, {said}"
+def _prefix_exit_code(envelope: UnwrappedOutput, said: str) -> str:
+    if envelope.has_failed:
+        return f"exit {envelope.exit_code}, {said}"
     return said
 
 
-def _shape(value: Any) -> str:
+def _describe_shape(value: Any) -> str:
     if isinstance(value, list):
         first = value[0] if value else None
         if isinstance(first, dict):
-            keys = f" of {_keys(first)}"
+            keys = f" of {_list_keys(first)}"
         else:
             keys = ""
-        return counted(len(value), "item") + keys
-    verdict = _verdict(value)
+        return format_count(len(value), "item") + keys
+    verdict = _find_verdict(value)
     if verdict.startswith(("error", "message")):
         return verdict
     if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict | list) and inner:
         if isinstance(inner, list):
-            shape = f"{counted(len(inner), 'item')}"
+            shape = f"{format_count(len(inner), 'item')}"
         else:
-            shape = _keys(inner)
-        return f"{one_line(next(iter(value)), 30)}: {shape}"
+            shape = _list_keys(inner)
+        return f"{shorten_to_line(next(iter(value)), 30)}: {shape}"
     if verdict:
-        return f"{verdict}; {_keys(value)}"
-    return _keys(value)
+        return f"{verdict}; {_list_keys(value)}"
+    return _list_keys(value)
 
 
-def _keys(value: Mapping[str, Any]) -> str:
-    names = [one_line(name, 30) for name in list(value)[:4]]
+def _list_keys(value: Mapping[str, Any]) -> str:
+    names = [shorten_to_line(name, 30) for name in list(value)[:4]]
     more = ", …" if len(value) > 4 else ""
     if value:
-        return f"{counted(len(value), 'key')}: {', '.join(names)}{more}"
+        return f"{format_count(len(value), 'key')}: {', '.join(names)}{more}"
     return "no keys"
 
 
-def _verdict(value: Mapping[str, Any]) -> str:
+def _find_verdict(value: Mapping[str, Any]) -> str:
     """The error or the status that the object states at its top."""
     for key in _ERROR_KEYS:
         if problem := value.get(key):
@@ -105,22 +108,22 @@ def _verdict(value: Mapping[str, Any]) -> str:
             else:
                 message = problem
             if isinstance(message, str):
-                return f"error: {one_line(message, 90)}"
-            return f"{key}: {_kind(message)}"
+                return f"error: {shorten_to_line(message, 90)}"
+            return f"{key}: {_name_kind(message)}"
     for key in _VERDICT_KEYS:
         said = value.get(key)
         if isinstance(said, bool) or (isinstance(said, str) and said.strip()):
-            return f"{key} {one_line(str(said), 60)}"
+            return f"{key} {shorten_to_line(str(said), 60)}"
     return ""
 
 
-def _kind(value: Any) -> str:
+def _name_kind(value: Any) -> str:
     if isinstance(value, list | dict):
-        return counted(len(value), "item")
-    return one_line(str(value)[:200], 40)
+        return format_count(len(value), "item")
+    return shorten_to_line(str(value)[:200], 40)
 
 
-def _ruled(lines: list[str], envelope: Envelope) -> tuple[int, list[str]] | None:
+def _find_ruled_table(lines: list[str], envelope: UnwrappedOutput) -> tuple[int, list[str]] | None:
     """A table with a ruled line under its header: psql, mysql, markdown."""
     for position in (1, 2):
         if len(lines) > position and "|" in lines[position - 1] and _is_rule(lines[position]):
@@ -140,7 +143,7 @@ def _is_rule(line: str) -> bool:
     return "--" in line[:200] and bool(_RULE.match(line[:2_000]))
 
 
-def _separated(lines: list[str]) -> tuple[int, list[str]] | None:
+def _find_separated_table(lines: list[str]) -> tuple[int, list[str]] | None:
     """A table of values between tabs, commas or semicolons, under a header of names."""
     if len(lines) < 3:
         return None

@@ -17,7 +17,7 @@ ELLIPSIS = "…"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-_])")
 
 
-def one_line(text: str, limit: int) -> str:
+def shorten_to_line(text: str, limit: int) -> str:
     """`text` as a single printable line of at most `limit` characters; only its beginning is looked at."""
     start = text[:10_000].lstrip()[: limit * 6]
     plain = _ESCAPES.sub("", start)
@@ -29,7 +29,7 @@ def one_line(text: str, limit: int) -> str:
     return line[: limit - 1].rstrip() + ELLIPSIS
 
 
-def short_path(path: str) -> str:
+def shorten_path(path: str) -> str:
     """`path` with leading folders left out where it is long: the end of a path tells the most."""
     path = path.strip()
     if len(path) <= PATH_CHARS:
@@ -40,7 +40,7 @@ def short_path(path: str) -> str:
     return ELLIPSIS + path[-PATH_CHARS:]
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """ "1 line", "2 lines"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
@@ -57,8 +57,8 @@ class Outcome:
     result: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "label", one_line(self.label, LABEL_CHARS))
-        object.__setattr__(self, "result", one_line(self.result, RESULT_CHARS) or "no output")
+        object.__setattr__(self, "label", shorten_to_line(self.label, LABEL_CHARS))
+        object.__setattr__(self, "result", shorten_to_line(self.result, RESULT_CHARS) or "no output")
 
 
 #: Reads one observation; None: not mine. The third argument is the assistant's text of the turn (text protocols).

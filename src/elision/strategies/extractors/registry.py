@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Final
 
 from elision.errors import CallbackError, describe_error
-from elision.strategies.extractors import edits, files, git, json_data, search, shell, test_runs, web
-from elision.strategies.extractors.arguments import named, tool_of
+from elision.strategies.extractors import edits, files, git, json_data, search, shell, test_reports, web
+from elision.strategies.extractors.arguments import find_tool_name, matches_tool
 from elision.strategies.extractors.command import SHELLS
-from elision.strategies.extractors.generic import generic
+from elision.strategies.extractors.generic import describe_anything
 from elision.strategies.extractors.outcome import Extractor, Outcome
 from elision.trajectory.turn import Action, Observation, Turn
 
@@ -26,9 +26,9 @@ class Registration:
     extractor: Extractor
     tools: tuple[str, ...] = ("*",)
 
-    def serves(self, tool: str) -> bool:
+    def serves_tool(self, tool: str) -> bool:
         """Whether the extractor is asked about observations of `tool`."""
-        return named(tool, self.tools)
+        return matches_tool(tool, self.tools)
 
 
 def log_failure(error: CallbackError) -> None:
@@ -51,17 +51,17 @@ class Extractors:
         """The same table with `extractor` in front, asked about tools whose name fits one of the globs `tools`."""
         return replace(self, registrations=(Registration(extractor, tuple(tools)), *self.registrations))
 
-    def outcome(self, turn: Turn, observation: Observation) -> Outcome:
+    def find_outcome(self, turn: Turn, observation: Observation) -> Outcome:
         """What happened in `observation` of `turn`. Never raises: see `report`."""
-        return _asked(self, turn.action_of(observation), observation, turn.text)
+        return _find_outcome(self, turn.action_of(observation), observation, turn.text)
 
 
 @lru_cache(maxsize=128)
-def _asked(table: Extractors, action: Action | None, observation: Observation, said: str) -> Outcome:
+def _find_outcome(table: Extractors, action: Action | None, observation: Observation, said: str) -> Outcome:
     # The small cache serves the digest, which looks again at what placeholders were written for some 40 turns before.
-    tool = tool_of(action, observation)
+    tool = find_tool_name(action, observation)
     for registration in table.registrations:
-        if registration.serves(tool):
+        if registration.serves_tool(tool):
             try:
                 found = _ask_extractor(registration, action, observation, said)
             except CallbackError as error:
@@ -69,7 +69,7 @@ def _asked(table: Extractors, action: Action | None, observation: Observation, s
                 continue
             if found is not None:
                 return found
-    return generic(action, observation, said)
+    return describe_anything(action, observation, said)
 
 
 def _ask_extractor(
@@ -89,27 +89,27 @@ def _ask_extractor(
 #: Most special first. What a command does decides before what its output looks like.
 BUILT_IN = Extractors(
     (
-        Registration(edits.line_edited),
-        Registration(files.window),
-        Registration(search.announced),
-        Registration(edits.edited, edits.EDITORS),
-        Registration(files.listed, files.LISTERS),
-        Registration(files.viewed, files.VIEWERS),
-        Registration(search.grepped, search.GREPPERS),
-        Registration(search.globbed, search.FINDERS),
-        Registration(files.printed, SHELLS),
-        Registration(files.listing, SHELLS),
-        Registration(search.searched, SHELLS),
-        Registration(edits.written, SHELLS),
-        Registration(test_runs.tested, (*SHELLS, "*test*")),
-        Registration(git.versioned, SHELLS),
-        Registration(git.diffed, SHELLS),
-        Registration(web.fetched, SHELLS),
-        Registration(web.browsed, web.BROWSERS),
-        Registration(json_data.json_value),
-        Registration(json_data.table),
-        Registration(web.page_error, web.BROWSERS),
-        Registration(shell.shell, SHELLS),
-        Registration(shell.code, shell.CODE),
+        Registration(edits.describe_line_edit),
+        Registration(files.describe_file_window),
+        Registration(search.describe_announced_matches),
+        Registration(edits.describe_edit, edits.EDITORS),
+        Registration(files.describe_shell_listing, files.LISTERS),
+        Registration(files.describe_file_view, files.VIEWERS),
+        Registration(search.describe_grep_tool, search.GREPPERS),
+        Registration(search.describe_glob_tool, search.FINDERS),
+        Registration(files.describe_printed_files, SHELLS),
+        Registration(files.describe_listing_tool, SHELLS),
+        Registration(search.describe_shell_search, SHELLS),
+        Registration(edits.describe_shell_write, SHELLS),
+        Registration(test_reports.describe_test_run, (*SHELLS, "*test*")),
+        Registration(git.describe_git_command, SHELLS),
+        Registration(git.describe_diff, SHELLS),
+        Registration(web.describe_fetched_page, SHELLS),
+        Registration(web.describe_browser_page, web.BROWSERS),
+        Registration(json_data.describe_json),
+        Registration(json_data.describe_table),
+        Registration(web.describe_page_error, web.BROWSERS),
+        Registration(shell.describe_shell_command, SHELLS),
+        Registration(shell.describe_code_run, shell.CODE),
     )
 )

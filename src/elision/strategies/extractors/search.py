@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elision.strategies.extractors.arguments import arguments_of, text_at, words_of
-from elision.strategies.extractors.command import FILTERS, Stage, command_of, output_of
-from elision.strategies.extractors.envelope import Envelope, opened
-from elision.strategies.extractors.failure import complaint
-from elision.strategies.extractors.outcome import Outcome, counted, one_line, short_path
+from elision.strategies.extractors.arguments import decode_arguments, describe_arguments, find_text_argument
+from elision.strategies.extractors.command import FILTERS, Stage, find_command, find_output
+from elision.strategies.extractors.failure import find_complaint
+from elision.strategies.extractors.outcome import Outcome, format_count, shorten_path, shorten_to_line
+from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that search text, and of those that search names (globs, any case).
@@ -38,68 +38,74 @@ _LINED = re.compile(r"\d{1,7}([:-])")
 _PREFIXED = re.compile(r"([^\s:]{1,300}):")
 
 
-def announced(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_announced_matches(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A search whose answer states its own total (SWE-agent's search_dir, search_file and find_file, and others)."""
-    head = opened(observation.text).body[:500].lstrip()
+    head = unwrap_output(observation.text).body[:500].lstrip()
     found = _FOUND.match(head)
     none = _NONE.match(head)
     if not (found or none):
         return None
-    command = command_of(action, observation)
+    command = find_command(action, observation)
     if command:
         label = command.label
     else:
-        label = _label(arguments_of(action)) or words_of(action)
+        label = _label_search(decode_arguments(action)) or describe_arguments(action)
     if none or found is None or found[1] == "0":
         return Outcome(label, "no matches")
     first = head.partition("\n")[2].partition("\n")[0].strip()
     if found[1] == "1" and first:
         return Outcome(label, f"1 match: {first}")
-    files = len(_IN_FILE.findall(opened(observation.text).ends))
+    files = len(_IN_FILE.findall(unwrap_output(observation.text).head_and_tail))
     return Outcome(
-        label, counted(int(found[1]), "match", "matches") + (f" in {counted(files, 'file')}" if files else "")
+        label, format_count(int(found[1]), "match", "matches") + (f" in {format_count(files, 'file')}" if files else "")
     )
 
 
-def grepped(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_grep_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Text searched through a tool made for it."""
-    arguments = arguments_of(action)
-    label = _label(arguments)
+    arguments = decode_arguments(action)
+    label = _label_search(arguments)
     if not label:
         return None
     names_only = arguments.get("output_mode") == "files_with_matches"
-    return Outcome(label, _result(opened(observation.text), names_only=names_only, prefixed=False, context=False))
+    return Outcome(
+        label, _describe_matches(unwrap_output(observation.text), names_only=names_only, prefixed=False, context=False)
+    )
 
 
-def globbed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_glob_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Names searched through a tool made for it."""
-    label = _label(arguments_of(action))
+    label = _label_search(decode_arguments(action))
     if label:
-        return Outcome(label, _result(opened(observation.text), names_only=True, prefixed=False, context=False))
+        return Outcome(
+            label, _describe_matches(unwrap_output(observation.text), names_only=True, prefixed=False, context=False)
+        )
     return None
 
 
-def searched(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_shell_search(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A search by a shell command: grep, rg, git grep, find, or a file piped into one."""
-    command = command_of(action, observation)
-    stage = _search_in(command.single) if command else None
+    command = find_command(action, observation)
+    stage = _find_search_stage(command.only_pipeline) if command else None
     if command is None or stage is None:
         return None
     if stage.program in _FINDS:
         names_only = not _runs_grep(stage) or any(word in ("-l", "-rl", "-il", "-ln") for word in stage.words)
     else:
-        names_only = stage.has("-l", "-L", "--files-with-matches", "--files")
-    context = stage.has("-A", "-B", "-C", "--context") or any(re.fullmatch(r"-\d{1,3}", word) for word in stage.words)
-    prefixed = stage.has("-r", "-R", "-H", "--recursive") or len(stage.operands) > 2 or stage.program == "git"
-    if stage.has("-c", "--count") and stage.program not in _FINDS:
+        names_only = stage.has_option("-l", "-L", "--files-with-matches", "--files")
+    context = stage.has_option("-A", "-B", "-C", "--context") or any(
+        re.fullmatch(r"-\d{1,3}", word) for word in stage.words
+    )
+    prefixed = stage.has_option("-r", "-R", "-H", "--recursive") or len(stage.operands) > 2 or stage.program == "git"
+    if stage.has_option("-c", "--count") and stage.program not in _FINDS:
         return None
     return Outcome(
         command.label,
-        _result(output_of(action, observation), names_only=names_only, prefixed=prefixed, context=context),
+        _describe_matches(find_output(action, observation), names_only=names_only, prefixed=prefixed, context=context),
     )
 
 
-def _search_in(stages: tuple[Stage, ...]) -> Stage | None:
+def _find_search_stage(stages: tuple[Stage, ...]) -> Stage | None:
     """The stage that searches, if what follows it only chooses lines and what precedes it only supplies them."""
     for position, stage in enumerate(stages):
         xargs = stage.program == "xargs" and any(word in _GREPS for word in stage.words)
@@ -108,10 +114,10 @@ def _search_in(stages: tuple[Stage, ...]) -> Stage | None:
             rest = stages[position + 1 :]
             plain = all(later.program in FILTERS or _is_xargs_grep(later) for later in rest)
             runs = any(word in ("-exec", "-execdir", "-delete") for word in stage.words) and not _runs_grep(stage)
-            silent = bool(stages[-1].target)
+            silent = bool(stages[-1].redirect_target)
             piped = position == 0 or stages[0].program in ("cat", "git", "ls", "find")
             if plain and piped and not runs and not silent:
-                return _last_grep(stage, rest)
+                return _find_last_grep(stage, rest)
             return None
     return None
 
@@ -125,47 +131,49 @@ def _is_xargs_grep(stage: Stage) -> bool:
     return stage.program == "xargs" and any(word in _GREPS for word in stage.words)
 
 
-def _last_grep(stage: Stage, rest: tuple[Stage, ...]) -> Stage:
+def _find_last_grep(stage: Stage, rest: tuple[Stage, ...]) -> Stage:
     return next((later for later in rest if _is_xargs_grep(later)), stage)
 
 
-def _label(arguments: Mapping[str, Any]) -> str:
-    what = text_at(arguments, "pattern", "regex", "query", "search_term", "glob", "glob_pattern", "file_name", "name")
-    where = text_at(arguments, "path", "dir", "directory", "file", "include")
+def _label_search(arguments: Mapping[str, Any]) -> str:
+    what = find_text_argument(
+        arguments, "pattern", "regex", "query", "search_term", "glob", "glob_pattern", "file_name", "name"
+    )
+    where = find_text_argument(arguments, "path", "dir", "directory", "file", "include")
     if not what:
         return ""
-    return f"'{one_line(what, 40)}'" + (f" in {short_path(where)}" if where and where != "." else "")
+    return f"'{shorten_to_line(what, 40)}'" + (f" in {shorten_path(where)}" if where and where != "." else "")
 
 
-def _result(envelope: Envelope, *, names_only: bool, prefixed: bool, context: bool) -> str:
+def _describe_matches(envelope: UnwrappedOutput, *, names_only: bool, prefixed: bool, context: bool) -> str:
     body = envelope.body.strip()
     if not body or _NONE.match(body[:200].lstrip()):
         return "no matches"
-    if problem := complaint(body):
-        if envelope.exit in (None, 0):
+    if problem := find_complaint(body):
+        if envelope.exit_code in (None, 0):
             return problem
-        return f"exit {envelope.exit}, {problem}"
+        return f"exit {envelope.exit_code}, {problem}"
     if stated := _FILES.match(body[:100]):
-        return counted(int(stated[1]), "file")
-    lines = _hits(envelope)
+        return format_count(int(stated[1]), "file")
+    lines = _list_matches(envelope)
     if names_only:
         if len(lines) == 1:
-            return f"1 path: {short_path(lines[0])}"
-        return counted(len(lines), "path")
-    matches, files = _tally(lines, prefixed=prefixed, context=context)
+            return f"1 path: {shorten_path(lines[0])}"
+        return format_count(len(lines), "path")
+    matches, files = _count_matches(lines, prefixed=prefixed, context=context)
     if matches == 1 and len(lines) == 1:
         return f"1 match: {lines[0].strip()[:200]}"
     if not matches:
-        return counted(len(lines), "line")
-    return counted(matches, "match", "matches") + (f" in {counted(files, 'file')}" if files else "")
+        return format_count(len(lines), "line")
+    return format_count(matches, "match", "matches") + (f" in {format_count(files, 'file')}" if files else "")
 
 
-def _hits(envelope: Envelope) -> list[str]:
+def _list_matches(envelope: UnwrappedOutput) -> list[str]:
     """The lines of the output that are no complaint of the search program."""
     return [line for line in envelope.body.split("\n") if line.strip() and ": Permission denied" not in line[-60:]]
 
 
-def _tally(lines: list[str], *, prefixed: bool, context: bool) -> tuple[int, int]:
+def _count_matches(lines: list[str], *, prefixed: bool, context: bool) -> tuple[int, int]:
     """Matches, and distinct files where the lines name them; 0 matches where they cannot be told from context."""
     matches = 0
     files = set()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from elision.strategies.extractors.arguments import arguments_of, text_at
-from elision.strategies.extractors.command import command_of, output_of
-from elision.strategies.extractors.envelope import Envelope, opened
-from elision.strategies.extractors.failure import error_line, raised
-from elision.strategies.extractors.outcome import Outcome, one_line
+from elision.strategies.extractors.arguments import decode_arguments, find_text_argument
+from elision.strategies.extractors.command import find_command, find_output
+from elision.strategies.extractors.failure import find_error_line, find_exception_line
+from elision.strategies.extractors.outcome import Outcome, shorten_to_line
+from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that run code rather than shell commands (globs, any case).
@@ -20,17 +20,17 @@ _CHATTER = re.compile(r"> |WARNING: Running pip as |\[notice\] |npm notice|\[Sho
 _PROGRESS = re.compile(r"\s{0,10}\d{1,3}\s{1,4}\S{1,12}\s{1,4}\d{1,3}\s{1,4}\S{1,12}\s")
 
 
-def shell(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_shell_command(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Any shell command."""
-    command = command_of(action, observation)
+    command = find_command(action, observation)
     if command:
-        return Outcome(command.label, status(output_of(action, observation)))
+        return Outcome(command.label, describe_status(find_output(action, observation)))
     return None
 
 
-def code(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_code_run(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A code cell: its first telling line stands for it."""
-    source = text_at(arguments_of(action), "code", "source", "script", "input")
+    source = find_text_argument(decode_arguments(action), "code", "source", "script", "input")
     if not source and action is not None and action.implicit:
         source = action.arguments
     if not source:
@@ -38,35 +38,35 @@ def code(action: Action | None, observation: Observation, text: str) -> Outcome 
     lines = [line.strip() for line in source[:4_000].split("\n")]
     own = [line for line in lines if line and not line.startswith(("#", "import ", "from ", "%"))]
     label = next(iter(own or filter(None, lines)), "")
-    return Outcome(one_line(label, 64), status(opened(observation.text)))
+    return Outcome(shorten_to_line(label, 64), describe_status(unwrap_output(observation.text)))
 
 
-def status(envelope: Envelope) -> str:
+def describe_status(envelope: UnwrappedOutput) -> str:
     """Exit code where it was stated, and what the output comes down to."""
-    said = _said(envelope)
-    if envelope.exit is None:
+    said = _find_last_words(envelope)
+    if envelope.exit_code is None:
         return said
-    return f"exit {envelope.exit}, {said}"
+    return f"exit {envelope.exit_code}, {said}"
 
 
-def _said(envelope: Envelope) -> str:
+def _find_last_words(envelope: UnwrappedOutput) -> str:
     if not envelope.body.strip():
         return "no output"
     # With exit 0 a traceback still tells (`cmd | head` hides the code); other error words may be harmless.
-    if envelope.exit == 0:
-        error = raised(envelope.body)
+    if envelope.exit_code == 0:
+        error = find_exception_line(envelope.body)
     else:
-        error = error_line(envelope.body)
-    return error or _last_line(envelope)
+        error = find_error_line(envelope.body)
+    return error or _find_last_line(envelope)
 
 
-def _empty_talk(line: str) -> bool:
+def _is_chatter(line: str) -> bool:
     return bool(_PROGRESS.match(line) or _CHATTER.match(line))
 
 
-def _last_line(envelope: Envelope) -> str:
+def _find_last_line(envelope: UnwrappedOutput) -> str:
     lines = [line for line in envelope.tail.split("\n") if line.strip()]
-    telling = [line for line in lines[-30:] if _TELLING.search(line[:400]) and not _empty_talk(line[:100])]
+    telling = [line for line in lines[-30:] if _TELLING.search(line[:400]) and not _is_chatter(line[:100])]
     last = (telling or lines)[-1].strip()
     if len(lines) == 1:
         return last

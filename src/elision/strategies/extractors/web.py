@@ -6,11 +6,11 @@ import html
 import re
 from typing import Any
 
-from elision.strategies.extractors.arguments import arguments_of, text_at, words_of
-from elision.strategies.extractors.command import command_of
-from elision.strategies.extractors.envelope import json_in, opened
-from elision.strategies.extractors.failure import error_line
-from elision.strategies.extractors.outcome import Outcome, counted, one_line
+from elision.strategies.extractors.arguments import decode_arguments, describe_arguments, find_text_argument
+from elision.strategies.extractors.command import find_command
+from elision.strategies.extractors.failure import find_error_line
+from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.wrappers import decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that show web pages (globs, any case).
@@ -41,50 +41,56 @@ _HEADING = re.compile(
 )
 
 
-def browsed(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_browser_page(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A page seen through a tool made for it."""
-    envelope = opened(observation.text)
-    label = _label(action)
-    if isinstance(value := json_in(envelope.body), dict):
-        page = _from_json(value)
+    envelope = unwrap_output(observation.text)
+    label = _label_request(action)
+    if isinstance(value := decode_json(envelope.body), dict):
+        page = _describe_json_page(value)
         if page:
-            return Outcome(label or text_at(value, "url"), page)
+            return Outcome(label or find_text_argument(value, "url"), page)
         return None
-    page = _page(envelope.ends)
+    page = _describe_page(envelope.head_and_tail)
     if page:
-        return Outcome(label or _address(envelope.head), page)
+        return Outcome(label or _find_address(envelope.head), page)
     return None
 
 
-def fetched(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_fetched_page(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A page or an answer fetched by a shell command."""
-    command = command_of(action, observation)
-    if command is None or not command.single or command.single[0].program not in ("curl", "wget", "http", "lynx"):
+    command = find_command(action, observation)
+    if (
+        command is None
+        or not command.only_pipeline
+        or command.only_pipeline[0].program not in ("curl", "wget", "http", "lynx")
+    ):
         return None
-    envelope = opened(observation.text)
-    page = _page(envelope.ends)
-    if not page or command.single[-1].program in ("jq", "python", "python3", "wc", "grep"):
+    envelope = unwrap_output(observation.text)
+    page = _describe_page(envelope.head_and_tail)
+    if not page or command.only_pipeline[-1].program in ("jq", "python", "python3", "wc", "grep"):
         return None
-    return Outcome(command.label, f"exit {envelope.exit}, {page}" if envelope.failed else page)
+    return Outcome(command.label, f"exit {envelope.exit_code}, {page}" if envelope.has_failed else page)
 
 
-def _label(action: Action | None) -> str:
-    return text_at(arguments_of(action), "url", "query", "search_query", "q") or words_of(action)
+def _label_request(action: Action | None) -> str:
+    return find_text_argument(decode_arguments(action), "url", "query", "search_query", "q") or describe_arguments(
+        action
+    )
 
 
-def _from_json(value: dict[str, Any]) -> str:
-    title = text_at(value, "title") or text_at(value, "url")
+def _describe_json_page(value: dict[str, Any]) -> str:
+    title = find_text_argument(value, "title") or find_text_argument(value, "url")
     elements = value.get("interactive_elements", value.get("elements"))
     if isinstance(elements, list):
-        count = counted(len(elements), "element")
+        count = format_count(len(elements), "element")
     else:
         count = ""
     if title:
-        return ", ".join(part for part in (one_line(title, 70), count) if part)
+        return ", ".join(part for part in (shorten_to_line(title, 70), count) if part)
     return ""
 
 
-def _address(head: str) -> str:
+def _find_address(head: str) -> str:
     screenshot = _SCREENSHOT.search(head[:4_000])
     if screenshot and screenshot[2]:
         return screenshot[2]
@@ -94,13 +100,13 @@ def _address(head: str) -> str:
     return ""
 
 
-def _page(text: str) -> str:
+def _describe_page(text: str) -> str:
     """Title, status and kind of a page; "" if `text` shows none."""
-    parts = [_status(text), _named(text), _tree(text)]
+    parts = [_find_http_status(text), _find_page_name(text), _describe_element_tree(text)]
     return ", ".join(part for part in parts if part)
 
 
-def _status(text: str) -> str:
+def _find_http_status(text: str) -> str:
     head = text[:2_000]
     if _DOCUMENT.match(head.lstrip()[:200]):
         return ""
@@ -110,36 +116,38 @@ def _status(text: str) -> str:
     return ""
 
 
-def _named(text: str) -> str:
+def _find_page_name(text: str) -> str:
     if screenshot := _SCREENSHOT.search(text[:4_000]):
-        return one_line(screenshot[1] or screenshot[3] or "", 70)
+        return shorten_to_line(screenshot[1] or screenshot[3] or "", 70)
     if _DOCUMENT.search(text[:4_000]):
         title = _TITLE.search(text[:20_000])
         if title:
-            return f"page '{one_line(html.unescape(title[1]), 70)}'"
+            return f"page '{shorten_to_line(html.unescape(title[1]), 70)}'"
         return "HTML page"
     if _SNAPSHOT_URL.search(text[:4_000]) or "RootWebArea" in text[:4_000]:
         title = _SNAPSHOT_TITLE.search(text[:4_000])
     else:
         title = None
     if title:
-        return one_line(title[1], 70)
+        return shorten_to_line(title[1], 70)
     return ""
 
 
-def _tree(text: str) -> str:
+def _describe_element_tree(text: str) -> str:
     nodes = len(_NODE.findall(text))
     is_tree = "] " in text[:2_000] or "RootWebArea" in text[:4_000] or "- generic" in text
     if nodes < 5 or not is_tree:
         return ""
     heading = _HEADING.search(text)
-    return counted(nodes, "node") + (f", heading '{one_line(heading[1] or heading[2], 60)}'" if heading else "")
+    return format_count(nodes, "node") + (
+        f", heading '{shorten_to_line(heading[1] or heading[2], 60)}'" if heading else ""
+    )
 
 
-def page_error(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_page_error(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """What else a browsing tool says: its error, or its first line."""
-    body = opened(observation.text).body
+    body = unwrap_output(observation.text).body
     first = body[:2_000].strip().partition("\n")[0]
     if first:
-        return Outcome(_label(action), (error_line(body) if observation.error else "") or first)
+        return Outcome(_label_request(action), (find_error_line(body) if observation.error else "") or first)
     return None

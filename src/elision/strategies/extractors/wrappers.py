@@ -45,14 +45,14 @@ _OUTPUT_KEYS = ("output", "stdout", "stderr", "aggregated_output", "result")
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class UnwrappedOutput:
     """An output without its wrapping.
 
-    exit: the exit code, if the environment stated one.
+    exit_code: the exit code, if the environment stated one.
     body: the output itself, of any length.
     """
 
-    exit: int | None
+    exit_code: int | None
     body: str
 
     @property
@@ -66,35 +66,35 @@ class Envelope:
         return self.body[-SLICE:]
 
     @property
-    def ends(self) -> str:
+    def head_and_tail(self) -> str:
         """Head and tail: the whole body where it is short."""
         if len(self.body) <= 2 * SLICE:
             return self.body
         return f"{self.head}\n{self.tail}"
 
     @property
-    def lines(self) -> int:
+    def line_count(self) -> int:
         """Lines of the body, blank ones included."""
         if self.body.strip():
             return self.body.count("\n") + 1
         return 0
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether a non-zero exit code was stated."""
-        return bool(self.exit)
+        return bool(self.exit_code)
 
 
 @lru_cache(maxsize=4)
-def opened(text: str) -> Envelope:
+def unwrap_output(text: str) -> UnwrappedOutput:
     """`text` out of its envelope. The small cache serves extractors that look at the same observation in turn."""
-    for opener in (_from_tags, _from_json, _from_lines):
+    for opener in (_unwrap_tags, _unwrap_json, _unwrap_lines):
         if (envelope := opener(text)) is not None:
-            return Envelope(envelope.exit, _bare(envelope.body))
-    return Envelope(None, _bare(text))
+            return UnwrappedOutput(envelope.exit_code, _remove_notices(envelope.body))
+    return UnwrappedOutput(None, _remove_notices(text))
 
 
-def json_in(text: str) -> Any:
+def decode_json(text: str) -> Any:
     """The JSON object or array that `text` is; None where it is neither, or too large or too deep to read."""
     if len(text) > JSON_CHARS or text[:1_000].lstrip()[:1] not in ("{", "["):
         return None
@@ -107,32 +107,32 @@ def json_in(text: str) -> Any:
     return None
 
 
-def _from_tags(text: str) -> Envelope | None:
+def _unwrap_tags(text: str) -> UnwrappedOutput | None:
     code = _TAGGED.search(text[:400]) or _TAGGED.search(text[-400:])
     if code is None:
         return None
     if (start := _OUTPUT.search(text[:2_000])) is None:
-        return Envelope(int(code[1]), _TAGGED.sub("", text[:400]) + text[400:])
+        return UnwrappedOutput(int(code[1]), _TAGGED.sub("", text[:400]) + text[400:])
     end = text.rfind("</output", start.end())
-    return Envelope(int(code[1]), text[start.end() : end if end >= 0 else None])
+    return UnwrappedOutput(int(code[1]), text[start.end() : end if end >= 0 else None])
 
 
-def _from_json(text: str) -> Envelope | None:
-    value = json_in(text)
+def _unwrap_json(text: str) -> UnwrappedOutput | None:
+    value = decode_json(text)
     if not isinstance(value, dict):
         return None
     metadata = value.get("metadata")
-    if _exit_in(value) is not None:
-        code = _exit_in(value)
+    if _find_exit_code(value) is not None:
+        code = _find_exit_code(value)
     else:
-        code = _exit_in(metadata if isinstance(metadata, dict) else {})
+        code = _find_exit_code(metadata if isinstance(metadata, dict) else {})
     parts = [value[key] for key in _OUTPUT_KEYS if isinstance(value.get(key), str)]
     if not parts or (code is None and "success" not in value and "stdout" not in value):
         return None
-    return Envelope(code, "\n".join(part for part in parts if part))
+    return UnwrappedOutput(code, "\n".join(part for part in parts if part))
 
 
-def _exit_in(value: dict[str, Any]) -> int | None:
+def _find_exit_code(value: dict[str, Any]) -> int | None:
     for key in _EXIT_KEYS:
         code = value.get(key)
         if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 10**9:
@@ -140,7 +140,7 @@ def _exit_in(value: dict[str, Any]) -> int | None:
     return None
 
 
-def _from_lines(text: str) -> Envelope | None:
+def _unwrap_lines(text: str) -> UnwrappedOutput | None:
     head = text[:1_000]
     tail = text[-1_000:]
     if code := _FIRST_LINE.match(head):
@@ -149,19 +149,19 @@ def _from_lines(text: str) -> Envelope | None:
             header = _CODEX.match(rest[:1_500])
         else:
             header = None
-        return Envelope(int(code[1]), rest[header.end() :] if header else rest)
+        return UnwrappedOutput(int(code[1]), rest[header.end() :] if header else rest)
     if (code := _PROCESS.search(head)) and (header := _CODEX.match(text[:1_500])):
-        return Envelope(int(code[1]), text[header.end() :])
+        return UnwrappedOutput(int(code[1]), text[header.end() :])
     if codes := list(_BRACKETED.finditer(tail)):
         start = len(text) - len(tail) + codes[-1].start()
-        return Envelope(int(codes[-1][1]), text[:start])
+        return UnwrappedOutput(int(codes[-1][1]), text[:start])
     last = tail.rstrip().rpartition("\n")[2]
     if code := _LAST_LINE.fullmatch(last.strip()):
-        return Envelope(int(code[1] or code[2]), text.rstrip()[: -len(last)])
+        return UnwrappedOutput(int(code[1] or code[2]), text.rstrip()[: -len(last)])
     return None
 
 
-def _bare(text: str) -> str:
+def _remove_notices(text: str) -> str:
     """Without prompts, reminders and the like around the output."""
     if text.startswith("OBSERVATION:\n"):
         text = text[len("OBSERVATION:\n") :]
@@ -170,7 +170,7 @@ def _bare(text: str) -> str:
     reminder = text.rfind("<system-reminder>", max(0, len(text) - 3_000))
     if reminder > 0 and text[-200:].rstrip().endswith("</system-reminder>"):
         text = text[:reminder]
-    text = _without_trailers(text)
+    text = _remove_trailers(text)
     tail = text[-200:]
     if done := _DONE.search(tail):
         text = text[: len(text) - len(tail) + done.start()]
@@ -180,7 +180,7 @@ def _bare(text: str) -> str:
     return text.removesuffix("\n")
 
 
-def _without_trailers(text: str) -> str:
+def _remove_trailers(text: str) -> str:
     for _ in range(len(_TRAILERS)):
         stripped = text.rstrip()
         start = max(stripped.rfind("\n", max(0, len(stripped) - 1_000)) + 1, 0)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from elision.strategies.extractors.arguments import words_of
-from elision.strategies.extractors.command import command_of, output_of
-from elision.strategies.extractors.outcome import Outcome, counted, one_line
+from elision.strategies.extractors.arguments import describe_arguments
+from elision.strategies.extractors.command import find_command, find_output
+from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
 from elision.trajectory.turn import Action, Observation
 
 #: Programs whose output may quote a test run without being one.
 _QUOTERS = frozenset({"cat", "head", "tail", "sed", "grep", "rg", "git", "gh", "find", "ls", "less"})
 
 #: Reads the lines of an output (each cut to LINE characters): totals and first failing test, or None: no such run.
-Summary: TypeAlias = Callable[[list[str]], tuple[str, str] | None]
-LINE = 300
+SummaryReader: TypeAlias = Callable[[list[str]], tuple[str, str] | None]
+LONGEST_LINE = 300
 
 _PYTEST = re.compile(
     r"(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)\b.{0,200}?) in \d"
@@ -46,45 +46,45 @@ _LIBTEST = re.compile(r"(\d{1,3})% tests passed, (\d+) tests? failed out of (\d+
 _LIBTEST_FIRST = re.compile(r"\s{1,6}\d+ - (\S{1,120}) \(")
 
 
-def tested(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_test_run(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Output that ends in a known test summary, unless the command only quoted it."""
-    command = command_of(action, observation)
+    command = find_command(action, observation)
     if command is not None and command.stages and command.stages[0].program in _QUOTERS:
         return None
-    envelope = output_of(action, observation)
-    found = summary_in(envelope.ends)
+    envelope = find_output(action, observation)
+    found = find_test_summary(envelope.head_and_tail)
     if found is None:
         return None
     totals, first = found
-    parts = ([f"exit {envelope.exit}"] if envelope.exit is not None else []) + [totals]
-    result = ", ".join(parts) + (f", first: {one_line(first, 60)}" if first else "")
-    return Outcome(command.label if command else words_of(action), result)
+    parts = ([f"exit {envelope.exit_code}"] if envelope.exit_code is not None else []) + [totals]
+    result = ", ".join(parts) + (f", first: {shorten_to_line(first, 60)}" if first else "")
+    return Outcome(command.label if command else describe_arguments(action), result)
 
 
 @lru_cache(maxsize=128)
-def summary_in(text: str) -> tuple[str, str] | None:
+def find_test_summary(text: str) -> tuple[str, str] | None:
     """Totals and first failing test of the run that `text` ends with; None if it does with none.
 
     The small cache serves the digest, which looks again at what placeholders were written for.
     """
-    lines = [line[:LINE].rstrip() for line in text.split("\n")]
-    asked = (read for read, hints in SUMMARIES.items() if any(hint in text for hint in hints))
+    lines = [line[:LONGEST_LINE].rstrip() for line in text.split("\n")]
+    asked = (read for read, hints in SUMMARY_READERS.items() if any(hint in text for hint in hints))
     return next((summary for read in asked if (summary := read(lines)) is not None), None)
 
 
-def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
+def _find_first_match(pattern: re.Pattern[str], lines: list[str]) -> str:
     return next((found[1].strip() for line in lines if (found := pattern.match(line))), "")
 
 
-def _last(pattern: re.Pattern[str], lines: list[str]) -> re.Match[str] | None:
+def _find_last_match(pattern: re.Pattern[str], lines: list[str]) -> re.Match[str] | None:
     return next((found for line in reversed(lines) if (found := pattern.match(line))), None)
 
 
-def pytest(lines: list[str]) -> tuple[str, str] | None:
+def summarize_pytest(lines: list[str]) -> tuple[str, str] | None:
     """pytest: "3 failed, 12 passed"."""
-    found = _last(_PYTEST, lines)
+    found = _find_last_match(_PYTEST, lines)
     if found is None:
-        if _last(_PYTEST_NONE, lines):
+        if _find_last_match(_PYTEST_NONE, lines):
             return ("no tests ran", "")
         return None
     counts = [f"{number} {word}" for number, word in _PYTEST_COUNT.findall(found[1])]
@@ -93,37 +93,39 @@ def pytest(lines: list[str]) -> tuple[str, str] | None:
     totals = ", ".join(counts)
     if "failed" not in totals and "error" not in totals:
         return totals, ""
-    first = _first(_PYTEST_FIRST, lines) or _first(_PYTEST_TITLE, lines)
+    first = _find_first_match(_PYTEST_FIRST, lines) or _find_first_match(_PYTEST_TITLE, lines)
     return totals, first.rpartition("::")[2] or first
 
 
-def unittest(lines: list[str]) -> tuple[str, str] | None:
+def summarize_unittest(lines: list[str]) -> tuple[str, str] | None:
     """unittest and Django's runner: "3 tests, errors=2"."""
-    found = _last(_UNITTEST, lines)
+    found = _find_last_match(_UNITTEST, lines)
     if found is None:
         return None
-    end = _last(_UNITTEST_END, lines)
+    end = _find_last_match(_UNITTEST_END, lines)
     if end is None:
         verdict = ""
     elif end[1] == "FAILED":
         verdict = end[2] or end[1]
     else:
         verdict = " ".join(filter(None, end.groups()))
-    tests = counted(int(found[1]), "test")
+    tests = format_count(int(found[1]), "test")
     totals = f"{tests}, {verdict}" if verdict else tests
-    return totals, _first(_UNITTEST_FIRST, lines) if end is not None and end[1] == "FAILED" else ""
+    return totals, _find_first_match(_UNITTEST_FIRST, lines) if end is not None and end[1] == "FAILED" else ""
 
 
-def jest(lines: list[str]) -> tuple[str, str] | None:
+def summarize_jest(lines: list[str]) -> tuple[str, str] | None:
     """jest and vitest: "1 failed, 3 passed"."""
-    found = _last(_JEST, lines)
+    found = _find_last_match(_JEST, lines)
     if found is None or not (counts := _JEST_COUNT.findall(found[1])):
         return None
     failed = any(word == "failed" for _, word in counts)
-    return ", ".join(f"{number} {word}" for number, word in counts), _first(_JEST_FIRST, lines) if failed else ""
+    return ", ".join(f"{number} {word}" for number, word in counts), _find_first_match(
+        _JEST_FIRST, lines
+    ) if failed else ""
 
 
-def go(lines: list[str]) -> tuple[str, str] | None:
+def summarize_go(lines: list[str]) -> tuple[str, str] | None:
     """go test: packages, and failed tests."""
     verdicts = [found[1] for line in lines if (found := _GO.match(line))]
     failures = [found[1] for line in lines if (found := _GO_FIRST.match(line))]
@@ -131,12 +133,12 @@ def go(lines: list[str]) -> tuple[str, str] | None:
         return None
     ok = verdicts.count("ok")
     bad = verdicts.count("FAIL")
-    counts = [counted(bad, "package") + " failed"] * bool(bad) + [counted(ok, "package") + " ok"] * bool(ok)
-    tests = [counted(len(failures), "test") + " failed"] * bool(failures)
+    counts = [format_count(bad, "package") + " failed"] * bool(bad) + [format_count(ok, "package") + " ok"] * bool(ok)
+    tests = [format_count(len(failures), "test") + " failed"] * bool(failures)
     return ", ".join(tests + counts), failures[0] if failures else ""
 
 
-def cargo(lines: list[str]) -> tuple[str, str] | None:
+def summarize_cargo(lines: list[str]) -> tuple[str, str] | None:
     """cargo test, its several targets added up."""
     found = [match for line in lines if (match := _CARGO.match(line))]
     if not found:
@@ -144,53 +146,55 @@ def cargo(lines: list[str]) -> tuple[str, str] | None:
     passed, failed, ignored = (sum(int(match[group]) for match in found) for group in (1, 2, 3))
     counts = [(failed, "failed"), (passed, "passed"), (ignored, "ignored")]
     shown = [f"{number} {word}" for number, word in counts if number or word == "passed"]
-    return ", ".join(shown), _first(_CARGO_FIRST, lines)
+    return ", ".join(shown), _find_first_match(_CARGO_FIRST, lines)
 
 
-def mocha(lines: list[str]) -> tuple[str, str] | None:
+def summarize_mocha(lines: list[str]) -> tuple[str, str] | None:
     """mocha: "3 passing, 1 failing"."""
     counts = [found.groups() for line in lines if (found := _MOCHA.match(line))]
     if not any(word == "passing" for _, word in counts):
         return None
     failed = any(word == "failing" for _, word in counts)
-    return ", ".join(f"{number} {word}" for number, word in counts), _first(_MOCHA_FIRST, lines) if failed else ""
+    return ", ".join(f"{number} {word}" for number, word in counts), _find_first_match(
+        _MOCHA_FIRST, lines
+    ) if failed else ""
 
 
-def rspec(lines: list[str]) -> tuple[str, str] | None:
+def summarize_rspec(lines: list[str]) -> tuple[str, str] | None:
     """rspec: "5 examples, 1 failure"."""
-    found = _last(_RSPEC, lines)
+    found = _find_last_match(_RSPEC, lines)
     if found:
-        return (found[0], _first(_RSPEC_FIRST, lines) if found[2] != "0" else "")
+        return (found[0], _find_first_match(_RSPEC_FIRST, lines) if found[2] != "0" else "")
     return None
 
 
-def tap(lines: list[str]) -> tuple[str, str] | None:
+def summarize_tap(lines: list[str]) -> tuple[str, str] | None:
     """TAP and node --test: "5 pass, 1 fail"."""
     counts = {found[1]: found[2] for line in lines if (found := _TAP.match(line))}
     if "pass" not in counts or "fail" not in counts:
         return None
-    return f"{counts['fail']} failed, {counts['pass']} passed", _first(_TAP_FIRST, lines) if counts[
+    return f"{counts['fail']} failed, {counts['pass']} passed", _find_first_match(_TAP_FIRST, lines) if counts[
         "fail"
     ] != "0" else ""
 
 
-def ctest(lines: list[str]) -> tuple[str, str] | None:
+def summarize_ctest(lines: list[str]) -> tuple[str, str] | None:
     """ctest: "2 of 10 failed"."""
-    found = _last(_LIBTEST, lines)
+    found = _find_last_match(_LIBTEST, lines)
     if found:
-        return (f"{found[2]} of {found[3]} failed", _first(_LIBTEST_FIRST, lines))
+        return (f"{found[2]} of {found[3]} failed", _find_first_match(_LIBTEST_FIRST, lines))
     return None
 
 
 #: Readers in the order they are asked, each with words of which one stands in any output that it can read.
-SUMMARIES: Mapping[Summary, tuple[str, ...]] = {
-    pytest: (" in ", "no tests ran"),
-    unittest: ("Ran ",),
-    cargo: ("test result: ",),
-    jest: ("Tests",),
-    go: ("ok ", "ok\t", "FAIL"),
-    mocha: ("passing",),
-    rspec: ("example",),
-    tap: ("pass ",),
-    ctest: ("tests passed",),
+SUMMARY_READERS: Mapping[SummaryReader, tuple[str, ...]] = {
+    summarize_pytest: (" in ", "no tests ran"),
+    summarize_unittest: ("Ran ",),
+    summarize_cargo: ("test result: ",),
+    summarize_jest: ("Tests",),
+    summarize_go: ("ok ", "ok\t", "FAIL"),
+    summarize_mocha: ("passing",),
+    summarize_rspec: ("example",),
+    summarize_tap: ("pass ",),
+    summarize_ctest: ("tests passed",),
 }
