@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
 
-_CHARTS = ("cost", "spent", "recall", "context")
+_CHARTS = ("cost", "recall", "context")
 
 
 @dataclass
@@ -101,21 +101,18 @@ def test_charts_are_drawn(opened: Open, width: int, scheme: str) -> None:
         ((wide, high),) = _sizes(report, f"#{chart} > svg, #{chart} > div > svg")
         assert wide > 250, chart
         assert high > 200, chart
-    marks = _sizes(report, "#cost .mark-rect:not(.raw_marks) path")
-    bars, ticks = [each for each in marks if each[0] > 10], [each for each in marks if each[0] <= 10]
-    assert (len(bars), len(ticks)) == (5, 2)  # a tick for each strategy with a hindsight
-    assert bars[1][0] / bars[0][0] == pytest.approx(1.5, rel=0.03)  # published masking cost 1.5 x raw
-    assert len(_sizes(report, "#recall .mark-symbol path")) == 5
-    assert len(_sizes(report, "#spent .mark-rect path")) == 25
+    assert len(_sizes(report, "#cost .pieces_marks path")) == 20  # four payees of each strategy
+    assert len(_sizes(report, "#cost .hindsight_marks path")) == 2  # a tick for each strategy with a hindsight
+    assert len(_sizes(report, "#recall .mark-symbol path")) == 4
     lines = _sizes(report, "#context .mark-line path")
-    assert len(lines) == 5
+    assert len(lines) == 3  # raw, the recommended strategy, the cheapest
     assert all(wide > 150 for wide, _ in lines)
     assert report.run("document.documentElement.scrollWidth") <= width
 
 
 def test_tables_fit_a_desk(opened: Open) -> None:
     """At 1280 pixels no table scrolls sideways, and a run with a long id is one line with all of it to point at."""
-    what = study(("raw", "summarization, published", "masking(budget=20000)"), ("runs/" + "long-id " * 30, "runs/b"))
+    what = study(("raw", "summarization, every turn", "masking(budget=20000)"), ("runs/" + "long-id " * 30, "runs/b"))
     rows = tuple(replace(each, repeats=120, repeats_hidden=100, summaries=20) for each in what.rows)
     report = opened(replace(what, rows=rows))
     wider = "[...document.querySelectorAll('.scroll')].filter(node => node.scrollWidth > node.clientWidth).length"
@@ -126,17 +123,38 @@ def test_tables_fit_a_desk(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_the_raw_line_leaves_texts_readable(opened: Open, width: int) -> None:
-    """Beside each bar there is a stretch of it, and none crosses a name or an amount."""
+def test_the_raw_line_is_behind_everything(opened: Open, width: int) -> None:
+    """It goes from top to bottom; bars and texts are drawn after it, and no text is cut at the chart's edge."""
     report = opened(study(), width=width)
     boxes = "selector => [...document.querySelectorAll(selector)].map(node => node.getBoundingClientRect().toJSON())"
-    stretches = report.page.evaluate(boxes, "#cost .raw_marks path")
+    (line,) = report.page.evaluate(boxes, "#cost .raw_marks line")
+    assert line["height"] == pytest.approx(5 * 44, abs=1)
+    after = (
+        "document.querySelector('#cost .raw_marks').compareDocumentPosition(document.querySelector('#cost .{}_marks'))"
+    )
+    for other in ("pieces", "names", "amounts"):
+        assert report.run(after.format(other)) & 4
     texts = report.page.evaluate(boxes, "#cost .mark-text.role-mark text")
-    assert (len(stretches), len(texts)) == (5, 10)
-    for line in stretches:
-        for text in texts:
-            apart = line["bottom"] <= text["top"] or text["bottom"] <= line["top"]
-            assert apart or line["right"] < text["left"] or text["right"] < line["left"]
+    assert len(texts) == 20
+    assert all(text["right"] <= width for text in texts)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_pointer_reads_the_sizes_of_a_call(opened: Open, width: int) -> None:
+    """Anywhere above the lines: the call, and the context of each line that is shown; a line marks the call."""
+    report = opened(study(), width=width)
+    ((wide, high),) = _sizes(report, "#context > svg, #context > div > svg")
+    report.page.locator("#context").hover(position={"x": wide - 20, "y": high / 3})
+    report.page.wait_for_selector("#tip:not([hidden])")
+    words = report.page.inner_text("#tip").split("\n")
+    assert words[0].startswith("call")
+    text = report.page.inner_text("#tip")
+    for name in ("raw", "masking", "hybrid"):
+        assert name in text
+    assert "(every turn)" not in text
+    assert report.run("document.querySelector('.crosshair').hidden") is False
+    report.page.mouse.move(1, 1)
+    assert report.run("document.querySelector('.crosshair').hidden") is True
 
 
 def test_points_are_labelled(opened: Open) -> None:
@@ -146,7 +164,7 @@ def test_points_are_labelled(opened: Open) -> None:
         "[...document.querySelectorAll('#recall .mark-text.role-mark text')]"
         ".filter(node => getComputedStyle(node).opacity > 0).map(node => node.textContent)"
     )
-    assert set(texts) >= {"raw", "masking (published)", "masking", "hybrid"}
+    assert set(texts) >= {"raw", "masking (every turn)", "masking", "hybrid"}
 
 
 def test_nothing_of_a_recording_is_run(opened: Open) -> None:
@@ -157,20 +175,20 @@ def test_nothing_of_a_recording_is_run(opened: Open) -> None:
     assert "</script><script>" in report.run("document.getElementById('run').textContent")
     for place in range(len(HOSTILE)):
         report.page.select_option("#run", index=place)
-    report.page.hover("#cost .mark-rect:not(.raw_marks) path >> nth=1")
+    report.page.hover("#cost .pieces_marks path >> nth=5")
     report.page.wait_for_selector("#tip:not([hidden])")
-    assert "masking (published)" in report.page.inner_text("#tip")
+    assert "masking (every turn)" in report.page.inner_text("#tip")
 
 
 def test_runs_sort_by_number_and_by_name(opened: Open) -> None:
     """A click sorts, the next one the other way round; amounts as numbers, and the heading says how."""
     files = tuple(f"runs/{name}.jsonl" for name in ("b2", "b10", "a"))
     report = opened(study(files=files))
-    assert report.column("cost") == ["$2.00", "$1.50", "$1.00"]
+    assert report.column("cost") == ["$3.20", "$2.40", "$1.60"]
     heads = "[...document.querySelectorAll('#runs th')].map(th => th.getAttribute('aria-sort'))"
     assert report.run(heads).count("descending") == 1
     report.page.click("#runs th button >> text=cost")
-    assert report.column("cost") == ["$1.00", "$1.50", "$2.00"]
+    assert report.column("cost") == ["$1.60", "$2.40", "$3.20"]
     assert report.run(heads).count("ascending") == 1
     report.page.click("#runs th button >> text=run")
     assert report.column("run") == ["a.jsonl", "b2.jsonl", "b10.jsonl"]
@@ -181,9 +199,9 @@ def test_runs_sort_by_number_and_by_name(opened: Open) -> None:
 def test_runs_filter_by_strategy(opened: Open) -> None:
     """First the strategy of the headline; then another, or all with their names."""
     report = opened(study())
-    assert report.column("cost") == ["$1.50", "$1.00"]
-    report.page.select_option("#only", label="masking")
     assert report.column("cost") == ["$2.40", "$1.60"]
+    report.page.select_option("#only", label="hybrid")
+    assert report.column("cost") == ["$1.50", "$1.00"]
     report.page.select_option("#only", label="all")
     assert len(report.column("strategy")) == 10
     assert set(report.column("strategy")) == set(study().strategies)
@@ -223,17 +241,17 @@ def test_choosing_a_run_changes_the_sawtooth(opened: Open) -> None:
     assert _last_tick(report) < ticks
 
 
-def test_epochs_are_marked(opened: Open) -> None:
-    """Three rewrites for each of four strategies, those with a summary larger."""
+def test_rewrites_are_marked(opened: Open) -> None:
+    """Three rewrites for each of two strategies, the one with a summary larger."""
     sizes = _sizes(opened(study()), "#context .mark-symbol path")
-    assert len(sizes) == 12
-    assert len([wide for wide, _ in sizes if wide > 8]) == 2
+    assert len(sizes) == 6
+    assert len([wide for wide, _ in sizes if wide > 8]) == 1
 
 
 def test_the_legend_switches_lines(opened: Open) -> None:
     """A strategy that is unticked has no line, and is back when it is ticked again."""
     report = opened(study())
-    for lines in (4, 5):
+    for lines in (2, 3):
         report.page.click("input[data-strategy='0']")
         report.page.wait_for_function(
             "lines => document.querySelectorAll('#context .mark-line path').length === lines", arg=lines

@@ -37,7 +37,7 @@ def corpus() -> Loaded:
 @cache
 def masking_study(prices: str) -> Study:
     """Masking, published and cache-aware, on every run."""
-    chosen = _candidates("raw", "masking, published", "masking")
+    chosen = _candidates("raw", "masking, every turn", "masking")
     return study(corpus(), Settings(prices=load_price_table().sets[prices], candidates=chosen), jobs=JOBS)
 
 
@@ -98,13 +98,13 @@ def test_hybrid_is_not_beaten_by_what_is_published(prices: str) -> None:
     """No published strategy is both cheaper and better at keeping evidence; none of raw and hybrid is cheaper."""
     found = whole_study(prices)
     ours = _total(found, "hybrid")
-    for label in ("raw", "masking, published", "summarization, published", "hybrid, published"):
+    for label in ("raw", "masking, every turn", "summarization, every turn", "hybrid, every turn"):
         theirs = _total(found, label)
         better = (theirs.evidence_recall or 0) > (ours.evidence_recall or 0) + 0.01
         assert not (theirs.usd < ours.usd and better), label
     allowed = 1.05 if prices == "uncached" else 1.0
     assert ours.usd <= ours.raw_usd
-    assert ours.usd <= allowed * _total(found, "hybrid, published").usd
+    assert ours.usd <= allowed * _total(found, "hybrid, every turn").usd
 
 
 def _long_formats() -> list[str]:
@@ -118,7 +118,7 @@ def test_placeholders_beat_plain_ones(reader: str) -> None:
     found = masking_study("anthropic")
     ours, plain = (
         total([row for row in found.of(label) if row.reader == reader and row.turns > 60])
-        for label in ("masking", "masking, published")
+        for label in ("masking", "masking, every turn")
     )
     assert ours.usd <= 0.72 * plain.usd
     allowed = plain.regret_turns / 2 if plain.regret_turns >= 20 else plain.regret_turns

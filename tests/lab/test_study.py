@@ -153,7 +153,7 @@ def test_defaults_are_what_the_report_compares() -> None:
     """Raw, three published, three of ours and hindsight."""
     found = {item.label: describe(item.strategy) for item in defaults()}
     assert list(found) == [
-        *("raw", "masking, published", "summarization, published", "hybrid, published"),
+        *("raw", "masking, every turn", "summarization, every turn", "hybrid, every turn"),
         *("masking", "summarization", "hybrid", "hybrid, hindsight"),
     ]
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +24,13 @@ from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import FormatError, OutputError, SpecError
 from elision.lab.dialect import known
 from elision.lab.progress import Progress as StudyProgress
-from elision.lab.report import html, png, terminal
+from elision.lab.report import figures, html, png, terminal
+from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import renderer
 from elision.lab.results import Study
 from elision.lab.study import Loaded, Settings, candidates, load, study, with_windows
 
-#: Recorded models named one by one.
+#: Recorded models that are listed.
 SHOWN = 4
 #: So many calls take so long that a log says how far they are before the first run is finished.
 MANY = 1_000
@@ -70,60 +74,60 @@ def replay(
         hindsight=not no_hindsight,
     )
     if html_file or png_file:
-        renderer()  # before the work: what comes behind it must not be lost for want of an extra
+        renderer()  # Before the work: a missing extra must not cost its results.
     files = {"json": json_file, "html": html_file, "png": png_file}
     check_outputs(files, paths)
-    windows = dict(map(_window, recorded_window or []))
+    windows = dict(map(_parse_window, recorded_window or []))
     errors = open_console(stderr=True)
     with errors.status("reading"):
         loaded = with_windows(load(paths), windows)
-    found = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
+    result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
     asked = {kind: path for kind, path in files.items() if path is not None}
+    made_by = Provenance(
+        version=version("elision"),
+        date=date.today().isoformat(),
+        command=shlex.join(["elision", *sys.argv[1:]]),
+        recorded=_recorded_models(loaded),
+    )
     # The files first: a reader that closes our output must not cost them.
-    if found.rows:
-        failure = _write_files(found, asked, errors)
-    else:
-        failure = None
-    terminal.show(found, errors if "-" in map(str, asked.values()) else open_console())
-    if found.rows:
-        _tell_recorded(loaded, settings, errors)
+    failure = _write_files(result, made_by, asked, errors) if result.rows else None
+    output = errors if "-" in map(str, asked.values()) else open_console()
+    terminal.show(result, output)
+    if result.rows:
+        priced = f"Recorded as {made_by.recorded}; priced here as {settings.prices.name}."
+        errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
+        terminal.show_next_steps(output, html_file if failure is None and str(html_file) != "-" else None)
     elif asked:
         errors.print("Nothing is written, since no run is finished.")
     if failure is not None:
         raise failure
-    if not found.finished:
+    if not result.finished:
         raise typer.Exit(130)
-    exit_on_reader_bug(found.problems)
-    if not found.rows:
-        raise FormatError("no run was replayed: " + "; ".join(map(str, found.problems[:3])))
+    exit_on_reader_bug(result.problems)
+    if not result.rows:
+        raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
 
 
-def _tell_recorded(loaded: Loaded, settings: Settings, log: Console) -> None:
-    """What the recordings themselves say of model and bill, since the table is priced as the user asked."""
+def _recorded_models(loaded: Loaded) -> str:
+    """Return the models of the recordings with their bills: the table is priced as the user asked."""
     bills: dict[str, list[float | None]] = defaultdict(list)
     for run in loaded.runs:
         stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
         bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
-    told = [
-        f"{model} ({len(usd)} run{'s' * (len(usd) != 1)}{_billed(usd)})"
+    models = [
+        f"{model} ({figures.plural(len(usd), 'run')}{_bill_text(usd)})"
         for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
     ]
-    if len(told) > SHOWN:
-        more = f" and {len(told) - SHOWN} more"
-    else:
-        more = ""
-    text = f"Recorded as {', '.join(told[:SHOWN])}{more}; priced here as {settings.prices.name}."
-    log.print(f"{text} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
+    more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
+    return f"{', '.join(models[:SHOWN])}{more}"
 
 
-def _billed(usd: list[float | None]) -> str:
+def _bill_text(usd: list[float | None]) -> str:
     known = [value for value in usd if value]
-    if len(known) == len(usd):
-        return f", billed ${sum(known):,.2f}"
-    return ""
+    return f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
 
 
-def _window(text: str) -> tuple[str, int]:
+def _parse_window(text: str) -> tuple[str, int]:
     reader, _, number = text.partition("=")
     if not reader or not number.isdigit() or int(number) < 1:
         raise SpecError(f"--recorded-window {text}: give READER=N, such as swe-agent=5")
@@ -153,10 +157,8 @@ class _ProgressLog:
 
     def report(self, progress: StudyProgress) -> None:
         step = max(1, progress.every // 10)
-        before = self._finished
-        self._finished = progress.finished
-        tenth = self._tenth
-        self._tenth = int(progress.share * 10)
+        before, self._finished = self._finished, progress.finished
+        tenth, self._tenth = self._tenth, int(progress.share * 10)
         if progress.finished == before:
             if self._tenth > tenth and progress.calls >= MANY:
                 self._print(f"{self._tenth}0 % of the work is done")
@@ -167,22 +169,22 @@ class _ProgressLog:
         print(line, file=sys.stderr, flush=True)
 
 
-def _write_files(found: Study, files: Mapping[str, Path], log: Console) -> OutputError | None:
+def _write_files(result: Study, made_by: Provenance, files: Mapping[str, Path], log: Console) -> OutputError | None:
     """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
     failure = None
     for kind, path in files.items():
-        refusal = write_report(path, _content(found, kind))
+        refusal = write_report(path, _content(result, made_by, kind))
         if refusal is None and str(path) != "-":
             log.print(f"wrote {path}", markup=False, highlight=False)
         failure = failure or refusal
     return failure
 
 
-def _content(found: Study, kind: str) -> bytes:
+def _content(result: Study, made_by: Provenance, kind: str) -> bytes:
     if kind == "png":
-        return png.draw_picture(found)
+        return png.draw_picture(result)
     if kind == "html":
-        text = html.page(found)
+        text = html.page(result, made_by)
     else:
-        text = json.dumps(found.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(result.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return encode_report(text)

@@ -28,7 +28,8 @@ class Series:
 class Row:
     """One run under one strategy, or the sum of all runs under it (then `file` and `trajectory` are "").
 
-    calls = turns of the runs counted. bill: prompts and answers; summarizer: the calls that wrote summaries.
+    runs: how many are in a sum. calls = turns of the runs counted.
+    bill: prompts and answers; summarizer: the calls that wrote summaries.
     raw_usd: sending everything; hindsight_usd: the cheapest schedule, None where there is none to compute.
     late_usd: what one more turn would cost, by the run's last ones; the mean over runs in a sum.
     peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
@@ -42,6 +43,7 @@ class Row:
     trajectory: str = ""
     reader: str = ""
     strategy: str = ""
+    runs: int = 1
     turns: int = 0
     tool_turns: int = 0
     calls: int = 0
@@ -70,8 +72,13 @@ class Row:
         return self.bill.usd + self.summarizer.usd
 
     @property
+    def cache_rewrites(self) -> int:
+        """Calls that changed something earlier in the prompt: each run's first epoch is none."""
+        return max(0, self.epochs - self.runs)
+
+    @property
     def allowance(self) -> float | None:
-        """How many extra turns would eat the saving; None where nothing is saved."""
+        """Extra turns that would cost as much as is saved; None where nothing is saved."""
         saved = self.raw_usd - self.usd
         if saved > 0 and self.late_usd > 0:
             return saved / self.late_usd
@@ -152,7 +159,7 @@ class Row:
 
 
 _SUMMED = (
-    *("turns", "tool_turns", "calls", "raw_usd", "epochs", "summaries", "masked"),
+    *("runs", "turns", "tool_turns", "calls", "raw_usd", "epochs", "summaries", "masked"),
     *("evidence_items", "evidence_found", "evidence_found_plain", "evidence_items_filtered", "evidence_found_filtered"),
     *("regret_turns", "regret_turns_filtered", "repeats", "repeats_hidden"),
 )
@@ -200,7 +207,8 @@ class Study:
 
     counter: how tokens were counted ("o200k", "cl100k", "estimate"). strategies: labels in the order asked for.
     series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
-    hindsight: False if the cheapest schedules were not asked for.
+    hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
+    recommends, "" if it is not compared.
     """
 
     prices: Prices
@@ -212,6 +220,7 @@ class Study:
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
     finished: bool = True
     hindsight: bool = True
+    recommended: str = ""
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -219,11 +228,6 @@ class Study:
     @property
     def totals(self) -> tuple[Row, ...]:
         return tuple(total(self.of(strategy)) for strategy in self.strategies if self.of(strategy))
-
-    def worst(self, strategy: str) -> Row | None:
-        """The run that is dearest against hindsight, or against raw where there is no hindsight."""
-        rows = self.of(strategy)
-        return max(rows, key=lambda row: (row.to_hindsight or 0.0, row.to_raw or 0.0), default=None)
 
     def json(self) -> dict[str, Any]:
         return {

@@ -49,19 +49,23 @@ class Candidate:
     strategy: Strategy
 
 
-_AS_PUBLISHED = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED}"'
+_AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED}"'
 
 #: What `elision replay` compares unless told otherwise.
 DEFAULTS: tuple[tuple[str, str], ...] = (
     ("raw", "raw"),
-    ("masking, published", f"masking(window=10, {_AS_PUBLISHED})"),
-    ("summarization, published", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
-    ("hybrid, published", f"hybrid(window=10, summarize_at=43, tail=10, {_AS_PUBLISHED})"),
+    ("masking, every turn", f"masking(window=10, {_AS_IN_THE_PAPERS})"),
+    ("summarization, every turn", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
+    ("hybrid, every turn", f"hybrid(window=10, summarize_at=43, tail=10, {_AS_IN_THE_PAPERS})"),
     ("masking", "masking(window=10, schedule=cache-aware, gist=50)"),
     ("summarization", "summarization(every=21, tail=10, schedule=cache-aware, gist=50)"),
     ("hybrid", "hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)"),
     ("hybrid, hindsight", "hybrid(window=10, summarize_at=43, tail=10, schedule=hindsight, gist=50)"),
 )
+
+
+#: The strategy that Elision recommends: the default of library, gateway and settings.
+RECOMMENDED = "masking"
 
 
 def defaults() -> tuple[Candidate, ...]:
@@ -206,7 +210,14 @@ def study(
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
         hindsight=settings.hindsight,
+        recommended=_recommended(settings.candidates),
     )
+
+
+def _recommended(candidates: Sequence[Candidate]) -> str:
+    """Return the label of the recommended strategy, "" if it is not among `candidates`."""
+    strategy = parse(RECOMMENDED)
+    return next((candidate.label for candidate in candidates if candidate.strategy == strategy), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Problem
 
-RAW, PUBLISHED, MASKING, HYBRID, HINDSIGHT = "raw", "masking (published)", "masking", "hybrid", "hybrid (hindsight)"
-STRATEGIES = (RAW, PUBLISHED, MASKING, HYBRID, HINDSIGHT)
+RAW, EVERY_TURN, MASKING, HYBRID, HINDSIGHT = "raw", "masking (every turn)", "masking", "hybrid", "hybrid (hindsight)"
+STRATEGIES = (RAW, EVERY_TURN, MASKING, HYBRID, HINDSIGHT)
 #: Of sending everything, by strategy.
-COSTS = {RAW: 1.0, PUBLISHED: 1.5, MASKING: 0.8, HYBRID: 0.5, HINDSIGHT: 0.48}
-KEPT = {RAW: 100, PUBLISHED: 80, MASKING: 97, HYBRID: 90, HINDSIGHT: 90}
+COSTS = {RAW: 1.0, EVERY_TURN: 1.5, MASKING: 0.8, HYBRID: 0.5, HINDSIGHT: 0.48}
+KEPT = {RAW: 100, EVERY_TURN: 80, MASKING: 97, HYBRID: 90, HINDSIGHT: 90}
 
 #: What a recording might be called by somebody who means harm.
 HOSTILE = (
@@ -91,6 +91,7 @@ def study(
         ),
         problems=(Problem(file="runs/broken.jsonl", line=12, reason="no JSON"),),
         series=lines,
+        recommended=MASKING if MASKING in strategies else "",
     )
 
 

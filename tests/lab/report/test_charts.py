@@ -11,32 +11,56 @@ from elision.lab.report.palette import PAPER
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Bill
-from tests.lab.report.studies import HYBRID, RAW, STRATEGIES, row, study
+from tests.lab.report.studies import EVERY_TURN, HINDSIGHT, HYBRID, MASKING, RAW, row, study
+
+LABELS = [RAW, EVERY_TURN, f"{MASKING} (recommended)", HYBRID, HINDSIGHT]
+
+
+def layer(spec: charts.Spec, name: str) -> charts.Spec:
+    (found,) = [each for each in spec["layer"] if each.get("name") == name]
+    return dict(found)
 
 
 def test_cost_has_a_bar_per_strategy_and_the_raw_line() -> None:
-    """Bars in the order asked for, hindsight where there is one, and one line where sending everything ends."""
+    """Bars in groups, the recommended one named as such, hindsight where there is one, one line at raw's cost."""
     spec = charts.cost(study(), PAPER)
     values = spec["data"]["values"]
-    assert [value["strategy"] for value in values] == list(STRATEGIES)
+    assert [value["strategy"] for value in values] == LABELS
     assert [value["hindsight"] is None for value in values] == [True, False, False, True, True]
-    assert [layer["encoding"]["x"]["datum"] for layer in spec["layer"] if layer.get("name") == "raw"] == [5.0]
+    assert [value["usd"] for value in layer(spec, "raw")["data"]["values"]] == [5.0]
 
 
-def test_a_tip_says_what_is_saved_and_what_is_paid_for() -> None:
-    """What costs more saves less than nothing, as in the table beside it; every name in a tip is a word for people."""
-    dearer = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
-    spec = charts.cost(replace(study(), rows=(row(RAW), dearer)), PAPER)
-    saves = {value["strategy"]: value["saves"] for value in spec["data"]["values"]}
-    assert list(saves.values()) == ["–", "−3 %"]
-    tips = [tip["field"] for tip in charts.spent(study(), PAPER)["layer"][0]["encoding"]["tooltip"]]
-    assert tips == ["strategy", "paid for", "cost", "share"]
+def test_the_parts_of_a_bar_are_its_cost() -> None:
+    """What is paid for adds up to each strategy's cost; only the summarizer of hybrids is a part of its own."""
+    spec = charts.cost(study(), PAPER)
+    pieces = layer(spec, "pieces")["data"]["values"]
+    for value in spec["data"]["values"]:
+        own = [piece["usd"] for piece in pieces if piece["strategy"] == value["strategy"]]
+        assert sum(own) == pytest.approx(value["usd"])
+
+
+def test_amounts_are_at_the_ends_of_bars_with_a_rim() -> None:
+    """The raw line is drawn first, so behind everything; texts have a rim that parts them from it."""
+    spec = charts.cost(study(), PAPER)
+    names = [each.get("name") for each in spec["layer"]]
+    assert names == ["raw", "pieces", "hindsight", "rims of names", "names", "rims of amounts", "amounts"]
+    assert layer(spec, "rims of amounts")["mark"]["stroke"] == PAPER.ground
+    assert spec["encoding"]["x"]["scale"]["domainMax"] > 1.3 * max(value["usd"] for value in spec["data"]["values"])
+
+
+def test_a_tip_compares_with_raw_and_says_what_is_paid_for() -> None:
+    """The sign is that of the table: what costs more than raw has a plus."""
+    expensive = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
+    spec = charts.cost(replace(study(), rows=(row(RAW), expensive)), PAPER)
+    assert [value["vs raw"] for value in spec["data"]["values"]] == ["–", "+3 %"]
+    tips = [tip["field"] for tip in layer(spec, "pieces")["encoding"]["tooltip"]]
+    assert tips == ["strategy", "paid for", "of it", "cost", "vs raw", "× hindsight"]
 
 
 def test_no_raw_line_where_strategies_saw_different_runs() -> None:
     """One line for all would be wrong for some."""
     uneven = replace(study(), rows=study().rows[:-1])
-    assert all(layer.get("name") != "raw" for layer in charts.cost(uneven, PAPER)["layer"])
+    assert all(each.get("name") != "raw" for each in charts.cost(uneven, PAPER)["layer"])
 
 
 @pytest.mark.parametrize("name", load_price_table().sets)
@@ -69,7 +93,9 @@ def test_parts_of_nothing() -> None:
 
 
 def test_no_evidence_no_picture_of_it() -> None:
-    """Where no run had evidence there is nothing to set against cost."""
+    """Without facts there is nothing to compare with cost; a hindsight schedule, which cannot be run, has no point."""
     bare = replace(study(), rows=tuple(replace(each, evidence_items=0) for each in study().rows))
     assert charts.recall(bare, PAPER) is None
-    assert charts.recall(study(), PAPER) is not None
+    spec = charts.recall(study(), PAPER)
+    assert spec is not None
+    assert [value["strategy"] for value in spec["data"]["values"]] == [RAW, EVERY_TURN, MASKING, HYBRID]

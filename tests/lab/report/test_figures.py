@@ -64,11 +64,11 @@ def test_change(to_raw: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to_raw", "text"), [(0.53, "47 %"), (1.07, "−7 %"), (0.995, "0.5 %"), (1.0001, "±0 %"), (None, "–")]
+    ("value", "text"), [(3.0, "$3"), (3.75, "$3.75"), (0.3, "$0.30"), (0.125, "$0.125"), (0.025, "$0.025"), (0.0, "$0")]
 )
-def test_saving(to_raw: float | None, text: str) -> None:
-    """A saving has the digits of the change that it is."""
-    assert figures.saving(to_raw) == text
+def test_rate(value: float, text: str) -> None:
+    """USD per million tokens: cents, and a tenth of a cent where it matters."""
+    assert figures.rate(value) == text
 
 
 @pytest.mark.parametrize(

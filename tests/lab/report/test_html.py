@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from elision.lab.report import html
+from elision.lab.report.names import GROUPS
+from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from tests.lab.report.studies import HOSTILE, RAW, empty, hostile, row, series, study
 
@@ -110,7 +112,7 @@ def test_rows_and_lines_reach_the_page() -> None:
     assert len(data["rows"]) == 10
     assert len(data["series"]) == 10
     assert data["runs"][data["first"]] == {"name": "two.jsonl", "reader": "swe-agent", "calls": 50}
-    assert data["featured"] == "hybrid"
+    assert data["featured"] == "masking"
 
 
 def test_huge_studies_are_cut_and_say_so() -> None:
@@ -141,7 +143,7 @@ def test_a_run_without_hindsight_or_evidence() -> None:
 def test_a_study_without_hindsight_does_not_speak_of_it() -> None:
     """Neither its column, nor its mark, nor its word; the other columns of the runs are where they were."""
     whole, page = Page(html.page(study())), Page(html.page(replace(study(), hindsight=False)))
-    assert "yardstick" not in page.words
+    assert "cannot be run live" not in page.words
     assert "Upright mark" not in page.words
     assert "× hindsight" not in page.words.replace("\xa0", " ")
     keys = [column["key"] for column in whole.data()["columns"]]
@@ -166,14 +168,13 @@ def test_an_empty_study_has_no_charts() -> None:
 
 
 def test_nothing_empty_is_shown() -> None:
-    """Raw alone has no worst runs, and nothing explains what is not there."""
+    """Controls without a figure are left out, and only words that are used are explained."""
     alone = Page(html.page(replace(study((RAW,)), controls=study().controls[1:]))).words
-    assert "Worst runs" not in alone
-    assert "None here: they take two runs of a format" in alone
-    assert "yardstick" not in alone
+    assert "can be trusted" not in alone
+    assert "cannot be run live" not in alone
     whole = Page(html.page(study())).words
-    assert "Worst runs" in whole
-    assert "yardstick" in whole
+    assert "can be trusted" in whole
+    assert "cannot be run live" in whole
     assert "– under ×\xa0hindsight" in whole
 
 
@@ -184,4 +185,31 @@ def test_an_unfinished_study_says_so() -> None:
 
 def test_one_strategy() -> None:
     """One strategy alone still has its charts."""
-    assert {"cost", "spent", "recall", "context", "runs"} <= _ids(study(("masking",)))
+    assert {"cost", "recall", "context", "runs"} <= _ids(study(("masking",)))
+
+
+def test_the_page_says_what_made_it() -> None:
+    """Version, day, command line, recorded models and the prices' source, where they are handed in."""
+    made_by = Provenance(
+        version="9.9", date="2026-11-22", command="elision replay my <runs>", recorded="gpt-5 (2 runs)"
+    )
+    words = Page(html.page(study(), made_by)).words
+    for text in ("Elision 9.9 on 2026-11-22", "elision replay my <runs>", "gpt-5 (2 runs)", "platform.claude.com"):
+        assert text in words
+    assert html.page(study(), made_by) == html.page(study(), made_by)
+    assert "Made by" not in Page(html.page(study())).words
+
+
+def test_the_context_chart_begins_with_three_lines() -> None:
+    """Raw, the recommended strategy and the cheapest are ticked; the others can be."""
+    boxes = [attributes for tag, attributes in Page(html.page(study())).elements if tag == "input"]
+    ticked = [study().strategies[int(str(box["data-strategy"]))] for box in boxes if "checked" in box]
+    assert (len(boxes), ticked) == (5, ["raw", "masking", "hybrid"])
+
+
+def test_rows_are_in_groups_and_the_recommended_one_is_marked() -> None:
+    """As in the terminal."""
+    text = html.page(study())
+    places = [text.index(f">{name}</th>") for name in GROUPS]
+    assert places == sorted(places)
+    assert text.count('<span class="badge">recommended</span>') == 1

@@ -10,9 +10,9 @@ def test_raw_is_grey_and_kinds_share_a_hue() -> None:
     """Raw is grey; the variants of one strategy are tones of one hue, told apart by dash and shape as well."""
     found = looks(STRATEGIES)
     assert found["raw"].slot == "grey"
-    assert (found["masking"].slot, found["masking (published)"].slot) == ("blue", "blue-pale")
+    assert (found["masking"].slot, found["masking (every turn)"].slot) == ("blue", "blue-pale")
     assert (found["hybrid"].slot, found["hybrid (hindsight)"].slot) == ("orange", "orange-deep")
-    assert found["masking"].dash != found["masking (published)"].dash
+    assert found["masking"].dash != found["masking (every turn)"].dash
     assert found["hybrid"].shape != found["hybrid (hindsight)"].shape
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -11,8 +13,9 @@ from rich.console import Console
 
 from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
+from elision.lab.report.names import GROUPS
 from elision.lab.results import Control, Study
-from tests.lab.report.studies import HOSTILE, HYBRID, STRATEGIES, empty, hostile, row, study
+from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, empty, hostile, row, study
 
 
 def shown(what: Study, width: int = 140, *, colour: bool = False) -> str:
@@ -23,52 +26,87 @@ def shown(what: Study, width: int = 140, *, colour: bool = False) -> str:
     return console.file.getvalue()
 
 
+#: Strategies as lines of the table begin, with what they cost.
+LINES = dict(zip(STRATEGIES, ("$5.00", "$7.50", "$4.00", "$2.50", "$2.40"), strict=True))
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 200])
 def test_no_number_is_broken(width: int) -> None:
     """At every width each strategy has one line that ends with a whole cell, and nothing is wider than the terminal."""
     text = shown(study(), width)
     assert max(map(cell_len, text.splitlines())) <= width
-    lines = text.splitlines()
-    for strategy, cost in zip(STRATEGIES, ("$5.00", "$7.50", "$4.00", "$2.50", "$2.40"), strict=True):
-        totals = [line for line in lines if line.startswith(f"{strategy} ") and cost in line]
+    for strategy, cost in LINES.items():
+        mark = "▸" if strategy == MASKING else " "
+        totals = [line for line in text.splitlines() if re.match(rf"{mark} {re.escape(strategy)} +\{cost} ", line)]
         assert len(totals) == 1
         assert "…" not in totals[0]
 
 
+def test_rows_are_in_groups() -> None:
+    """Nothing hidden, as in the papers, Elision, the yardstick: each under its heading, the recommended one marked."""
+    lines = [line.rstrip() for line in shown(study()).splitlines()]
+    headings = [lines.index(name) for name in GROUPS]
+    assert headings == sorted(headings)
+    assert [line[:9] for line in lines[headings[2] + 1 : headings[3]]] == ["▸ masking", "  hybrid "]
+    # Two groups need no headings.
+    assert not set(GROUPS) & set(shown(study((RAW, MASKING))).splitlines())
+
+
 @pytest.mark.parametrize("width", [40, 60])
 def test_narrow_tables_drop_whole_columns(width: int) -> None:
-    """In worst runs and controls too: what is headed is whole, and the run's name is there with its end."""
+    """Among runs and controls too: the columns that are there are whole, and a run's name has its end."""
     text = shown(study(), width)
-    worst = text[text.index("Worst runs") : text.index("Controls")].splitlines()
-    rule = next(place for place, line in enumerate(worst) if line.startswith("──"))
-    heads = worst[1:rule]
-    assert heads[-1].split()[0] == "strategy"
-    assert heads[-1].split()[-1] == "run"
-    rows = [line for line in worst[rule + 1 :] if line.strip()]
-    assert len(rows) == 4
-    assert all(line.endswith(("one.jsonl", "two.jsonl")) for line in map(str.rstrip, rows))
-    controls = text[text.index("Controls") : text.index("Noise:")]
+    runs = text[text.index("run by run") : text.index("How far")].splitlines()
+    rule = next(place for place, line in enumerate(runs) if line.startswith("──"))
+    heads = runs[1:rule]
+    assert heads[-1].split()[0] == "run"
+    rows = [line for line in runs[rule + 1 :] if line.strip()]
+    assert [line.split()[0] for line in rows] == ["one.jsonl", "two.jsonl"]
+    controls = text[text.index("How far") : text.index("Noise:")]
     assert "…" not in "".join(heads) + controls
     assert "noise" in controls
     assert "31 %" in controls
 
 
+def test_runs_are_compared_with_every_turn() -> None:
+    """Each run of the recommended strategy, beside raw and beside the same strategy at every turn."""
+    text = shown(study())
+    (line,) = [line for line in text.splitlines() if line.startswith("two.jsonl")]
+    assert line.split()[:7] == ["two.jsonl", "50", "$3.00", "$2.40", "−20", "%", "+50"]
+
+
+def test_of_many_runs_the_worst_are_listed() -> None:
+    """Eight at most; the heading says of how many, and in which order."""
+    many = study(files=tuple(f"runs/{number}.jsonl" for number in range(20)))
+    assert "Masking: 8 of 20 runs, highest cost vs raw first" in shown(many)
+
+
 def test_nothing_empty_is_shown() -> None:
-    """Raw alone has no worst runs; single runs have a line for their controls; words nobody uses are not explained."""
+    """Raw alone has no list of runs; controls without a figure are left out; only used words are explained."""
     alone = study(("raw",))
     text = shown(replace(alone, controls=(Control(reader="pi-session", runs=1, noise=None, noise_filtered=None),)))
-    assert "Worst runs" not in text
-    assert "None here: they take two runs of a format" in text
-    assert "Noise:" not in text
-    for word in ("hindsight:", "redone:", "Summaries", "Extra turns"):
-        assert word not in text
+    for absent in ("run by run", "can be trusted", "hindsight:", "repeated call:", "Summaries", "extra turns:"):
+        assert absent not in text
     assert "hindsight:" in shown(study())
+    assert "turn missing a fact:" in shown(study(), 140)
+    assert "turn missing a fact:" not in shown(study(), 80)
+
+
+def test_what_to_do_next() -> None:
+    """The page, as an address on one line however long, and the two ways to go on."""
+    console = Console(file=io.StringIO(), width=40)
+    terminal.show_next_steps(console, Path("/a/long/folder/of/somebody/report.html"))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "file:///a/long/folder/of/somebody/report.html\n" in text
+    assert "elision replay my-run.json" in text
+    assert "elision serve" in text
 
 
 def test_hindsight_that_was_not_asked_for_has_no_column() -> None:
     """Neither in the totals nor among the worst runs; a sentence says why."""
     text = shown(replace(study(), hindsight=False), 200)
-    assert "hind-" not in text
+    assert "× hindsight" not in " ".join(text.split())
     assert "No hindsight was asked for" in text
     assert "wider terminal" not in text
 
@@ -79,26 +117,26 @@ def test_a_missing_hindsight_is_explained() -> None:
     assert "– under × hindsight" not in shown(study(("raw", "masking")))
 
 
-def test_everything_at_140() -> None:
+def test_everything_at_175() -> None:
     """A wide terminal shows every column; a narrow one the first of them, and says that there are more."""
-    assert len(terminal.table(study(), 140).columns) == len(COLUMNS) + 1
+    assert len(terminal.table(study(), 175).columns) == len(COLUMNS) + 1
     assert 4 <= len(terminal.table(study(), 80).columns) - 1 < len(COLUMNS)
-    assert "more in a wider terminal" in shown(study(), 80)
-    assert "more in a wider terminal" not in shown(study(), 140)
+    assert "in a wider terminal" in shown(study(), 80)
+    assert "in a wider terminal" not in shown(study(), 175)
 
 
 def test_what_must_be_said() -> None:
-    """Headline, allowance, worst runs, controls, problems, and that steps are kept and summaries the digest's."""
+    """Headline, recommendation, prices, break-even, controls, problems, and what limits the figures."""
     text = " ".join(shown(study()).split())
-    assert "hybrid: $2.50 instead of $5.00 (−50 %), evidence kept 90 %." in text
+    assert "Masking costs $4.00 instead of $5.00 (−20 %). Masking at every turn costs $7.50 (+50 %)." in text
+    assert "Recommended: masking; it needs no model, and recall gives back what it hid." in text
+    assert "Lowest cost here: hybrid at $2.50, including $0.250 for 4 summaries by a model." in text
+    assert "Prices of 2026-11-20: anthropic (most Claude models), $3 input, $3.75 cache write" in text
     assert "32 (+35 %)" in text  # 0.35 x 90 turns
     assert "93 % (window 5)" in text
     assert "runs/broken.jsonl:12: no JSON" in text
-    assert "keeps the agent's steps as they were recorded" in text
-    assert "model-free digest" in text
-    assert "billed as the LLM call" in text
-    worst = text[text.index("Worst runs") : text.index("Controls")]
-    assert "one.jsonl" in worst
+    assert "keeps the agent's recorded steps" in text
+    assert "made without a model, and billed as the model call" in text
 
 
 def test_hostile_text_is_shown_as_it_is() -> None:
@@ -125,7 +163,7 @@ def test_unknown_values_are_dashes() -> None:
     line = next(
         line for line in shown(replace(study((HYBRID,)), rows=(bare,))).splitlines() if line.startswith("hybrid ")
     )
-    assert line.count("–") == 8
+    assert line.count("–") == 6
 
 
 def test_long_labels_have_a_legend() -> None:

@@ -10,20 +10,52 @@ from elision.lab.results import Row
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Problem
-from tests.lab.report.studies import HINDSIGHT, HYBRID, MASKING, PUBLISHED, RAW, empty, row, study
+from tests.lab.report.studies import EVERY_TURN, HINDSIGHT, HYBRID, MASKING, RAW, empty, row, study
 
 
-def test_headline_names_the_cheapest_that_can_be_run() -> None:
-    """Hindsight is cheaper but nobody can run it."""
-    assert wording.headline(study()) == "hybrid: $2.50 instead of $5.00 (−50 %), evidence kept 90 %."
+def test_headline_names_the_recommended_strategy() -> None:
+    """Against raw, and against the same strategy at every turn; hybrid is cheaper, and is not named first."""
+    assert wording.headline(study()) == (
+        "Masking costs $4.00 instead of $5.00 (−20 %). Masking at every turn costs $7.50 (+50 %)."
+    )
+
+
+def test_headline_without_the_recommended_strategy() -> None:
+    """The cheapest that can be run; hindsight is cheaper but cannot."""
+    assert wording.headline(study((RAW, HYBRID, HINDSIGHT))) == "Hybrid costs $2.50 instead of $5.00 (−50 %)."
+    own = study((RAW, "masking(window=5)"))
+    assert wording.headline(own) == "masking(window=5) costs $3.50 instead of $5.00 (−30 %)."
+
+
+def test_recommendation_says_what_is_cheapest() -> None:
+    """Why the recommended one is, and what a cheaper one needs; nothing where it is not compared."""
+    assert wording.recommendation(study()) == (
+        "Recommended: masking; it needs no model, and recall gives back what it hid. Lowest cost here: hybrid at $2.50,"
+        " including $0.250 for 4 summaries by a model."
+    )
+    alone = wording.recommendation(study((RAW, MASKING)))
+    assert alone == "Recommended: masking; it needs no model, and recall gives back what it hid."
+    assert wording.recommendation(study((RAW, HYBRID))) is None
+
+
+def test_prices_in_full() -> None:
+    """Date, models, every rate there is, and where more is paid."""
+    assert wording.price_line(find_price_set("anthropic")) == (
+        "Prices of 2026-11-20: anthropic (most Claude models), $3 input, $3.75 cache write, $0.30 cache read,"
+        " $15 output per million tokens"
+    )
+    assert "$0.125 cache read" in wording.price_line(find_price_set("openai"))
+    assert "cache write" not in wording.price_line(find_price_set("openai"))
+    assert wording.price_line(find_price_set("qwen3-coder")).endswith("; more above 32,000 tokens")
 
 
 def test_headline_prefers_evidence_among_equals() -> None:
-    """Of strategies that cost nearly the same the one that keeps more evidence is named."""
+    """Of strategies that cost nearly the same the one with more facts visible is named."""
     cheap = row(HYBRID)
-    near = replace(row(MASKING), bill=replace(cheap.bill, usd=cheap.bill.usd * 1.03), summarizer=cheap.summarizer)
-    both = replace(study((HYBRID, MASKING)), rows=(row(HYBRID), near))
-    assert wording.headline(both).startswith("masking:")
+    near = replace(row("two-tier"), bill=replace(cheap.bill, usd=cheap.bill.usd * 1.03), summarizer=cheap.summarizer)
+    near = replace(near, evidence_found=97)
+    both = replace(study((HYBRID, "two-tier")), rows=(row(HYBRID), near))
+    assert wording.headline(both).startswith("two-tier ")
 
 
 def _costing(strategy: str, to_raw: float, found: int) -> Row:
@@ -47,10 +79,10 @@ def test_featured_does_not_depend_on_order() -> None:
 
 def test_featured_is_not_dearer_than_raw_where_one_is_cheaper() -> None:
     """Within five percent of the cheapest, but above sending everything: never named first."""
-    rows = (_costing("raw", 1.0, 1000), _costing("masking", 0.99, 900), _costing("summarization", 1.02, 1000))
-    assert _named_first(*rows) == {"masking"}
-    both = replace(study(("raw", "masking", "summarization")), rows=rows)
-    assert wording.headline(both) == "masking: $1.98 instead of $2.00 (−1 %), evidence kept 90 %."
+    rows = (_costing("raw", 1.0, 1000), _costing("hybrid", 0.99, 900), _costing("summarization", 1.02, 1000))
+    assert _named_first(*rows) == {"hybrid"}
+    both = replace(study(("raw", "hybrid", "summarization")), rows=rows)
+    assert wording.headline(both) == "Hybrid costs $1.98 instead of $2.00 (−1 %)."
 
 
 def test_featured_is_live() -> None:
@@ -59,26 +91,28 @@ def test_featured_is_live() -> None:
 
 
 def test_headline_where_nothing_is_saved() -> None:
-    """A study in which everything is dearer than raw says so."""
-    assert wording.headline(study((RAW, PUBLISHED))).startswith(
-        "Nothing here is cheaper than sending everything ($5.00)"
+    """The recommended strategy is named all the same, and a loss is called one."""
+    assert wording.headline(study((RAW, EVERY_TURN))) == (
+        "masking (every turn) saves nothing here: it costs $7.50, and sending everything costs $5.00 (+50 %)."
+    )
+    rows = (_costing("raw", 1.0, 1000), _costing("masking", 1.0, 1000))
+    assert wording.headline(replace(study(("raw", "masking")), rows=rows)) == (
+        "Masking saves nothing here: it costs what sending everything costs, $2.00."
     )
 
 
 def test_headline_of_little() -> None:
-    """Raw alone, nothing at all, no evidence, and runs that cost nothing each have a sentence."""
+    """Raw alone, nothing at all, and runs that cost nothing each have a sentence."""
     assert wording.headline(study((RAW,))) == "Sending everything costs $5.00."
     assert wording.headline(empty()) == "No run was replayed."
-    without = replace(study((HYBRID,)), rows=(replace(row(HYBRID), evidence_items=0),))
-    assert wording.headline(without) == "hybrid: $1.00 instead of $2.00 (−50 %)."
     free = replace(study((HYBRID,)), rows=(replace(row(HYBRID), raw_usd=0.0),))
-    assert wording.headline(free) == "hybrid: $1.00, evidence kept 90 %."
+    assert wording.headline(free) == "Hybrid costs $1.00."
 
 
 def test_allowance() -> None:
     """How many extra turns would eat the saving, and what share of the run that is; none where nothing is saved."""
     assert wording.allowance(row(HYBRID)) == "14 extra turns (+35 %)"
-    assert wording.allowance(row(PUBLISHED)) is None
+    assert wording.allowance(row(EVERY_TURN)) is None
 
 
 def test_interruption() -> None:
@@ -98,9 +132,9 @@ def test_notes_label_an_estimate() -> None:
 
 
 def test_notes_speak_of_what_is_there() -> None:
-    """The digest is mentioned where there are summaries, the split by rates where prices have tiers."""
-    assert any("digest" in note for note in wording.notes(study()))
-    assert not any("digest" in note for note in wording.notes(study((RAW, MASKING))))
+    """Summaries are mentioned where there are some, the split by rates where prices have tiers."""
+    assert any("Summaries" in note for note in wording.notes(study()))
+    assert not any("Summaries" in note for note in wording.notes(study((RAW, MASKING))))
     assert any("lowest tier" in note for note in wording.notes(replace(study(), prices=find_price_set("qwen3-coder"))))
 
 

@@ -1,7 +1,6 @@
-"""What is drawn, as Vega-Lite: cost, cost against evidence, context per call, who pays for what.
+"""The charts as Vega-Lite: cost by what is paid for, cost against visible facts, context of each call.
 
-Everything a trajectory said stands in data values, never in an expression. Legends are the page's, and so is what shows
-the tooltips.
+Text of a trajectory is in data values, never in an expression. The page makes legends and tooltips.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from textwrap import wrap
 from typing import Any, TypeAlias
 
 from elision.lab.report import figures
-from elision.lab.report.names import is_raw, short_strategies
+from elision.lab.report.names import in_groups, is_hindsight, is_raw, short_strategies
 from elision.lab.report.palette import Ink, Look, looks
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Prices
@@ -26,9 +25,8 @@ STEP = 44
 _BAR = 14
 _TEXT_UP = -10
 _BAR_DOWN = 8
-#: The raw line's stretch beside each bar: from under the texts above to where the next bar's begin.
-_STRETCH = 24
-_STRETCH_DOWN = 10
+#: The cost axis is this much longer than the longest bar: amounts are at the bars' ends.
+_ROOM_FOR_AMOUNTS = 1.34
 
 #: Who is paid, in the order of the stack, and the slot of its colour.
 PAYEES = {
@@ -40,66 +38,68 @@ PAYEES = {
 }
 
 
-def cost(study: Study, ink: Ink) -> Spec:
-    """A bar per strategy; a dashed line where sending everything ends, a black mark where its hindsight does.
+def cost(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
+    """A stacked bar per strategy, of what is paid for; a dashed line at raw's cost, a mark at the hindsight's.
 
-    The line leaves out what is written above the bars: it has a stretch beside each bar.
+    legend: draw what the colours mean too.
     """
-    values = [_bar(row, name, ink.slots[look.slot]) for row, name, look in _named(study)]
-    same_raw = len({round(row.raw_usd, 9) for row in study.totals}) == 1
-    if same_raw and study.totals[0].raw_usd:
-        layers = [_raw_line(study.totals[0].raw_usd, ink)]
-    else:
-        layers = []
-    return _chart(
-        values,
-        [
-            *layers,
-            _layer(
-                {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR, "cornerRadiusEnd": 2}, color=_literal("colour")
-            ),
-            _layer(
-                {
-                    "type": "tick",
-                    "yOffset": _BAR_DOWN,
-                    "size": _BAR + 8,
-                    "opacity": 1,
-                    "thickness": 3,
-                    "color": ink.text,
-                    "stroke": ink.ground,
-                },
-                x={"field": "hindsight", "type": "quantitative"},
-            ),
-            *_captions(ink),
-        ],
-        ink,
-        x=_dollars("usd", "cost, USD"),
-        tooltip=["strategy", "cost", "× raw", *(["× hindsight"] if study.hindsight else []), "saves"],
-    )
-
-
-def spent(study: Study, ink: Ink) -> Spec:
-    """Stacked bars: what each strategy's cost is made of."""
-    values = [
+    names = short_strategies(study.strategies)
+    rows = [row for _, members in in_groups(study.totals) for row in members]
+    labels = {row.strategy: _label(row, names[row.strategy], study) for row in rows}
+    totals = [_bar(row, labels[row.strategy]) for row in rows]
+    pieces = [
         {
-            "strategy": name,
+            "strategy": labels[row.strategy],
             "paid for": payee,
-            "colour": ink.slots[PAYEES[payee]],
             "order": order,
             "usd": usd,
-            "cost": figures.usd(usd),
-            "share": figures.percent(usd / row.usd if row.usd else None),
-            "figures": figures.usd(row.usd) if order == 0 else "",
+            "of it": f"{figures.usd(usd)} ({figures.percent(usd / row.usd if row.usd else None)})",
+            **_amounts(row),
         }
-        for row, name, _ in _named(study)
+        for row in rows
         for order, (payee, usd) in enumerate(parts(row, study.prices).items())
+        if usd
     ]
-    bar = _layer(
-        {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR}, color=_literal("colour"), order={"field": "order"}
-    )
-    x = _dollars("usd", "cost, USD") | {"stack": "zero"}
-    tooltip = ["strategy", "paid for", "cost", "share"]
-    return _chart(values, [bar, *_captions(ink, first=True)], ink, x=x, tooltip=tooltip)
+    paid = [payee for payee in PAYEES if any(piece["paid for"] == payee for piece in pieces)]
+    tips = ["strategy", "cost", "vs raw", *(["× hindsight"] if study.hindsight else [])]
+    longest = max((row.usd for row in rows), default=0.0)
+    x = _dollars("usd", "cost, USD") | {"scale": {"domainMin": 0, "domainMax": longest * _ROOM_FOR_AMOUNTS or 1}}
+    raw_costs = {round(row.raw_usd, 9) for row in rows}
+    y = {"field": "strategy", "type": "nominal", "sort": [each["strategy"] for each in totals], "axis": None}
+    layers = [
+        *([_raw_line(rows[0].raw_usd, ink)] if len(raw_costs) == 1 and rows[0].raw_usd else []),
+        _layer(
+            {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR},
+            color=_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
+            | ({"legend": {"orient": "top", "title": None, "offset": 4}} if legend else {}),
+            order={"field": "order"},
+            x=x | {"stack": "zero"},
+            tooltip=_tooltip(["strategy", "paid for", "of it", *tips[1:]]),
+        )
+        | {"data": {"values": pieces}, "name": "pieces"},
+        _layer(
+            {"type": "tick", "yOffset": _BAR_DOWN, "size": _BAR + 8, "opacity": 1, "thickness": 3}
+            | {"color": ink.text, "stroke": ink.ground},
+            x={"field": "hindsight", "type": "quantitative"},
+            tooltip=_tooltip(tips),
+        )
+        | {"name": "hindsight"},
+        *_captions(ink),
+    ]
+    rest = {"data": {"values": totals}, "height": STEP * len(totals), "encoding": {"x": x, "y": y}, "layer": layers}
+    return _base(ink) | rest
+
+
+def _label(row: Row, name: str, study: Study) -> str:
+    return f"{name} (recommended)" if row.strategy == study.recommended else name
+
+
+def _amounts(row: Row) -> Spec:
+    return {
+        "cost": figures.usd(row.usd),
+        "vs raw": figures.NOTHING if is_raw(row.strategy) else figures.change(row.to_raw),
+        "× hindsight": figures.times(row.to_hindsight),
+    }
 
 
 def parts(row: Row, prices: Prices) -> dict[str, float]:
@@ -107,8 +107,7 @@ def parts(row: Row, prices: Prices) -> dict[str, float]:
 
     With price tiers the split is by the lowest tier's rates, scaled to what was billed.
     """
-    rates = prices.tiers[0][1]
-    bill = row.bill
+    rates, bill = prices.tiers[0][1], row.bill
     weights = {
         "cache write": bill.cache_write * rates.write,
         "input": bill.input * rates.input,
@@ -121,7 +120,7 @@ def parts(row: Row, prices: Prices) -> dict[str, float]:
 
 
 def recall(study: Study, ink: Ink) -> Spec | None:
-    """Cost against evidence recall, a labelled point per strategy; None where no run had evidence."""
+    """Cost against facts still visible, a labelled point per live strategy; None where there are no facts."""
     values = [
         {
             "strategy": name,
@@ -130,11 +129,11 @@ def recall(study: Study, ink: Ink) -> Spec | None:
             "usd": row.usd,
             "recall": row.evidence_recall,
             "cost": figures.usd(row.usd),
-            "evidence kept": figures.percent(row.evidence_recall),
-            "regret turns": figures.count(row.regret_turns),
+            "facts still visible": figures.percent(row.evidence_recall),
+            "turns missing a fact": figures.count(row.regret_turns),
         }
         for row, name, look in _named(study)
-        if row.evidence_recall is not None
+        if row.evidence_recall is not None and not is_hindsight(row.strategy)
     ]
     if not values:
         return None
@@ -142,7 +141,7 @@ def recall(study: Study, ink: Ink) -> Spec | None:
     y = {
         "field": "recall",
         "type": "quantitative",
-        "title": "evidence kept",
+        "title": "facts still visible",
         "axis": {"format": ".0%", "tickCount": 5},
         "scale": {"zero": False, "padding": 14},
     }
@@ -161,7 +160,7 @@ def recall(study: Study, ink: Ink) -> Spec | None:
             "encoding": {
                 "color": _literal("colour"),
                 "shape": _literal("shape"),
-                "tooltip": _tooltip(["strategy", "cost", "evidence kept", "regret turns"]),
+                "tooltip": _tooltip(["strategy", "cost", "facts still visible", "turns missing a fact"]),
             },
         },
         # The page's script lets Vega place these where they hide nothing.
@@ -175,7 +174,7 @@ def recall(study: Study, ink: Ink) -> Spec | None:
 
 
 def context(study: Study, ink: Ink) -> Spec:
-    """Tokens per call, a line per strategy, dots where an epoch begins, diamonds where a summary was written.
+    """Tokens per call, a line per strategy, dots at cache rewrites, diamonds where a summary was written.
 
     Its data sets `calls` and `marks` are filled by the page, for the run that is chosen there.
     """
@@ -200,7 +199,6 @@ def context(study: Study, ink: Ink) -> Spec:
         },
         "color": colour,
     }
-    tip = _tooltip(["strategy", "call", "context", "event"])
     spec["layer"] = [
         {
             "data": {"name": "calls", "values": []},
@@ -208,13 +206,12 @@ def context(study: Study, ink: Ink) -> Spec:
             "encoding": {"strokeDash": dash},
         },
         {
-            "name": "epochs",
+            "name": "rewrites",
             "data": {"name": "marks", "values": []},
             "mark": {"type": "point", "filled": True, "opacity": 1, "stroke": ink.ground, "strokeWidth": 0.7},
             "encoding": {
                 "size": _if_summary(120, 22),
                 "shape": _if_summary("diamond", "circle"),
-                "tooltip": tip,
             },
         },
     ]
@@ -239,26 +236,18 @@ def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence
 
 
 def _named(study: Study) -> list[tuple[Row, str, Look]]:
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
+    names, style = short_strategies(study.strategies), looks(study.strategies)
     return [(row, names[row.strategy], style[row.strategy]) for row in study.totals]
 
 
-def _bar(row: Row, name: str, colour: str) -> Spec:
-    if is_raw(row.strategy) or row.to_raw is None:
-        change = ""
-    else:
-        change = f"  {figures.change(row.to_raw)}"
+def _bar(row: Row, label: str) -> Spec:
+    change = "" if is_raw(row.strategy) or row.to_raw is None else f"  {figures.change(row.to_raw)}"
     return {
-        "strategy": name,
-        "colour": colour,
+        "strategy": label,
         "usd": row.usd,
         "hindsight": row.hindsight_usd,
         "figures": figures.usd(row.usd) + change,
-        "cost": figures.usd(row.usd),
-        "× raw": figures.times(row.to_raw),
-        "× hindsight": figures.times(row.to_hindsight),
-        "saves": figures.NOTHING if is_raw(row.strategy) else figures.saving(row.to_raw),
+        **_amounts(row),
     }
 
 
@@ -272,40 +261,30 @@ def _base(ink: Ink) -> Spec:
     }
 
 
-def _chart(values: list[Spec], layers: list[Spec], ink: Ink, *, x: Spec, tooltip: list[str]) -> Spec:
-    """A bar chart whose bars carry their names and figures above them."""
-    for layer in layers:
-        if layer["mark"]["type"] in ("bar", "tick") and layer.get("name") != "raw":
-            layer["encoding"]["tooltip"] = _tooltip(tooltip)
-    y = {"field": "strategy", "type": "nominal", "sort": None, "axis": None}
-    rest = {
-        "data": {"values": values},
-        "height": STEP * len({value["strategy"] for value in values}),
-        "encoding": {"x": x, "y": y},
-        "layer": layers,
-    }
-    return _base(ink) | rest
-
-
 def _layer(mark: Spec, **encoding: Any) -> Spec:
     return {"mark": mark, "encoding": encoding}
 
 
 def _raw_line(usd: float, ink: Ink) -> Spec:
-    mark = {"type": "tick", "color": ink.slots["grey"], "thickness": 1.5, "size": _STRETCH, "yOffset": _STRETCH_DOWN}
-    return _layer(mark | {"opacity": 1, "tooltip": None}, x={"datum": usd, "type": "quantitative"}) | {"name": "raw"}
+    """Behind everything else, from top to bottom."""
+    mark = {"type": "rule", "color": ink.slots["grey"], "strokeWidth": 1.5, "strokeDash": [5, 4], "tooltip": None}
+    encoding = {"x": {"field": "usd", "type": "quantitative"}, "y": {"value": 0}, "y2": {"value": {"expr": "height"}}}
+    return {"name": "raw", "data": {"values": [{"usd": usd}]}, "mark": mark, "encoding": encoding}
 
 
-def _captions(ink: Ink, *, first: bool = False) -> list[Spec]:
-    """Name at the left, figures at the right of the line above each bar. first: of rows with `order` 0 alone."""
-    keep: Spec = {"transform": [{"filter": {"field": "order", "equal": 0}}]} if first else {}
-    text: Spec = {"type": "text", "yOffset": _TEXT_UP, "color": ink.text, "fontSize": 12.5, "baseline": "middle"}
+def _captions(ink: Ink) -> list[Spec]:
+    """The name above each bar, the amounts at its end; each has a rim that parts it from the raw line."""
+    text: Spec = {"type": "text", "color": ink.text, "fontSize": 12.5, "baseline": "middle", "align": "left"}
+    amounts = text | {"yOffset": _BAR_DOWN, "dx": 8}
+    names = text | {"yOffset": _TEXT_UP}
+    rim = {"stroke": ink.ground, "strokeWidth": 5, "strokeJoin": "round"}
+    at_left, name = {"value": 0}, {"field": "strategy", "type": "nominal"}
+    amount = {"field": "figures", "type": "nominal"}
     return [
-        _layer(text | mark, x={"value": place}, text={"field": field, "type": "nominal"}) | keep
-        for field, place, mark in (
-            ("strategy", 0, {"align": "left", "fontWeight": 600}),
-            ("figures", "width", {"align": "right"}),
-        )
+        _layer(names | rim, x=at_left, text=name) | {"name": "rims of names"},
+        _layer(names, x=at_left, text=name) | {"name": "names"},
+        _layer(amounts | rim, text=amount) | {"name": "rims of amounts"},
+        _layer(amounts, text=amount) | {"name": "amounts"},
     ]
 
 
@@ -349,11 +328,10 @@ def _config(ink: Ink) -> Spec:
             "labelOpacity": 0.8,
             "titleOpacity": 0.8,
         },
+        "legend": {"labelColor": ink.text, "labelFontSize": 12, "symbolType": "square"},
     }
 
 
 def finite(value: float | None) -> float | None:
     """For JSON, which knows no infinity."""
-    if value is not None and math.isfinite(value):
-        return value
-    return None
+    return value if value is not None and math.isfinite(value) else None

@@ -26,15 +26,13 @@ class Column:
     @property
     def heading(self) -> str:
         """The title on one line."""
-        return self.title.replace("-\n", "").replace("\n", " ")
+        return self.title.replace("\n", " ")
 
     def mood(self, row: Row) -> Literal["", "better", "worse"]:
         """Whether the cell is good news, compared with sending everything."""
         if not self.judged or row.to_raw is None or row.to_raw == 1 or is_raw(row.strategy):
             return ""
-        if row.to_raw < 1:
-            return "better"
-        return "worse"
+        return "better" if row.to_raw < 1 else "worse"
 
 
 #: Heading of the column that is absent where no cheapest schedule was asked for.
@@ -42,24 +40,19 @@ HINDSIGHT = "× hindsight"
 
 COLUMNS = (
     Column("cost", 100, lambda row: figures.usd(row.usd)),
-    Column("of it\nsummaries", 40, lambda row: figures.usd(row.summarizer.usd) if row.summaries else figures.NOTHING),
-    Column("× raw", 95, lambda row: figures.times(row.to_raw), judged=True),
-    Column("× hind-\nsight", 85, lambda row: figures.times(row.to_hindsight)),
-    Column("saves", 80, lambda row: _saves(row), judged=True),
-    Column("extra turns\nto eat it", 87, lambda row: _allowance(row)),
+    Column("vs raw", 95, lambda row: _against_raw(row), judged=True),
+    Column("break-even:\nextra turns", 87, lambda row: _break_even(row)),
+    Column("cache\nrewrites", 88, lambda row: figures.count(row.cache_rewrites)),
+    Column("facts still\nvisible", 90, lambda row: figures.percent(row.evidence_recall)),
+    Column(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.times(row.to_hindsight)),
     Column("peak\ncontext", 70, lambda row: figures.tokens(row.peak)),
-    Column("epochs", 88, lambda row: figures.count(row.epochs)),
-    Column("sum-\nmaries", 50, lambda row: figures.count(row.summaries)),
-    Column("evidence\nkept", 90, lambda row: figures.percent(row.evidence_recall)),
-    Column("without\nsummary", 45, lambda row: figures.percent(row.evidence_recall_plain)),
-    Column("fil-\ntered", 30, lambda row: figures.percent(row.evidence_recall_filtered)),
-    Column("regret\nturns", 60, lambda row: figures.count(row.regret_turns)),
-    Column("re-\ndone", 25, lambda row: _redone(row)),
+    Column("turns missing\na fact", 60, lambda row: figures.count(row.regret_turns)),
+    Column("summaries", 50, lambda row: figures.count(row.summaries)),
+    Column("summary\ncost", 40, lambda row: figures.usd(row.summarizer.usd) if row.summaries else figures.NOTHING),
+    Column("visible, not\nin summary", 35, lambda row: figures.percent(row.evidence_recall_plain)),
+    Column("visible,\nfiltered", 30, lambda row: figures.percent(row.evidence_recall_filtered)),
+    Column("repeated\ncalls", 25, lambda row: _repeated(row)),
 )
-
-
-#: Of a strategy's worst run.
-WORST = tuple(column for column in COLUMNS if column.heading in ("cost", "× raw", HINDSIGHT, "regret turns"))
 
 
 def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
@@ -67,23 +60,17 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
     return [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
 
 
-def _saves(row: Row) -> str:
-    if is_raw(row.strategy):
-        return figures.NOTHING
-    return figures.saving(row.to_raw)
+def _against_raw(row: Row) -> str:
+    return figures.NOTHING if is_raw(row.strategy) else figures.change(row.to_raw)
 
 
-def _redone(row: Row) -> str:
-    if row.repeats:
-        return f"{row.repeats_hidden}/{row.repeats}"
-    return figures.NOTHING
+def _repeated(row: Row) -> str:
+    return f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
 
 
-def _allowance(row: Row) -> str:
-    said = wording.allowance(row)
-    if said:
-        return said.replace(" extra turns", "")
-    return figures.NOTHING
+def _break_even(row: Row) -> str:
+    allowance = wording.allowance(row)
+    return allowance.replace(" extra turns", "") if allowance else figures.NOTHING
 
 
 CONTROL_TITLES = ("format", "runs", "noise", "filtered", "floor")
@@ -94,6 +81,5 @@ def control_cells(control: Control) -> tuple[str, str, str, str, str]:
     floor = figures.percent(control.floor)
     if control.floor is not None and control.floor_window is not None:
         floor += f" (window {control.floor_window})"
-    noise = figures.percent(control.noise)
-    filtered = figures.percent(control.noise_filtered)
+    noise, filtered = figures.percent(control.noise), figures.percent(control.noise_filtered)
     return plain(control.reader), figures.count(control.runs), noise, filtered, floor

@@ -18,16 +18,20 @@ def usd(value: float | None) -> str:
         return f"${value:.2f}"
     if value < 0.0001:
         return "<$0.0001"
-    if value >= 0.1:
-        return f"${value:.3f}"
-    return f"${value:.4f}"
+    return f"${value:.3f}" if value >= 0.1 else f"${value:.4f}"
+
+
+def rate(value: float) -> str:
+    """USD per million tokens: `$3`, `$3.75`, `$0.30`, `$0.025`."""
+    if value == int(value):
+        return f"${value:,.0f}"
+    digits = 2 if round(value, 2) == round(value, 6) else 3
+    return f"${value:.{digits}f}"
 
 
 def times(value: float | None) -> str:
     """A multiple: `0.53`."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    return f"{value:,.2f}"
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.2f}"
 
 
 def percent(share: float | None) -> str:
@@ -39,9 +43,12 @@ def percent(share: float | None) -> str:
         return "<0.1 %"
     if 99.5 <= value < 100:
         return f"{math.floor(value * 10) / 10:.1f} %"
-    if 0 < value < 0.95:
-        return f"{value:.1f} %"
-    return f"{value:,.0f} %"
+    return f"{value:.1f} %" if 0 < value < 0.95 else f"{value:,.0f} %"
+
+
+def is_unchanged(to_raw: float) -> bool:
+    """Whether a multiple is shown as `±0 %`."""
+    return abs(to_raw - 1) < 0.0005
 
 
 def change(to_raw: float | None) -> str:
@@ -49,17 +56,9 @@ def change(to_raw: float | None) -> str:
     if to_raw is None or not math.isfinite(to_raw):
         return NOTHING
     share = to_raw - 1
-    if abs(share) < 0.0005:
+    if is_unchanged(to_raw):
         return "±0 %"
     return f"{MINUS if share < 0 else '+'}{percent(abs(share))}"
-
-
-def saving(to_raw: float | None) -> str:
-    """The same as a saving: `47 %`, `−7 %`, `0.5 %`, `±0 %`."""
-    said = change(to_raw)
-    if said.startswith(MINUS):
-        return said.removeprefix(MINUS)
-    return said.replace("+", MINUS)
 
 
 def tokens(value: int) -> str:
@@ -67,9 +66,7 @@ def tokens(value: int) -> str:
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if value >= 0.9995 * size:
             scaled = value / size
-            if scaled < 99.95:
-                return f"{scaled:.1f}{unit}"
-            return f"{scaled:,.0f}{unit}"
+            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:,.0f}{unit}"
     return str(value)
 
 
@@ -79,9 +76,7 @@ def count(value: int) -> str:
 
 def turns(value: float) -> str:
     """A number of turns: `0.4`, `14`, `1,240`."""
-    if value >= 9.95:
-        return f"{value:,.0f}"
-    return f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
 def plural(number: int, one: str, many: str = "") -> str:

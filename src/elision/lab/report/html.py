@@ -1,6 +1,6 @@
 """A study as one self-contained page: charts, tables and what they mean. It asks the network for nothing.
 
-What a recording said (names, ids, reasons) reaches the page by two doors only: escaped into the markup here, or as JSON
+Text of a recording (names, ids, reasons) reaches the page in two ways only: escaped into the markup here, or as JSON
 that page.js puts into the document as text. The policy in the page's head lets nothing run but the page's own scripts.
 """
 
@@ -19,9 +19,10 @@ from string import Template
 from typing import Any
 
 from elision.lab.report import charts, figures, wording
-from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, WORST, Column, control_cells, select_columns
-from elision.lab.report.names import is_raw, plain, run_names, short_strategies, spelled_out
+from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, Column, control_cells, select_columns
+from elision.lab.report.names import in_groups, is_hindsight, is_raw, plain, run_names, short_strategies, spelled_out
 from elision.lab.report.palette import PAGE, Look, css, looks
+from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import renderer
 from elision.lab.results import Row, Study
 
@@ -39,22 +40,22 @@ RUN_COLUMNS = (
     ("reader", "format", "word"),
     ("calls", "calls", "count"),
     ("usd", "cost", "usd"),
-    ("to_raw", "× raw", "times"),
+    ("to_raw", "vs raw", "change"),
     ("to_hindsight", HINDSIGHT, "times"),
     ("peak", "peak context", "tokens"),
-    ("epochs", "epochs", "count"),
+    ("rewrites", "cache rewrites", "count"),
     ("summaries", "summaries", "count"),
-    ("evidence", "evidence kept", "percent"),
-    ("regret", "regret turns", "count"),
+    ("evidence", "facts still visible", "percent"),
+    ("regret", "turns missing a fact", "count"),
 )
 
 
-def page(study: Study) -> str:
-    """The page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
-    if study.rows:
-        scripts = [_vega(), _asset("page.js")]
-    else:
-        scripts = []
+def page(study: Study, made_by: Provenance | None = None) -> str:
+    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert.
+
+    made_by: what the page says of its making; None leaves that out.
+    """
+    scripts = [_vega(), _asset("page.js")] if study.rows else []
     style = _style(study)
     missing = wording.interruption(study)
     return Template(_asset("page.html")).substitute(
@@ -63,8 +64,10 @@ def page(study: Study) -> str:
         style=style,
         headline=_text(wording.headline(study)),
         scope=_text(wording.scope(study)),
+        prices=_text(wording.price_line(study.prices)) if study.rows else "",
         interruption=f'<p class="warning">{_text(missing)}</p>' if missing else "",
         body="\n".join(_sections(study)),
+        footer=_made_by(study, made_by),
         data=embedded(_data(study) if study.rows else {}),
         scripts=_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
     )
@@ -121,20 +124,28 @@ def _sections(study: Study) -> list[str]:
     return [
         _tiles(study),
         _cost(study),
-        _section(
-            "half",
-            "What is paid for",
-            _payees(study),
-            _chart("spent", "stacked bars: what each strategy's cost is made of"),
-        ),
         _recall(study),
         _context(study),
         _totals(study),
-        _worst(study),
         _runs(study),
-        f'<div class="half stack">{_controls(study)}{_problems(study)}</div>',
+        _controls(study),
+        _problems(study),
         _reading(study),
     ]
+
+
+def _made_by(study: Study, made_by: Provenance | None) -> str:
+    """Return what made the page: program, day, command, prices' source, and the models and bills of the recordings."""
+    if made_by is None:
+        return ""
+    source = "; ".join(plain(part) for part in (study.prices.source, study.prices.dated) if part)
+    lines = [
+        ("Made by", f"Elision {made_by.version} on {made_by.date}"),
+        ("Command", made_by.command),
+        ("Recorded as", made_by.recorded),
+        ("Prices", f"{plain(study.prices.name)} ({source})" if source else plain(study.prices.name)),
+    ]
+    return "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in lines if value)
 
 
 def _section(kind: str, title: str, *content: str) -> str:
@@ -153,21 +164,32 @@ def _tiles(study: Study) -> str:
     row = wording.featured(study)
     if row is None:
         return ""
+    rival = wording.every_turn_rival(study, row)
     raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
     tiles = [
-        ("cost", figures.change(row.to_raw), f"{figures.usd(row.usd)} of {figures.usd(row.raw_usd)}"),
-        ("evidence kept", figures.percent(row.evidence_recall), f"{figures.plural(row.regret_turns, 'regret turn')}"),
+        ("cost vs raw", figures.change(row.to_raw), f"{figures.usd(row.usd)} instead of {figures.usd(row.raw_usd)}"),
+    ]
+    if rival is not None:
+        tiles.append(("the same at every turn", figures.change(rival.to_raw), f"{figures.usd(rival.usd)}"))
+    beside = f"; at every turn {figures.count(rival.cache_rewrites)}" if rival is not None else ""
+    calls = figures.plural(row.calls, "call")
+    tiles += [
+        ("cache rewrites", figures.count(row.cache_rewrites), f"in {calls}{beside}"),
+        (
+            "facts still visible",
+            figures.percent(row.evidence_recall),
+            f"{figures.plural(row.regret_turns, 'turn')} missed a fact",
+        ),
         (
             "peak context",
             figures.tokens(row.peak),
-            f"tokens, of {figures.tokens(raw_peak)}" if raw_peak is not None else "tokens",
+            f"tokens instead of {figures.tokens(raw_peak)}" if raw_peak is not None else "tokens",
         ),
-        ("epochs", figures.count(row.epochs), f"in {figures.plural(row.calls, 'call')}"),
     ]
-    eaten = wording.allowance(row)
-    if eaten:
-        number, _, rest = eaten.partition(" ")
-        tiles.append(("would eat the saving", number, rest))
+    extra = wording.allowance(row)
+    if extra:
+        number, _, rest = extra.partition(" ")
+        tiles.append(("break-even", number, rest))
     cells = (
         f"<div><dt>{_text(name)}</dt><dd><strong>{_text(value)}</strong><small>{_text(more)}</small></dd></div>"
         for name, value, more in tiles
@@ -176,10 +198,11 @@ def _tiles(study: Study) -> str:
 
 
 def _cost(study: Study) -> str:
-    said = "Dashed line: sending everything."
-    if study.hindsight:
-        said += " Upright mark: the same strategy's cheapest schedule in hindsight."
-    return _section("half", "What each strategy costs", _under(said), _chart("cost", "bars: cost of each strategy"))
+    text = "Dashed line: sending everything."
+    if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
+        text += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
+    chart = _chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
+    return _section("", "What each strategy costs, and what is paid for", _under(text), _payees(study), chart)
 
 
 def _payees(study: Study) -> str:
@@ -191,36 +214,47 @@ def _payees(study: Study) -> str:
 def _recall(study: Study) -> str:
     if charts.recall(study, PAGE) is None:
         return ""
-    said = "Further left is cheaper, further up keeps more of what the agent used later."
-    return _section("", "Cost against evidence", _under(said), _chart("recall", "points: cost and evidence kept"))
+    text = "Further left is cheaper; further up keeps visible more of the facts that the agent used later."
+    names, style = short_strategies(study.strategies), looks(study.strategies)
+    keys = "".join(
+        f"<li>{_point(style[row.strategy])}{_text(names[row.strategy])}</li>"
+        for row in study.totals
+        if row.evidence_recall is not None and not is_hindsight(row.strategy)
+    )
+    chart = _chart("recall", "points: cost and facts still visible")
+    return _section("", "Cost against facts still visible", _under(text), f'<ul class="key">{keys}</ul>', chart)
 
 
 def _context(study: Study) -> str:
     if not study.series:
         return ""
-    names = short_strategies(study.strategies)
+    names, style = short_strategies(study.strategies), looks(study.strategies)
+    first = _shown_first(study)
     keys = "".join(
-        f'<li><label><input type="checkbox" checked data-strategy="{place}">{_line(look)}'
-        f"{_text(names[label])}</label></li>"
-        for place, (label, look) in enumerate(looks(study.strategies).items())
+        f'<li><label><input type="checkbox"{" checked" if label in first else ""} data-strategy="{place}">'
+        f"{_line(style[label])}{_text(names[label])}</label></li>"
+        for place, label in enumerate(study.strategies)
     )
-    said = (
-        "Each dot begins a new epoch: something earlier was rewritten, and the cache behind it lost. Diamonds are"
-        " summaries."
-    )
+    text = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
     shown = _kept_series(study)
-    if len(shown) < len({key[:2] for key in study.series}):
-        more = f" The {figures.count(len(shown))} longest runs."
-    else:
-        more = ""
+    more = (
+        f" The {figures.count(len(shown))} longest runs." if len(shown) < len({key[:2] for key in study.series}) else ""
+    )
     return _section(
         "",
         "Context of each call",
-        _under(said + more),
+        _under(text + more),
         '<div class="bar"><label>Run <select id="run"></select></label></div>',
         f'<ul class="key">{keys}</ul>',
         _chart("context", "lines: context size call by call"),
     )
+
+
+def _shown_first(study: Study) -> set[str]:
+    """Return the strategies whose lines are drawn at first: raw, the one of the headline, and the cheapest."""
+    rows = (wording.featured(study), wording.cheapest(study))
+    shown = {row.strategy for row in rows if row is not None} | set(filter(is_raw, study.strategies))
+    return shown if len(study.strategies) > 3 else set(study.strategies)
 
 
 def _swatch(slot: str) -> str:
@@ -229,53 +263,40 @@ def _swatch(slot: str) -> str:
 
 def _line(look: Look) -> str:
     """A short stretch of the strategy's line."""
-    if look.dash[1]:
-        dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"'
-    else:
-        dash = ""
+    dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"' if look.dash[1] else ""
     line = f'<line class="c-{look.slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dash}/>'
     return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
 
+def _point(look: Look) -> str:
+    """The strategy's mark in the chart of points."""
+    shapes = {
+        "circle": '<circle cx="6" cy="6" r="5"/>',
+        "square": '<rect x="1.5" y="1.5" width="9" height="9"/>',
+        "diamond": '<path d="M6 0 12 6 6 12 0 6z"/>',
+    }
+    return f'<svg width="12" height="12" class="point c-{look.slot}" aria-hidden="true">{shapes[look.shape]}</svg>'
+
+
 def _totals(study: Study) -> str:
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
+    names, style = short_strategies(study.strategies), looks(study.strategies)
     columns = select_columns(COLUMNS, study)
-    body = [
-        [f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>", *(_cell(c, row) for c in columns)]
-        for row in study.totals
-    ]
+    body = []
+    for heading, rows in in_groups(study.totals):
+        if heading:
+            body.append(
+                f'<tr class="group"><th scope="rowgroup" colspan="{len(columns) + 1}">{_text(heading)}</th></tr>'
+            )
+        for row in rows:
+            recommended = row.strategy == study.recommended
+            mark = '<span class="badge">recommended</span>' if recommended else ""
+            name = f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}{mark}</td>"
+            cells = "".join(_cell(column, row) for column in columns)
+            body.append(f"<tr{' class=recommended' if recommended else ''}>{name}{cells}</tr>")
     legend = "".join(f'<p class="legend">{_text(name)}: {_text(label)}</p>' for name, label in spelled_out(study))
-    missing = wording.no_hindsight(study)
-    if missing:
-        foot = f'<p class="legend">{_text(missing)}</p>'
-    else:
-        foot = ""
-    table = _table(["strategy", *map(_heading, columns)], body)
-    return _section("", "All strategies", table, foot, legend)
-
-
-def _worst(study: Study) -> str:
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
-    runs = run_names(study.rows)
-    columns = select_columns(WORST, study)
-    body = [
-        [
-            f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}</td>",
-            *(_cell(column, row) for column in columns),
-            _run(runs[row.file, row.trajectory]),
-        ]
-        for row in wording.worst(study)
-    ]
-    if not body:
-        return ""
-    return _section("", "Worst runs", _table(["strategy", *map(_heading, columns), "run"], body))
-
-
-def _run(name: str) -> str:
-    """A run's name on one line; if it is too long, all of it where one points."""
-    return f'<td class="word name" title="{_text(name)}"><bdi>{_text(name)}</bdi></td>'
+    notes = (wording.recommendation(study), wording.no_hindsight(study))
+    foot = "".join(f'<p class="legend">{_text(note)}</p>' for note in notes if note)
+    return _section("", "All strategies", _table(["strategy", *map(_heading, columns)], body), foot, legend)
 
 
 def _cell(column: Column, row: Row) -> str:
@@ -283,23 +304,22 @@ def _cell(column: Column, row: Row) -> str:
 
 
 def _heading(column: Column) -> str:
-    """A column's title as markup, which may break where it may in the terminal."""
-    return "&shy;".join(_text(part.replace("\n", " ")) for part in column.title.split("-\n"))
+    return _text(column.heading)
 
 
-def _table(titles: Iterable[str], body: Iterable[Iterable[str]]) -> str:
-    """titles: markup."""
-    head = "".join(f'<th scope="col"{" class=word" if title == "run" else ""}>{title}</th>' for title in titles)
-    rows = "".join(f"<tr>{''.join(cells)}</tr>" for cells in body)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+def _table(titles: Iterable[str], rows: Iterable[str]) -> str:
+    """titles, rows: markup."""
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _runs(study: Study) -> str:
     kept = len(_kept_rows(study))
-    if kept < len(study.rows):
-        more = f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
-    else:
-        more = ""
+    more = (
+        f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
+        if kept < len(study.rows)
+        else ""
+    )
     return _section(
         "long",
         "Runs",
@@ -311,23 +331,20 @@ def _runs(study: Study) -> str:
 
 
 def _controls(study: Study) -> str:
-    if not study.controls:
-        return ""
-    title = "How far the evidence measure can be trusted"
     if not wording.controlled(study):
-        return _section("", title, _under(wording.NO_CONTROLS))
-    body = [[f"<td>{_text(cell)}</td>" for cell in control_cells(control)] for control in study.controls]
+        return ""
+    body = (
+        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in control_cells(control))}</tr>"
+        for control in study.controls
+    )
+    title = "How far “facts still visible” can be trusted"
     return _section("", title, _under(wording.CONTROLS), _table(CONTROL_TITLES, body))
 
 
 def _reading(study: Study) -> str:
     words = "".join(f"<dt>{_text(word)}</dt><dd>{_text(meaning)}</dd>" for word, meaning in wording.glossary(study))
     notes = "".join(f"<p>{_text(note)}</p>" for note in wording.notes(study))
-    if study.rows and (study.controls or study.problems):
-        kind = "half"
-    else:
-        kind = ""
-    return _section(f"read {kind}", "How to read this", f"<dl>{words}</dl>{notes}")
+    return _section("read", "How to read this", f"<dl>{words}</dl>{notes}")
 
 
 def _problems(study: Study) -> str:
@@ -335,10 +352,7 @@ def _problems(study: Study) -> str:
     if not lines:
         return ""
     items = "".join(f"<li><bdi>{_text(line)}</bdi></li>" for line in lines)
-    if more:
-        rest = f"<li>and {figures.count(more)} more</li>"
-    else:
-        rest = ""
+    rest = f"<li>and {figures.count(more)} more</li>" if more else ""
     title = f"{figures.plural(len(study.problems), 'problem')} while reading"
     return _section("", title, f'<ul class="problems">{items}{rest}</ul>')
 
@@ -347,13 +361,11 @@ def _data(study: Study) -> dict[str, Any]:
     """What page.js works from."""
     names = short_strategies(study.strategies)
     places = {label: place for place, label in enumerate(study.strategies)}
-    rows = _kept_rows(study)
-    series = _kept_series(study)
+    rows, series = _kept_rows(study), _kept_series(study)
     runs = {
         key: place for place, key in enumerate(dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series]))
     }
-    called = run_names(study.rows)
-    first = {(row.file, row.trajectory): row for row in study.rows}
+    called, first = run_names(study.rows), {(row.file, row.trajectory): row for row in study.rows}
     best = wording.featured(study)
     columns = _run_columns(study)
     return {
@@ -371,7 +383,6 @@ def _data(study: Study) -> dict[str, Any]:
         "first": runs[series[0]] if series else None,
         "charts": {
             "cost": charts.cost(study, PAGE),
-            "spent": charts.spent(study, PAGE),
             "recall": charts.recall(study, PAGE),
             "context": charts.context(study, PAGE) if series else None,
         },
@@ -391,7 +402,7 @@ def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | 
         "to_raw": row.to_raw,
         "to_hindsight": row.to_hindsight,
         "peak": row.peak,
-        "epochs": row.epochs,
+        "rewrites": row.cache_rewrites,
         "summaries": row.summaries,
         "evidence": row.evidence_recall,
         "regret": row.regret_turns,
@@ -401,9 +412,7 @@ def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | 
 
 def _short(value: float | None) -> float | None:
     found = charts.finite(value)
-    if found is None or isinstance(found, int):
-        return found
-    return float(f"{found:.6g}")
+    return found if found is None or isinstance(found, int) else float(f"{found:.6g}")
 
 
 def _kept_rows(study: Study) -> list[Row]:

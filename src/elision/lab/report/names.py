@@ -10,7 +10,7 @@ from itertools import count
 
 from elision.lab.results import Row, Study
 
-#: Cells; `summarization (published)` fits.
+#: Cells; `summarization, every turn` fits.
 LONGEST_STRATEGY = 26
 #: Characters of a run's name that are kept; a path is longer only if somebody means harm.
 LONGEST_RUN = 240
@@ -66,7 +66,7 @@ def spelled_out(study: Study) -> list[tuple[str, str]]:
 
 
 def family(label: str) -> str:
-    """The kind of a strategy: `hybrid` of `hybrid (published)` or `hybrid(window=10)`."""
+    """The kind of a strategy: `hybrid` of `hybrid, every turn` or `hybrid(window=10)`."""
     return re.split(r"[\s(,]", label.strip(), maxsplit=1)[0]
 
 
@@ -79,8 +79,29 @@ def is_hindsight(label: str) -> bool:
     return "hindsight" in label
 
 
-def is_published(label: str) -> bool:
-    return "published" in label or "every-turn" in label
+def is_every_turn(label: str) -> bool:
+    """Whether the strategy hides at every turn, as in the papers."""
+    return "every turn" in label or "every-turn" in label
+
+
+#: Headings of the groups of strategies, in the order in which a report shows them.
+GROUPS = ("nothing hidden", "as in the papers", "Elision (cache-aware)", "yardstick")
+
+
+def group_of(label: str) -> str:
+    """Return the heading, one of `GROUPS`, under which a report shows the strategy."""
+    if is_raw(label):
+        return GROUPS[0]
+    if is_hindsight(label):
+        return GROUPS[3]
+    return GROUPS[1] if is_every_turn(label) else GROUPS[2]
+
+
+def in_groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the rows under the headings of their groups; under no heading if there are fewer than three groups."""
+    grouped = [(name, [row for row in rows if group_of(row.strategy) == name]) for name in GROUPS]
+    filled = [(name, members) for name, members in grouped if members]
+    return filled if len(filled) > 2 else [("", list(rows))]
 
 
 def run_names(rows: Iterable[Row]) -> dict[tuple[str, str], str]:

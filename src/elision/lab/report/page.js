@@ -16,6 +16,7 @@
   const write = {
     usd: (v) => (v >= 1000 ? "$" + fixed(v, 0) : v >= 1 || v === 0 ? "$" + fixed(v, 2) : v < 0.0001 ? "<$0.0001" : "$" + fixed(v, v >= 0.1 ? 3 : 4)),
     times: (v) => fixed(v, 2),
+    change: (v) => (Math.abs(v - 1) < 0.0005 ? "±0 %" : (v < 1 ? "−" : "+") + write.percent(Math.abs(v - 1))),
     percent: (v) => (v > 0 && v < 0.0005 ? "<0.1" : v >= 0.995 && v < 1 ? fixed(Math.floor(v * 1000) / 10, 1) : fixed(v * 100, v > 0 && v < 0.0095 ? 1 : 0)) + " %",
     count: (v) => fixed(v, 0),
     tokens: (v) => {
@@ -34,11 +35,11 @@
     tip.replaceChildren();
     tip.hidden = !value;
     if (!value) return;
-    for (const [name, said] of Object.entries(value)) {
-      if (said === null || said === undefined || said === "") continue;
+    for (const [name, text] of Object.entries(value)) {
+      if (text === null || text === undefined || text === "") continue;
       const line = make("div");
       if (name !== "strategy") line.append(make("span", name));
-      line.append(make("span", String(said)));
+      line.append(make("span", String(text)));
       tip.append(line);
     }
     const box = tip.getBoundingClientRect();
@@ -72,7 +73,8 @@
     if (!lines.has(run)) lines.set(run, []);
     lines.get(run).push({ name: study.strategies[strategy], tokens, rewrites, summaries });
   }
-  const off = new Set();
+  const boxes = [...document.querySelectorAll("input[data-strategy]")];
+  const off = new Set(boxes.filter((box) => !box.checked).map((box) => study.strategies[Number(box.dataset.strategy)]));
   let contextView = null;
   const pointsOf = (run) => {
     const calls = [], marks = [];
@@ -81,8 +83,8 @@
       tokens.forEach((size, place) => calls.push({ strategy: name, call: place + 1, tokens: size }));
       const written = new Set(summaries);
       for (const call of new Set([...rewrites, ...summaries])) {
-        const kind = written.has(call) ? "summary" : "epoch";
-        const event = kind === "summary" ? "a summary was written" : "a new epoch begins";
+        const kind = written.has(call) ? "summary" : "rewrite";
+        const event = kind === "summary" ? "a summary was written" : "the cache was rewritten";
         marks.push({ strategy: name, call, tokens: tokens[call - 1], context: write.tokens(tokens[call - 1]), kind, event });
       }
     }
@@ -102,7 +104,7 @@
     }
     chooser.value = String(study.first);
     chooser.addEventListener("change", showRun);
-    for (const box of document.querySelectorAll("input[data-strategy]")) {
+    for (const box of boxes) {
       box.addEventListener("change", () => {
         const name = study.strategies[Number(box.dataset.strategy)];
         if (box.checked) off.delete(name); else off.add(name);
@@ -114,6 +116,36 @@
     study.charts.context.layer[0].data.values = calls;
     study.charts.context.layer[1].data.values = marks;
     contextView = await draw("context");
+    setUpCrosshair();
+  };
+  // A line at the call under the pointer, and the sizes of all lines there.
+  const setUpCrosshair = () => {
+    const chart = byId("context");
+    const rule = make("div", undefined, "crosshair");
+    rule.hidden = true;
+    chart.append(rule);
+    const hide = () => { rule.hidden = true; tip.hidden = true; };
+    chart.addEventListener("pointerleave", hide);
+    chart.addEventListener("pointermove", (event) => {
+      const drawing = chart.querySelector("svg").getBoundingClientRect();
+      const [left, top] = contextView.origin();
+      const place = event.clientX - drawing.left - left;
+      const listed = (lines.get(Number(chooser.value)) || []).filter(({ name }) => !off.has(name));
+      const last = Math.max(0, ...listed.map(({ tokens }) => tokens.length));
+      if (place < 0 || place > contextView.width() || last === 0) return hide();
+      const call = Math.min(last, Math.max(1, Math.round(contextView.scale("x").invert(place))));
+      rule.hidden = false;
+      rule.style.left = `${drawing.left - chart.getBoundingClientRect().left + left + contextView.scale("x")(call)}px`;
+      rule.style.top = `${top}px`;
+      rule.style.height = `${contextView.height()}px`;
+      const sizes = {};
+      for (const { name, tokens, rewrites, summaries } of listed) {
+        if (call > tokens.length) continue;
+        const mark = summaries.includes(call) ? ", summary" : rewrites.includes(call) ? ", cache rewrite" : "";
+        sizes[name] = write.tokens(tokens[call - 1]) + mark;
+      }
+      tooltip(null, event, null, { call: write.count(call), ...sizes });
+    });
   };
 
   // ---- runs, to sort

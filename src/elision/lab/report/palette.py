@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elision.lab.report.names import family, is_hindsight, is_published, is_raw
+from elision.lab.report.names import family, is_every_turn, is_hindsight, is_raw
 
 #: slot -> (on a light ground, on a dark ground)
 COLOURS: dict[str, tuple[str, str]] = {
@@ -31,8 +31,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "gold-deep": ("#5f4b00", "#96791a"),
     # Who pays for what: no strategy's hue.
     "pays-input": ("#41506b", "#8fa3c8"),
-    "pays-write": ("#96233c", "#e06a80"),
-    "pays-read": ("#e3a4ae", "#f6cdd3"),
+    "pays-write": ("#96233c", "#ee6c86"),
+    "pays-read": ("#e3a4ae", "#74414c"),
     "pays-output": ("#a9adb5", "#6d737d"),
     "pays-summarizer": ("#2aa5b5", "#63d3e0"),
 }
@@ -70,11 +70,7 @@ def looks(labels: Sequence[str]) -> dict[str, Look]:
 
 
 def _tone(label: str) -> str:
-    if is_hindsight(label):
-        return "-deep"
-    if is_published(label):
-        return "-pale"
-    return ""
+    return "-deep" if is_hindsight(label) else "-pale" if is_every_turn(label) else ""
 
 
 def _wishes(hue: str, tone: str) -> list[str]:

@@ -1,11 +1,11 @@
-"""The first picture of a study: cost per strategy against raw and hindsight."""
+"""The first picture of a study: cost per strategy by what is paid for, against raw and hindsight."""
 
 from __future__ import annotations
 
 import json
 
 from elision.lab.report import charts, wording
-from elision.lab.report.palette import PAPER
+from elision.lab.report.palette import PAPER, Ink
 from elision.lab.report.vega import renderer
 from elision.lab.results import Study
 
@@ -16,12 +16,15 @@ WIDTH = 760
 
 def draw_picture(study: Study) -> bytes:
     """Return the picture as a PNG file's bytes. Raises MissingExtra without vl-convert."""
-    vega = renderer()
-    key = "dashed line: sending everything"
-    if study.hindsight:
-        key += "; black mark: the same strategy's cheapest schedule in hindsight"
-    cost = charts.cost(study, PAPER)
-    subtitles = (wording.scope(study), key)
-    spec = charts.standalone(cost, PAPER, WIDTH, wording.headline(study), subtitles)
-    picture: bytes = vega.vegalite_to_png(json.dumps(spec), scale=SCALE)
+    picture: bytes = renderer().vegalite_to_png(json.dumps(specification(study, PAPER)), scale=SCALE)
     return picture
+
+
+def specification(study: Study, ink: Ink) -> charts.Spec:
+    """Return the picture in the colours of `ink`, with its legend, as Vega-Lite."""
+    key = "Dashed line: sending everything."
+    if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
+        key += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
+    lines = (f"{wording.scope(study)}. {key}", wording.price_line(study.prices))
+    cost = charts.cost(study, ink, legend=True)
+    return charts.standalone(cost, ink, WIDTH, wording.headline(study), lines)

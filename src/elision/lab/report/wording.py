@@ -1,31 +1,55 @@
-"""What a study says in sentences, the same in every face."""
+"""The sentences of a report, the same in terminal, page and picture."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 from elision.lab.report import figures
-from elision.lab.report.names import is_hindsight, is_raw, plain, short_strategies
+from elision.lab.report.names import family, is_every_turn, is_hindsight, is_raw, plain, short_strategies
 from elision.lab.results import Row, Study
+from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
-#: Up to this multiple of the cheapest, evidence decides which strategy is named first.
+#: Up to this multiple of the cheapest, visible facts decide which strategy is named first.
 _AS_GOOD = 1.05
 #: Problems that are listed; the rest are counted.
 LISTED = 10
 
 
 def featured(study: Study) -> Row | None:
-    """The strategy to name first: of the cheapest that can be run live, and those nearly as cheap, the one that keeps
-    most evidence, in whole percents; of equals the cheapest. None is dearer than raw unless all are.
+    """Return the strategy to name first: the recommended one, if it is compared.
+
+    Without it: of the cheapest that can be run live, and those nearly as cheap, the one with most facts still visible,
+    in whole percents; of equals the cheapest. None is more expensive than raw unless all are.
     """
-    live = [row for row in study.totals if not is_raw(row.strategy) and not is_hindsight(row.strategy)]
+    live = _live(study)
     if not live:
         return None
+    for row in live:
+        if row.strategy == study.recommended:
+            return row
     cheapest = min(map(_cost, live))
     near = [row for row in live if _cost(row) <= cheapest * _AS_GOOD]
     saving = [row for row in near if _saves(row)]
     return min(saving or near, key=lambda row: (-round(100 * (row.evidence_recall or 0.0)), _cost(row), row.strategy))
+
+
+def cheapest(study: Study) -> Row | None:
+    """Return the strategy of the lowest cost among those that can be run live; None if there is none but raw."""
+    return min(_live(study), key=_cost, default=None)
+
+
+def _live(study: Study) -> list[Row]:
+    return [row for row in study.totals if not is_raw(row.strategy) and not is_hindsight(row.strategy)]
+
+
+def every_turn_rival(study: Study, row: Row) -> Row | None:
+    """Return the row of the same kind of strategy at every turn; None if `row` is that, or there is none."""
+    if is_every_turn(row.strategy):
+        return None
+    kind = family(row.strategy)
+    rivals = (each for each in study.totals if is_every_turn(each.strategy) and family(each.strategy) == kind)
+    return next(rivals, None)
 
 
 def _saves(row: Row) -> bool:
@@ -33,46 +57,81 @@ def _saves(row: Row) -> bool:
 
 
 def _cost(row: Row) -> float:
-    if row.to_raw is None:
-        return row.usd
-    return row.to_raw
+    return row.usd if row.to_raw is None else row.to_raw
 
 
 def headline(study: Study) -> str:
-    """The study in one sentence."""
+    """The study in one or two sentences: the strategy to name first against raw, and against every turn."""
     if not study.rows:
         return "No run was replayed."
     best = featured(study)
     if best is None:
         return f"Sending everything costs {figures.usd(study.totals[0].raw_usd)}."
-    name = short_strategies(study.strategies)[best.strategy]
-    if best.evidence_recall is not None:
-        kept = f", evidence kept {figures.percent(best.evidence_recall)}"
-    else:
-        kept = ""
-    paid = figures.usd(best.usd)
-    raw = figures.usd(best.raw_usd)
-    change = figures.change(best.to_raw)
+    name = capitalized(short_strategies(study.strategies)[best.strategy])
+    paid, raw, change = figures.usd(best.usd), figures.usd(best.raw_usd), figures.change(best.to_raw)
     if best.to_raw is None:
-        return f"{name}: {paid}{kept}."
-    if _saves(best):
-        return f"{name}: {paid} instead of {raw} ({change}){kept}."
-    return f"Nothing here is cheaper than sending everything ({raw}); {name} costs {paid} ({change}){kept}."
+        return f"{name} costs {paid}."
+    if figures.is_unchanged(best.to_raw):
+        first = f"{name} saves nothing here: it costs what sending everything costs, {raw}."
+    elif _saves(best):
+        first = f"{name} costs {paid} instead of {raw} ({change})."
+    else:
+        first = f"{name} saves nothing here: it costs {paid}, and sending everything costs {raw} ({change})."
+    rival = every_turn_rival(study, best)
+    if rival is None:
+        return first
+    return f"{first} {_rival_name(rival)} costs {figures.usd(rival.usd)} ({figures.change(rival.to_raw)})."
+
+
+def capitalized(name: str) -> str:
+    """Return `name` as a sentence begins with it: a word gets a capital, the text of a strategy stays."""
+    return name.capitalize() if name.isalpha() else name
+
+
+def _rival_name(rival: Row) -> str:
+    return f"{family(rival.strategy).capitalize()} at every turn"
+
+
+def recommendation(study: Study) -> str | None:
+    """Why the recommended strategy is recommended, and which one is cheapest here; None if it is not compared."""
+    best, lowest = featured(study), cheapest(study)
+    if best is None or lowest is None or best.strategy != study.recommended:
+        return None
+    why = "it needs no model, and recall gives back what it hid"
+    if lowest.strategy == best.strategy or _cost(lowest) >= _cost(best):
+        return f"Recommended: {best.strategy}; {why}."
+    name = short_strategies(study.strategies)[lowest.strategy]
+    price = f"Lowest cost here: {name} at {figures.usd(lowest.usd)}"
+    if lowest.summaries:
+        written = figures.plural(lowest.summaries, "summary", "summaries")
+        price += f", including {figures.usd(lowest.summarizer.usd)} for {written} by a model"
+    return f"Recommended: {best.strategy}; {why}. {price}."
 
 
 def scope(study: Study) -> str:
-    """What was replayed, and at what prices."""
+    """What was replayed, and how tokens were counted."""
     runs = {(row.file, row.trajectory) for row in study.rows}
     calls = max((row.calls for row in study.totals), default=0)
-    prices = f"prices: {plain(study.prices.name)}"
-    return f"{figures.plural(len(runs), 'run')}, {figures.plural(calls, 'call')}, {prices}, {tokens(study)}"
+    return f"{figures.plural(len(runs), 'run')}, {figures.plural(calls, 'call')}, {tokens(study)}"
+
+
+def price_line(prices: Prices) -> str:
+    """The prices in full: name, models, date, and rates in USD per million tokens."""
+    rates = prices.tiers[0][1]
+    named = [("input", rates.input), ("cache write", rates.cache_write), ("cache read", rates.cache_read)]
+    amounts = [f"{figures.rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None]
+    models, colon, _ = prices.source.partition(": ")
+    about = f" ({plain(models).removeprefix('multiples of ')})" if colon else ""
+    date = f" of {plain(prices.dated)}" if prices.dated else ""
+    more = f"; more above {figures.count(prices.tiers[1][0])} tokens" if len(prices.tiers) > 1 else ""
+    return f"Prices{date}: {plain(prices.name)}{about}, {', '.join(amounts)} per million tokens{more}"
 
 
 def tokens(study: Study) -> str:
     """How tokens were counted."""
     if study.counter == "estimate":
-        return "tokens: an estimate from characters"
-    return f"tokens: counted with {plain(study.counter)}"
+        return "tokens estimated from characters"
+    return f"tokens counted with {plain(study.counter)}"
 
 
 def interruption(study: Study) -> str | None:
@@ -84,54 +143,40 @@ def interruption(study: Study) -> str | None:
         return "Interrupted before the first run was finished."
     done = f"Interrupted: {figures.plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
-    if len(sizes) > 1:
-        return f"{done}; not every strategy saw the same runs, so compare the columns × raw."
-    return f"{done}."
+    return (
+        f"{done}; not every strategy saw the same runs, so compare the columns × raw." if len(sizes) > 1 else f"{done}."
+    )
 
 
 def allowance(row: Row) -> str | None:
-    """The elongation allowance: `14 extra turns (+2 %)`; None where nothing is saved."""
+    """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
-    if row.turns:
-        share = f" (+{figures.percent(row.allowance / row.turns)})"
-    else:
-        share = ""
+    share = f" (+{figures.percent(row.allowance / row.turns)})" if row.turns else ""
     return f"{figures.turns(row.allowance)} extra turns{share}"
 
 
 def notes(study: Study) -> list[str]:
-    """What a reader must know to trust the figures as far as they go, and no further."""
-    said = ["A replay keeps the agent's steps as they were recorded."]
-    if any(allowance(row) for row in study.totals):
-        said[0] += " Extra turns: how many more, at what the last ones cost, would eat the saving."
+    """What limits the figures."""
+    listed = ["A replay keeps the agent's recorded steps; an agent that sees less may need more turns."]
     if any(row.summaries for row in study.rows):
-        said[0] += " Summaries were seen to lengthen real runs by 13–18 %."
-        said.append(
-            "Summaries are written by the model-free digest, from the run's own text, and billed as the LLM call they"
-            " stand for."
+        listed.append(
+            "Summaries are made without a model, and billed as the model call that they stand for. Real summaries"
+            " lengthened runs by 13–18 %."
         )
     if study.counter == "estimate":
-        said.append("Tokens are an estimate from characters, and so is every amount; --tokens o200k counts them.")
-    else:
-        said.append(f"Tokens are counted with the {plain(study.counter)} vocabulary, whatever the model.")
-    source = "; ".join(plain(part) for part in (study.prices.source, study.prices.dated) if part)
-    said.append(f"Prices: {plain(study.prices.name)}" + (f" ({source})." if source else "."))
+        listed.append("Tokens are estimated from characters, and so is every amount; --tokens o200k counts them.")
     if len(study.prices.tiers) > 1:
-        said.append(
-            "These prices depend on a prompt's length, so who pays for what is split by the lowest tier's rates."
-        )
-    return said
+        listed.append("Prices depend on a prompt's length: what is paid for is split by the lowest tier's rates.")
+    return listed
 
 
-def worst(study: Study) -> list[Row]:
-    """Under each strategy the run that is dearest against hindsight, or against raw where there is none.
-
-    Empty where that says nothing: without a strategy but raw, or with one run.
-    """
-    if len({(row.file, row.trajectory) for row in study.rows}) < 2:
+def worst_runs(study: Study, strategy: str) -> list[Row]:
+    """Return the runs of a strategy, most expensive against raw first; none if there is one run, or for raw."""
+    rows = study.of(strategy)
+    if len(rows) < 2 or is_raw(strategy):
         return []
-    return [row for label in study.strategies if not is_raw(label) and (row := study.worst(label)) is not None]
+    return sorted(rows, key=lambda row: (-round(row.to_raw or 0.0, 6), row.file, row.trajectory))
 
 
 def controlled(study: Study) -> bool:
@@ -140,54 +185,63 @@ def controlled(study: Study) -> bool:
 
 
 def no_hindsight(study: Study) -> str | None:
-    """Why a strategy has a dash for its hindsight, or none has any; None where each has one."""
+    """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
-        return "No hindsight was asked for: the cheapest schedule of each strategy is not worked out."
+        return "No hindsight was asked for: the cheapest schedule of each strategy is not computed."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     return (
-        "– under × hindsight: none is computed for a run where a budget or token trigger could matter, models take"
-        " turns, or there are over 500 turns; so there is none for the sum."
+        "– under × hindsight: none is computed for a run with a budget, with models that take turns, or with over 500"
+        " turns; then the sum has none."
     )
 
 
 def glossary(study: Study) -> list[tuple[str, str]]:
-    """The words of the tables, for the page and the terminal: those that something in them is called by."""
+    """Return the words of the tables with their meanings: those that apply to this study."""
     absent = set()
     if not any(row.evidence_items for row in study.rows):
-        absent |= {"evidence", "regret"}
+        absent |= {FACTS, MISSING}
     if not any(row.repeats for row in study.rows):
-        absent.add("redone")
+        absent.add(REPEATED)
     known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
     if not known or not study.hindsight:
-        absent.add("hindsight")
+        absent.add(HINDSIGHT)
+    if not any(allowance(row) for row in study.totals):
+        absent.add(BREAK_EVEN)
     return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
 
 
+BREAK_EVEN, FACTS, MISSING = "break-even: extra turns", "facts still visible", "turn missing a fact"
+REWRITE, REPEATED, HINDSIGHT = "cache rewrite", "repeated call", "hindsight"
+
+#: Word -> the heading of the column that it explains.
+COLUMN_OF = {
+    BREAK_EVEN: BREAK_EVEN,
+    REWRITE: "cache rewrites",
+    FACTS: FACTS,
+    MISSING: "turns missing a fact",
+    HINDSIGHT: "× hindsight",
+    REPEATED: "repeated calls",
+}
+
 GLOSSARY: tuple[tuple[str, str], ...] = (
+    (BREAK_EVEN, "this many more turns, at the cost of the last ones, would cost what was saved"),
+    (REWRITE, "a call that changes an earlier part of the prompt; the cache after that part is paid for again"),
     (
-        "epoch",
-        "a stretch of calls that only add to the prompt; a new one begins when something earlier is rewritten, and what"
-        " the prompt cache held behind that place is paid for again",
+        FACTS,
+        "of the names, paths and numbers that the agent used from earlier tool results, the share that its context"
+        " still showed",
     ),
-    (
-        "evidence",
-        "names, paths, numbers and quotes that the agent used and could only know from an earlier observation; kept is"
-        " the share that its context still showed at that moment",
-    ),
-    ("regret", "turns that used something which was hidden by then"),
-    ("redone", "calls made before with the same arguments whose earlier result was hidden by then, of all made twice"),
-    ("hindsight", "the cheapest schedule for the same strategy, the whole run being known; a yardstick nobody can run"),
+    (MISSING, "a turn that used a fact which was hidden by then"),
+    (HINDSIGHT, "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live"),
+    (REPEATED, "a call made before with the same arguments; counted if its earlier result was hidden by then"),
 )
 
 CONTROLS = (
-    "Noise: the share of a run's evidence that other runs' observations hold as well, by chance or because it belongs"
-    " to the format; filtered leaves such common property out. Floor: evidence kept by plain masking at the window"
-    " under which the runs were recorded; what it lacks to 100 % are false alarms."
+    "Noise: the share of a run's facts that tool results of other runs hold as well, by chance or because they belong"
+    " to the format; filtered leaves those out. Floor: facts still visible under plain masking at the window of the"
+    " recording; what it lacks to 100 % are false alarms."
 )
-
-
-NO_CONTROLS = "None here: they take two runs of a format, or one recorded under masking."
 
 
 def problems(study: Study) -> tuple[list[str], int]:
@@ -201,10 +255,5 @@ def problems(study: Study) -> tuple[list[str], int]:
 
 def _problem(group: list[Problem]) -> str:
     first = plain(str(group[0]))
-    if len(first) <= 300:
-        first = first
-    else:
-        first = first[:299] + "…"
-    if len(group) == 1:
-        return first
-    return f"{first} ({figures.count(len(group))} times)"
+    first = first if len(first) <= 300 else first[:299] + "…"
+    return first if len(group) == 1 else f"{first} ({figures.count(len(group))} times)"
