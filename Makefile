@@ -7,7 +7,7 @@ RUNS ?= examples/runs
 .PHONY: help setup clients demo demo-gateway test check unit docs bench soak golden clean
 
 help:
-	@echo "make demo    set up, replay the sample runs, print the table, write report.html"
+	@echo "make demo    set up, replay the sample runs, print what each strategy costs, write report.html"
 	@echo "make demo-gateway  a recorded run through the gateway, with its dashboard; no key needed"
 	@echo "make test    set up, then lint, types and the whole test suite"
 	@echo "make check   lint and types only        make unit   the tests only"
@@ -48,7 +48,7 @@ clients: .venv-clients/ready .node-clients/ready
 
 demo: .venv/run
 	$(BIN)/elision replay $(RUNS) --html report.html
-	@echo "The whole picture: file://$(CURDIR)/report.html"
+	@echo "  the gateway, tried     make demo-gateway"
 
 demo-gateway: .venv/demo
 	@$(BIN)/python examples/gateway_demo.py

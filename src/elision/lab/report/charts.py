@@ -91,7 +91,9 @@ def cost(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
 
 
 def _label(row: Row, name: str, study: Study) -> str:
-    return f"{name} (recommended)" if row.strategy == study.recommended else name
+    if row.strategy == study.recommended:
+        return f"{name} (recommended)"
+    return name
 
 
 def _amounts(row: Row) -> Spec:
@@ -107,7 +109,8 @@ def parts(row: Row, prices: Prices) -> dict[str, float]:
 
     With price tiers the split is by the lowest tier's rates, scaled to what was billed.
     """
-    rates, bill = prices.tiers[0][1], row.bill
+    rates = prices.tiers[0][1]
+    bill = row.bill
     weights = {
         "cache write": bill.cache_write * rates.write,
         "input": bill.input * rates.input,
@@ -236,12 +239,16 @@ def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence
 
 
 def _named(study: Study) -> list[tuple[Row, str, Look]]:
-    names, style = short_strategies(study.strategies), looks(study.strategies)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
     return [(row, names[row.strategy], style[row.strategy]) for row in study.totals]
 
 
 def _bar(row: Row, label: str) -> Spec:
-    change = "" if is_raw(row.strategy) or row.to_raw is None else f"  {figures.change(row.to_raw)}"
+    if is_raw(row.strategy) or row.to_raw is None:
+        change = ""
+    else:
+        change = f"  {figures.change(row.to_raw)}"
     return {
         "strategy": label,
         "usd": row.usd,
@@ -278,7 +285,8 @@ def _captions(ink: Ink) -> list[Spec]:
     amounts = text | {"yOffset": _BAR_DOWN, "dx": 8}
     names = text | {"yOffset": _TEXT_UP}
     rim = {"stroke": ink.ground, "strokeWidth": 5, "strokeJoin": "round"}
-    at_left, name = {"value": 0}, {"field": "strategy", "type": "nominal"}
+    at_left = {"value": 0}
+    name = {"field": "strategy", "type": "nominal"}
     amount = {"field": "figures", "type": "nominal"}
     return [
         _layer(names | rim, x=at_left, text=name) | {"name": "rims of names"},
@@ -334,4 +342,6 @@ def _config(ink: Ink) -> Spec:
 
 def finite(value: float | None) -> float | None:
     """For JSON, which knows no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+    if value is not None and math.isfinite(value):
+        return value
+    return None

@@ -32,7 +32,9 @@ class Column:
         """Whether the cell is good news, compared with sending everything."""
         if not self.judged or row.to_raw is None or row.to_raw == 1 or is_raw(row.strategy):
             return ""
-        return "better" if row.to_raw < 1 else "worse"
+        if row.to_raw < 1:
+            return "better"
+        return "worse"
 
 
 #: Heading of the column that is absent where no cheapest schedule was asked for.
@@ -61,16 +63,22 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
 
 
 def _against_raw(row: Row) -> str:
-    return figures.NOTHING if is_raw(row.strategy) else figures.change(row.to_raw)
+    if is_raw(row.strategy):
+        return figures.NOTHING
+    return figures.change(row.to_raw)
 
 
 def _repeated(row: Row) -> str:
-    return f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
+    if row.repeats:
+        return f"{row.repeats_hidden}/{row.repeats}"
+    return figures.NOTHING
 
 
 def _break_even(row: Row) -> str:
     allowance = wording.allowance(row)
-    return allowance.replace(" extra turns", "") if allowance else figures.NOTHING
+    if allowance:
+        return allowance.replace(" extra turns", "")
+    return figures.NOTHING
 
 
 CONTROL_TITLES = ("format", "runs", "noise", "filtered", "floor")
@@ -81,5 +89,6 @@ def control_cells(control: Control) -> tuple[str, str, str, str, str]:
     floor = figures.percent(control.floor)
     if control.floor is not None and control.floor_window is not None:
         floor += f" (window {control.floor_window})"
-    noise, filtered = figures.percent(control.noise), figures.percent(control.noise_filtered)
+    noise = figures.percent(control.noise)
+    filtered = figures.percent(control.noise_filtered)
     return plain(control.reader), figures.count(control.runs), noise, filtered, floor

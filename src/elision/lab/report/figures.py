@@ -18,7 +18,9 @@ def usd(value: float | None) -> str:
         return f"${value:.2f}"
     if value < 0.0001:
         return "<$0.0001"
-    return f"${value:.3f}" if value >= 0.1 else f"${value:.4f}"
+    if value >= 0.1:
+        return f"${value:.3f}"
+    return f"${value:.4f}"
 
 
 def rate(value: float) -> str:
@@ -31,7 +33,9 @@ def rate(value: float) -> str:
 
 def times(value: float | None) -> str:
     """A multiple: `0.53`."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.2f}"
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:,.2f}"
 
 
 def percent(share: float | None) -> str:
@@ -43,7 +47,9 @@ def percent(share: float | None) -> str:
         return "<0.1 %"
     if 99.5 <= value < 100:
         return f"{math.floor(value * 10) / 10:.1f} %"
-    return f"{value:.1f} %" if 0 < value < 0.95 else f"{value:,.0f} %"
+    if 0 < value < 0.95:
+        return f"{value:.1f} %"
+    return f"{value:,.0f} %"
 
 
 def is_unchanged(to_raw: float) -> bool:
@@ -66,7 +72,9 @@ def tokens(value: int) -> str:
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if value >= 0.9995 * size:
             scaled = value / size
-            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:,.0f}{unit}"
+            if scaled < 99.95:
+                return f"{scaled:.1f}{unit}"
+            return f"{scaled:,.0f}{unit}"
     return str(value)
 
 
@@ -76,7 +84,9 @@ def count(value: int) -> str:
 
 def turns(value: float) -> str:
     """A number of turns: `0.4`, `14`, `1,240`."""
-    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
+    if value >= 9.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}"
 
 
 def plural(number: int, one: str, many: str = "") -> str:

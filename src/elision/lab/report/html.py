@@ -55,7 +55,10 @@ def page(study: Study, made_by: Provenance | None = None) -> str:
 
     made_by: what the page says of its making; None leaves that out.
     """
-    scripts = [_vega(), _asset("page.js")] if study.rows else []
+    if study.rows:
+        scripts = [_vega(), _asset("page.js")]
+    else:
+        scripts = []
     style = _style(study)
     missing = wording.interruption(study)
     return Template(_asset("page.html")).substitute(
@@ -171,7 +174,10 @@ def _tiles(study: Study) -> str:
     ]
     if rival is not None:
         tiles.append(("the same at every turn", figures.change(rival.to_raw), f"{figures.usd(rival.usd)}"))
-    beside = f"; at every turn {figures.count(rival.cache_rewrites)}" if rival is not None else ""
+    if rival is not None:
+        beside = f"; at every turn {figures.count(rival.cache_rewrites)}"
+    else:
+        beside = ""
     calls = figures.plural(row.calls, "call")
     tiles += [
         ("cache rewrites", figures.count(row.cache_rewrites), f"in {calls}{beside}"),
@@ -215,7 +221,8 @@ def _recall(study: Study) -> str:
     if charts.recall(study, PAGE) is None:
         return ""
     text = "Further left is cheaper; further up keeps visible more of the facts that the agent used later."
-    names, style = short_strategies(study.strategies), looks(study.strategies)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
     keys = "".join(
         f"<li>{_point(style[row.strategy])}{_text(names[row.strategy])}</li>"
         for row in study.totals
@@ -228,7 +235,8 @@ def _recall(study: Study) -> str:
 def _context(study: Study) -> str:
     if not study.series:
         return ""
-    names, style = short_strategies(study.strategies), looks(study.strategies)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
     first = _shown_first(study)
     keys = "".join(
         f'<li><label><input type="checkbox"{" checked" if label in first else ""} data-strategy="{place}">'
@@ -237,9 +245,10 @@ def _context(study: Study) -> str:
     )
     text = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
     shown = _kept_series(study)
-    more = (
-        f" The {figures.count(len(shown))} longest runs." if len(shown) < len({key[:2] for key in study.series}) else ""
-    )
+    if len(shown) < len({key[:2] for key in study.series}):
+        more = f" The {figures.count(len(shown))} longest runs."
+    else:
+        more = ""
     return _section(
         "",
         "Context of each call",
@@ -254,7 +263,9 @@ def _shown_first(study: Study) -> set[str]:
     """Return the strategies whose lines are drawn at first: raw, the one of the headline, and the cheapest."""
     rows = (wording.featured(study), wording.cheapest(study))
     shown = {row.strategy for row in rows if row is not None} | set(filter(is_raw, study.strategies))
-    return shown if len(study.strategies) > 3 else set(study.strategies)
+    if len(study.strategies) > 3:
+        return shown
+    return set(study.strategies)
 
 
 def _swatch(slot: str) -> str:
@@ -263,7 +274,10 @@ def _swatch(slot: str) -> str:
 
 def _line(look: Look) -> str:
     """A short stretch of the strategy's line."""
-    dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"' if look.dash[1] else ""
+    if look.dash[1]:
+        dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"'
+    else:
+        dash = ""
     line = f'<line class="c-{look.slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dash}/>'
     return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
@@ -279,7 +293,8 @@ def _point(look: Look) -> str:
 
 
 def _totals(study: Study) -> str:
-    names, style = short_strategies(study.strategies), looks(study.strategies)
+    names = short_strategies(study.strategies)
+    style = looks(study.strategies)
     columns = select_columns(COLUMNS, study)
     body = []
     for heading, rows in in_groups(study.totals):
@@ -289,7 +304,10 @@ def _totals(study: Study) -> str:
             )
         for row in rows:
             recommended = row.strategy == study.recommended
-            mark = '<span class="badge">recommended</span>' if recommended else ""
+            if recommended:
+                mark = '<span class="badge">recommended</span>'
+            else:
+                mark = ""
             name = f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}{mark}</td>"
             cells = "".join(_cell(column, row) for column in columns)
             body.append(f"<tr{' class=recommended' if recommended else ''}>{name}{cells}</tr>")
@@ -315,11 +333,10 @@ def _table(titles: Iterable[str], rows: Iterable[str]) -> str:
 
 def _runs(study: Study) -> str:
     kept = len(_kept_rows(study))
-    more = (
-        f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
-        if kept < len(study.rows)
-        else ""
-    )
+    if kept < len(study.rows):
+        more = f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
+    else:
+        more = ""
     return _section(
         "long",
         "Runs",
@@ -352,7 +369,10 @@ def _problems(study: Study) -> str:
     if not lines:
         return ""
     items = "".join(f"<li><bdi>{_text(line)}</bdi></li>" for line in lines)
-    rest = f"<li>and {figures.count(more)} more</li>" if more else ""
+    if more:
+        rest = f"<li>and {figures.count(more)} more</li>"
+    else:
+        rest = ""
     title = f"{figures.plural(len(study.problems), 'problem')} while reading"
     return _section("", title, f'<ul class="problems">{items}{rest}</ul>')
 
@@ -361,11 +381,13 @@ def _data(study: Study) -> dict[str, Any]:
     """What page.js works from."""
     names = short_strategies(study.strategies)
     places = {label: place for place, label in enumerate(study.strategies)}
-    rows, series = _kept_rows(study), _kept_series(study)
+    rows = _kept_rows(study)
+    series = _kept_series(study)
     runs = {
         key: place for place, key in enumerate(dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series]))
     }
-    called, first = run_names(study.rows), {(row.file, row.trajectory): row for row in study.rows}
+    called = run_names(study.rows)
+    first = {(row.file, row.trajectory): row for row in study.rows}
     best = wording.featured(study)
     columns = _run_columns(study)
     return {
@@ -412,7 +434,9 @@ def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | 
 
 def _short(value: float | None) -> float | None:
     found = charts.finite(value)
-    return found if found is None or isinstance(found, int) else float(f"{found:.6g}")
+    if found is None or isinstance(found, int):
+        return found
+    return float(f"{found:.6g}")
 
 
 def _kept_rows(study: Study) -> list[Row]:

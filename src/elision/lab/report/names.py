@@ -94,14 +94,18 @@ def group_of(label: str) -> str:
         return GROUPS[0]
     if is_hindsight(label):
         return GROUPS[3]
-    return GROUPS[1] if is_every_turn(label) else GROUPS[2]
+    if is_every_turn(label):
+        return GROUPS[1]
+    return GROUPS[2]
 
 
 def in_groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Return the rows under the headings of their groups; under no heading if there are fewer than three groups."""
     grouped = [(name, [row for row in rows if group_of(row.strategy) == name]) for name in GROUPS]
     filled = [(name, members) for name, members in grouped if members]
-    return filled if len(filled) > 2 else [("", list(rows))]
+    if len(filled) > 2:
+        return filled
+    return [("", list(rows))]
 
 
 def run_names(rows: Iterable[Row]) -> dict[tuple[str, str], str]:

@@ -70,7 +70,11 @@ def looks(labels: Sequence[str]) -> dict[str, Look]:
 
 
 def _tone(label: str) -> str:
-    return "-deep" if is_hindsight(label) else "-pale" if is_every_turn(label) else ""
+    if is_hindsight(label):
+        return "-deep"
+    if is_every_turn(label):
+        return "-pale"
+    return ""
 
 
 def _wishes(hue: str, tone: str) -> list[str]:

@@ -23,13 +23,15 @@ from elision.lab.results import Control, Row, Study
 #: Columns of a terminal for which a table is made by default.
 WIDTH = 140
 #: Cells of a run's name that are shown where there is room, and where there is not.
-_NAME, _LITTLE = 28, 14
+_NAME = 28
+_LITTLE = 14
 #: Columns of a terminal that leave room.
 _ROOMY = 80
 #: Runs that are listed each; of more, only the worst are.
 _LISTED = 8
 #: Before the recommended strategy, and before the others.
-_MARK, _NO_MARK = "▸ ", "  "
+_MARK = "▸ "
+_NO_MARK = "  "
 
 #: Of the controls' columns after the format: the higher, the longer it stays where room is short.
 _CONTROLS_KEEP = (1, 4, 3, 2)
@@ -92,19 +94,27 @@ def table(study: Study, width: int = WIDTH) -> Table:
         if heading:
             result.add_row(Text(heading, style="italic"))
         for row in rows:
-            style = "bold" if row.strategy == study.recommended else ""
+            if row.strategy == study.recommended:
+                style = "bold"
+            else:
+                style = ""
             result.add_row(Text(indent[row.strategy] + names[row.strategy]), *_cells(columns, row), style=style)
     return result
 
 
 def _mark(row: Row, study: Study) -> str:
-    return _MARK if row.strategy == study.recommended else _NO_MARK
+    if row.strategy == study.recommended:
+        return _MARK
+    return _NO_MARK
 
 
 def _runs(study: Study, console: Console) -> None:
     """Print the strategy that the headline names run by run, or where it does worst if there are many."""
     best = wording.featured(study)
-    rows = wording.worst_runs(study, best.strategy) if best else []
+    if best:
+        rows = wording.worst_runs(study, best.strategy)
+    else:
+        rows = []
     if not best or not rows:
         return
     name = short_strategies(study.strategies)[best.strategy]

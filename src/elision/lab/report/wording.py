@@ -57,7 +57,9 @@ def _saves(row: Row) -> bool:
 
 
 def _cost(row: Row) -> float:
-    return row.usd if row.to_raw is None else row.to_raw
+    if row.to_raw is None:
+        return row.usd
+    return row.to_raw
 
 
 def headline(study: Study) -> str:
@@ -68,7 +70,9 @@ def headline(study: Study) -> str:
     if best is None:
         return f"Sending everything costs {figures.usd(study.totals[0].raw_usd)}."
     name = capitalized(short_strategies(study.strategies)[best.strategy])
-    paid, raw, change = figures.usd(best.usd), figures.usd(best.raw_usd), figures.change(best.to_raw)
+    paid = figures.usd(best.usd)
+    raw = figures.usd(best.raw_usd)
+    change = figures.change(best.to_raw)
     if best.to_raw is None:
         return f"{name} costs {paid}."
     if figures.is_unchanged(best.to_raw):
@@ -85,7 +89,9 @@ def headline(study: Study) -> str:
 
 def capitalized(name: str) -> str:
     """Return `name` as a sentence begins with it: a word gets a capital, the text of a strategy stays."""
-    return name.capitalize() if name.isalpha() else name
+    if name.isalpha():
+        return name.capitalize()
+    return name
 
 
 def _rival_name(rival: Row) -> str:
@@ -94,7 +100,8 @@ def _rival_name(rival: Row) -> str:
 
 def recommendation(study: Study) -> str | None:
     """Why the recommended strategy is recommended, and which one is cheapest here; None if it is not compared."""
-    best, lowest = featured(study), cheapest(study)
+    best = featured(study)
+    lowest = cheapest(study)
     if best is None or lowest is None or best.strategy != study.recommended:
         return None
     why = "it needs no model, and recall gives back what it hid"
@@ -121,9 +128,18 @@ def price_line(prices: Prices) -> str:
     named = [("input", rates.input), ("cache write", rates.cache_write), ("cache read", rates.cache_read)]
     amounts = [f"{figures.rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None]
     models, colon, _ = prices.source.partition(": ")
-    about = f" ({plain(models).removeprefix('multiples of ')})" if colon else ""
-    date = f" of {plain(prices.dated)}" if prices.dated else ""
-    more = f"; more above {figures.count(prices.tiers[1][0])} tokens" if len(prices.tiers) > 1 else ""
+    if colon:
+        about = f" ({plain(models).removeprefix('multiples of ')})"
+    else:
+        about = ""
+    if prices.dated:
+        date = f" of {plain(prices.dated)}"
+    else:
+        date = ""
+    if len(prices.tiers) > 1:
+        more = f"; more above {figures.count(prices.tiers[1][0])} tokens"
+    else:
+        more = ""
     return f"Prices{date}: {plain(prices.name)}{about}, {', '.join(amounts)} per million tokens{more}"
 
 
@@ -143,16 +159,19 @@ def interruption(study: Study) -> str | None:
         return "Interrupted before the first run was finished."
     done = f"Interrupted: {figures.plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
-    return (
-        f"{done}; not every strategy saw the same runs, so compare the columns × raw." if len(sizes) > 1 else f"{done}."
-    )
+    if len(sizes) > 1:
+        return f"{done}; not every strategy saw the same runs, so compare the columns × raw."
+    return f"{done}."
 
 
 def allowance(row: Row) -> str | None:
     """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
-    share = f" (+{figures.percent(row.allowance / row.turns)})" if row.turns else ""
+    if row.turns:
+        share = f" (+{figures.percent(row.allowance / row.turns)})"
+    else:
+        share = ""
     return f"{figures.turns(row.allowance)} extra turns{share}"
 
 
@@ -211,8 +230,12 @@ def glossary(study: Study) -> list[tuple[str, str]]:
     return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
 
 
-BREAK_EVEN, FACTS, MISSING = "break-even: extra turns", "facts still visible", "turn missing a fact"
-REWRITE, REPEATED, HINDSIGHT = "cache rewrite", "repeated call", "hindsight"
+BREAK_EVEN = "break-even: extra turns"
+FACTS = "facts still visible"
+MISSING = "turn missing a fact"
+REWRITE = "cache rewrite"
+REPEATED = "repeated call"
+HINDSIGHT = "hindsight"
 
 #: Word -> the heading of the column that it explains.
 COLUMN_OF = {
@@ -255,5 +278,10 @@ def problems(study: Study) -> tuple[list[str], int]:
 
 def _problem(group: list[Problem]) -> str:
     first = plain(str(group[0]))
-    first = first if len(first) <= 300 else first[:299] + "…"
-    return first if len(group) == 1 else f"{first} ({figures.count(len(group))} times)"
+    if len(first) <= 300:
+        first = first
+    else:
+        first = first[:299] + "…"
+    if len(group) == 1:
+        return first
+    return f"{first} ({figures.count(len(group))} times)"
