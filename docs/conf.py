@@ -42,7 +42,8 @@ nitpick_ignore_regex = [("py:.*", r"(?!elision\.).*"), ("py:.*", r"elision\.\w+\
 
 autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+# Off: the signature of the context manager is made of its options, and has no source with these defaults.
+autodoc_preserve_defaults = False
 add_module_names = False
 python_maximum_signature_line_length = 80
 # Docstrings write `code` with one backtick.

@@ -201,8 +201,19 @@ def test_public_names_are_sorted_and_all_there() -> None:
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     typed = [name.name for node in checked.body if isinstance(node, ast.ImportFrom) for name in node.names]
     assert elision.__all__ == sorted(typed)
-    assert dir(elision) == elision.__all__
+    assert dir(elision) == sorted([*elision.__all__, "__version__"])
     assert [getattr(elision, name).__name__ for name in elision.__all__] == elision.__all__
+
+
+def test_the_version_is_read_when_it_is_asked_for() -> None:
+    """`elision.__version__` is the distribution's; reading its metadata is slow, and an import does not do it."""
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    program = (
+        "import sys, elision\n"
+        "print('importlib.metadata' in sys.modules, elision.__version__, 'importlib.metadata' in sys.modules)"
+    )
+    assert python(program).split() == ["False", project["version"], "True"]
+    assert elision.__version__ == project["version"]
 
 
 def test_a_wrong_public_name_is_told() -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from elision.strategies.guards import Guards
     from elision.strategies.rules import Rule
 
+    __version__: str
+
 __all__ = [
     "BudgetError",
     "ConflictError",
@@ -43,12 +45,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        value: Any = import_module("importlib.metadata").version("elision")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'elision' has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

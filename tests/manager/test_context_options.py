@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import pydoc
+import re
+import time
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +16,10 @@ import pytest
 
 from elision import ContextManager
 from elision.errors import SettingError, SpecError
+from elision.manager.context_options import ContextOptions, Options
 from elision.stores.memory import MemoryStore
 from elision.strategies.masking import Masking
+from elision.trajectory.redact import Redaction
 
 
 def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,3 +180,57 @@ def test_a_context_tells_which_session_it_is() -> None:
     with ContextManager(store="memory:", session="task-42") as context:
         context.add_turn("I look.", "ls", "a.py")
         assert repr(context) == "<ContextManager session='task-42' turns=1>"
+
+
+#: An option in the class docstring, and as a row of the table in the documentation.
+DOCUMENTED = re.compile(r"^ *- `(\w+)` \(default `(.+?)`\): \S", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| `(.+?)` \| \S", re.MULTILINE)
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+
+
+def show_default(value: object) -> str:
+    """Return a default as the documentation writes it."""
+    if value is time.time:
+        return "time.time"
+    if isinstance(value, Redaction):
+        return "Redaction()"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def test_the_signature_has_every_option_with_its_default() -> None:
+    """`help`, `inspect.signature` and editors list the options by name; a call still takes no other."""
+    parameters = inspect.signature(ContextManager).parameters
+    own = Options()
+    assert list(parameters) == [option.name for option in fields(Options)]
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        name: getattr(own, name) for name in parameters
+    }
+    assert {name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY} == {
+        "strategy"
+    }
+    assert {"strategy", *ContextOptions.__annotations__} == set(parameters)
+    text = pydoc.plain(pydoc.render_doc(ContextManager))
+    assert all(f"{name}: " in text for name in parameters)
+
+
+@pytest.mark.parametrize("source", ["docstring", "page"])
+def test_every_option_is_documented_with_its_default(source: str) -> None:
+    """The class docstring and the table of the documentation name all options in the order of the signature."""
+    if source == "docstring":
+        documented = DOCUMENTED.findall(ContextManager.__doc__ or "")
+    else:
+        section = (
+            PAGE.read_text(encoding="utf-8").partition("### Options of the context manager")[2].partition("## ")[0]
+        )
+        documented = ROW.findall(section)
+    parameters = inspect.signature(ContextManager).parameters
+    assert documented == [(name, show_default(parameter.default)) for name, parameter in parameters.items()]
+
+
+def test_both_documentations_say_the_same() -> None:
+    """The table and the docstring have one text for each option, so that neither can age alone."""
+    docstring = " ".join((ContextManager.__doc__ or "").split())
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if ROW.match(line):
+            _, name, default, meaning, _ = (cell.strip() for cell in line.split("|"))
+            assert f"- {name} (default {default}): {meaning}." in docstring

@@ -41,6 +41,7 @@ from elision.manager.context_options import (
     Options,
     SummaryWriter,
     check_option_names,
+    show_option_signature,
 )
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, Steps, run_off_loop, run_steps, run_steps_async
@@ -81,14 +82,63 @@ _log: Final = logging.getLogger("elision.manager")
 
 
 class ContextManager:
-    """One session of one agent, for one caller at a time: others wait, whichever thread or event loop they are in.
+    """Keep the context of one agent's session small: the messages in, the next request out.
 
-    See `Options` for the options.
+    A context manager serves one caller at a time. Others wait, in whichever thread or event loop they are.
+
+    Options, all of them keywords but the first:
+
+    - `strategy` (default `"masking"`): what may be hidden: a text such as `hybrid(window=10)`, a preset, or a
+      Strategy.
+    - `model` (default `""`): the model's name; its prices, window and rules apply.
+    - `prices` (default `None`): name of a price set or model, or Prices in USD per million tokens; None: the
+      model's own.
+    - `store` (default `"sqlite:///elision.db"`): a URL or a Store; `memory:` keeps nothing.
+    - `session` (default `""`): the session's name, at most 400 characters; made up if empty.
+    - `family` (default `""`): name shared by sessions: the one that has the given history continues, whichever
+      process wrote it.
+    - `parent` (default `""`): name of the session that started this one, for a sub-agent.
+    - `dialect` (default `"auto"`): shape of the messages: `openai`, `openai-responses` or `anthropic`; `auto`
+      detects it.
+    - `observations` (default `"auto"`): which messages are results: `tools`, `user` for actions in plain text, or
+      `auto`.
+    - `summarizer` (default `None`): `digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function;
+      None: the digest.
+    - `background` (default `False`): whether the agent continues while a summary is written.
+    - `summary_seconds` (default `120.0`): seconds that a summary may take.
+    - `guards` (default `None`): Guards that say when the run should stop; None: those of the preset.
+    - `token_budget` (default `None`): largest view, in tokens; None: the strategy's budget, else the model's
+      window.
+    - `reserved_for_response` (default `None`): tokens kept for the response; None: the strategy's, which is 1,000
+      by default.
+    - `max_context_pct` (default `None`): share of the budget that may be used, 0 to 1; None: the strategy's, 0.85
+      by default.
+    - `on_event` (default `()`): function, or several, called with the Diagnostics of each call; errors are logged.
+    - `extractors` (default `{}`): glob on the tool's name -> function that says what placeholders tell of its
+      results.
+    - `rules` (default `()`): Rules: which results may be hidden, and after how many turns.
+    - `pin` (default `None`): function of a message; where it returns true, the message is never hidden.
+    - `recall` (default `True`): whether hidden results can be read again, so that placeholders name handles.
+    - `offer` (default `"caller"`): who adds the recall tools: the `caller`; Elision with the `first` placeholder or
+      from the `start`; `never`.
+    - `thinking` (default `"auto"`): how thinking bound to its prefix is treated: `auto`, `defer`, `native`,
+      `drop_block`, `ignore`.
+    - `cache_control` (default `"auto"`): Anthropic cache breakpoints: `auto` sets them, `gaps` once something is
+      hidden, `client` never.
+    - `write_behind` (default `False`): whether a view that hides nothing new is returned before it is stored;
+      `settle()` stores it.
+    - `shadow` (default `False`): whether requests stay unchanged while everything is decided, priced and recorded.
+    - `over_budget` (default `"raise"`): when no view fits: `raise` BudgetError, or `send` the smallest view.
+    - `on_fault` (default `"send"`): when Elision fails: `send` the request unchanged, or `raise` the error.
+    - `tokens` (default `"o200k"`): how tokens are counted: `o200k`, `cl100k` or `estimate`.
+    - `redaction` (default `Redaction()`): which secrets are kept out of summaries, placeholders and logs.
+    - `clock` (default `time.time`): function that returns the time in seconds since the epoch.
 
     Raises SpecError, SettingError, PriceError for options without a meaning, StoreError where the store cannot be
     opened.
     """
 
+    @show_option_signature
     def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[ContextOptions]) -> None:
         check_option_names(options)
         self.options = Options(strategy=strategy, **options)

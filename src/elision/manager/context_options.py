@@ -6,9 +6,9 @@ import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from elision.dialects.bound_thinking import AUTO, WAYS
 from elision.errors import PriceError, SettingError, SpecError
@@ -40,6 +40,7 @@ Offer: TypeAlias = Literal["caller", "first", "start", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]
 OnFault: TypeAlias = Literal["send", "raise"]
 
+_Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 #: Whether a value is right, and what to give otherwise.
 _Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
@@ -59,7 +60,7 @@ _DEFAULT_PRICES = "anthropic"
 
 
 class ContextOptions(TypedDict, total=False):
-    """The options of `ContextManager`; see `Options` for what they mean."""
+    """The keyword options of `ContextManager`, which documents each with its unit and its default."""
 
     model: str
     prices: str | Prices | None
@@ -72,7 +73,7 @@ class ContextOptions(TypedDict, total=False):
     summarizer: str | SummaryWriter | None
     background: bool
     summary_seconds: float
-    guards: Guards
+    guards: Guards | None
     token_budget: int | None
     reserved_for_response: int | None
     max_context_pct: float | None
@@ -107,38 +108,7 @@ def check_option_names(names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that a context manager is told.
-
-    strategy:   a text (`hybrid(window=10)`, a preset) or a Strategy.
-    model:      whose prices, window and rules count. prices: a set's name or Prices, instead of the model's.
-    store:      a URL (`memory:` keeps nothing) or a Store. session: its name; made up if "".
-    family:     whose histories these are: whatever session of the family knows the history is gone on with, and
-                `session` only names a new one. "" knows the session's own histories alone. Other processes may write
-                to its sessions as well.
-    write_behind: whether a pass that hides nothing new goes out before it is stored: `settle` writes it, or the next
-                pass. Other processes may write to the session as well.
-    shadow:     whether everything is decided, priced and recorded, and the request goes out as it came.
-    over_budget: "raise" tells the caller where no view fits its budget; "send" sends the smallest one.
-    on_fault:   "send" lets the request go out as it came where we fail, and `faults` says why; "raise" raises what
-                failed, for development. A summary that failed is a fault in both.
-    parent:     the session that started this one, for a sub-agent.
-    dialect:    whose messages are given; `auto` looks at them. observations: which messages are observations.
-    summarizer: "digest", "anthropic:MODEL", "openai:MODEL", "litellm:MODEL", or a callable; None is the digest.
-    background: whether the agent goes on while a summary is written. summary_seconds: it may take.
-    guards:     when the diagnostics say stop; a preset's own if None.
-    token_budget, reserved_for_response: tokens. max_context_pct: share. They refine the strategy's own budget.
-    on_event:   told of every pass; what it raises is logged and counted, never passed on.
-    extractors: glob on the tool's name -> what placeholders say of its observations. rules: refine the strategy.
-    pin:        says of each message whether it must never be hidden.
-    recall:     whether recall is served, so that placeholders name handles.
-    offer:      who puts the recall tools into `tools`: the "caller"; we, with the "first" placeholder or from the
-                "start", and they stay; "never" anybody, and no handle is named. Settled when a session begins.
-    thinking:   how bound thinking is treated: auto, defer, native, drop_block or ignore.
-    cache_control: "auto" puts breakpoints at the sticky prefix (Anthropic); "gaps" only once something is hidden, so
-                that before it a request is the client's own; "client" leaves them to the client.
-    tokens:     the counter. clock: seconds since the epoch.
-    redaction:  which secrets are kept out of summaries.
-    """
+    """The options of one context manager, checked. `ContextManager` documents each with its unit and its default."""
 
     strategy: str | Strategy = "masking"
     model: str = ""
@@ -295,6 +265,20 @@ class Options:
         }
         given = {name: value for name, value in told.items() if value is not None}
         return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
+
+
+def show_option_signature(constructor: _Constructor) -> _Constructor:
+    """Give `constructor`, which takes `**options`, a signature that lists every option, for `help` and editors."""
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("self", positional)]
+    for option in fields(Options):
+        default = option.default
+        if option.default_factory is not MISSING:
+            default = option.default_factory()
+        kind = positional if option.name == "strategy" else inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(option.name, kind, default=default, annotation=option.type))
+    constructor.__signature__ = inspect.Signature(parameters, return_annotation="None")  # type: ignore[attr-defined]
+    return constructor
 
 
 def _accept_choice(*names: str) -> _Check:
