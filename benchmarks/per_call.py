@@ -6,7 +6,7 @@ from statistics import mean
 from time import perf_counter
 
 from benchmarks.stitched import runs, stitched
-from elision.dialects.render_openai_chat import Renderer
+from elision.dialects.render_openai_chat import OpenAIChatRenderer
 from elision.engine import Session, drive
 from elision.lab.replay import model_free
 from elision.strategies.spec import parse
@@ -27,12 +27,12 @@ def timed(run: Trajectory, spec: str) -> dict[int, tuple[float, bool]]:
     """
     session = Session(parse(spec), find_price_set("anthropic"), Sizer(counter()))
     session.begin(run.head)
-    renderer, summarizer, epoch = Renderer(), model_free(session.sizer), 1
+    renderer, summarizer, epoch = OpenAIChatRenderer(), model_free(session.sizer), 1
     taken: dict[int, tuple[float, bool]] = {}
     for turn in run.turns:
         start = perf_counter()
         view = drive(session.prepare(turn.at), summarizer)
-        renderer.messages(view)
+        renderer.render_messages(view)
         seconds = perf_counter() - start
         taken[turn.index] = (seconds, view.epoch != epoch)
         epoch = view.epoch

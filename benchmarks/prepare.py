@@ -106,7 +106,7 @@ def manager(folder: Path, clock: Clock, told: list[Diagnostics], model: str) -> 
         token_budget=100_000,
         reserved_for_response=4_096,
         cache_control="auto",
-        on_event=[told.append, PassLog().take],
+        on_event=[told.append, PassLog().report_pass],
         clock=clock,
     )
 

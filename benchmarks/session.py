@@ -14,7 +14,7 @@ from itertools import count, cycle, islice
 from typing import Any, TypeAlias
 
 from benchmarks.stitched import SAMPLES
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 
@@ -50,7 +50,7 @@ class Chat:
 
 def chat(turns: int = TURNS, size: int = SIZE) -> Chat:
     """A session of `turns` turns and about `size` bytes, in OpenAI's shape."""
-    runs = [run for run in read(SAMPLES) if isinstance(run, Trajectory)]
+    runs = [run for run in read_runs(SAMPLES) if isinstance(run, Trajectory)]
     recorded = [turn for run in runs for turn in run.turns if turn.observations]
     output = "\n".join(each.text for turn in recorded for each in turn.observations)
     chosen = list(islice(cycle(recorded), turns))

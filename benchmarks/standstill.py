@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.strategies.guards import Guards
 from elision.trajectory.trajectory import Trajectory
 
@@ -30,7 +30,7 @@ def main() -> None:
 def runs() -> list[Trajectory]:
     """Every recorded run that has turns."""
     source = CORPUS if CORPUS.exists() else SAMPLES
-    return [found for found in read(source) if isinstance(found, Trajectory) and found.turns]
+    return [found for found in read_runs(source) if isinstance(found, Trajectory) and found.turns]
 
 
 def spells(run: Trajectory, window: int) -> list[bool]:

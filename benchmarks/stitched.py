@@ -8,7 +8,7 @@ from itertools import count, cycle
 from pathlib import Path
 
 from elision.errors import ElisionError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 
@@ -22,7 +22,7 @@ def runs() -> list[Trajectory]:
     found: list[Trajectory] = []
     for path in sorted(CORPUS.glob("*/*")) if CORPUS.is_dir() else [SAMPLES]:
         try:
-            found += [run for run in read(path) if isinstance(run, Trajectory)]
+            found += [run for run in read_runs(path) if isinstance(run, Trajectory)]
         except ElisionError:
             print(f"  left out {path.name}: no trajectory")
     return found

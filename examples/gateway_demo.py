@@ -35,7 +35,7 @@ from rich.live import Live
 from rich.text import Text
 
 from elision.errors import ElisionError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.testing.follower import Follower
 from elision.trajectory.trajectory import Trajectory
 
@@ -88,7 +88,7 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
     watched = console.is_terminal
     console.print(Text.assemble(("Dashboard: ", "bold"), (f"{gateway}/", "bold cyan")))
     console.print(f"Store:     {store}\n", style="dim", markup=False)
-    run = next(each for each in read(options.run) if isinstance(each, Trajectory))
+    run = next(each for each in read_runs(options.run) if isinstance(each, Trajectory))
     progress, shown = Progress(len(run.turns)), 0
     console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
     with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else _nothing() as live:

@@ -25,8 +25,8 @@ from elision.errors import MissingExtra
 from elision.testing.builders import commands, step, trajectory, turn
 from elision.testing.faults import Cut, Garbled, Refused, Slow
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
-from elision.testing.recorded import Recorded
+from elision.testing.recorded_provider import Terms
+from elision.testing.recorded_run import RecordedRun
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action
 from tests.agent.pass_through_context import PassThroughContext
@@ -48,7 +48,7 @@ class Played:
 
     def __init__(self, run: Trajectory) -> None:
         self._seen: dict[str, str] = {}
-        for reply in Recorded(run).replies:
+        for reply in RecordedRun(run).replies:
             results = reply.turn.observations if reply.turn else ()
             self._seen.update({call.id: each.text for call, each in zip(reply.calls, results, strict=False)})
 

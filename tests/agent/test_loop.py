@@ -12,7 +12,7 @@ from elision.agent.model import Shape
 from elision.agent.prompts import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PROMPT
 from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, turn
-from elision.testing.checks import problems
+from elision.testing.request_checks import find_problems
 from elision.testing.scripted import Line, ScriptedModel
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.turn import Action, Turn
@@ -60,7 +60,7 @@ def test_a_task_is_worked_on_until_it_is_handed_in(shape: Shape) -> None:
     assert [action.decoded.get("at") for action in desk.done] == [1, 2, 3, None]
     for prompt in model.prompts:
         body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [*prompt.messages], "tools": [*prompt.tools]}
-        assert problems(shape, body | ({"system": prompt.system} if prompt.system else {})) == []
+        assert find_problems(shape, body | ({"system": prompt.system} if prompt.system else {})) == []
     assert [len(prompt.messages) for prompt in model.prompts] == ([2, 5, 7] if shape == "openai" else [1, 3, 5])
     assert SYSTEM_PROMPT in str(model.prompts[0].messages if shape == "openai" else model.prompts[0].system)
     assert len(context.recorded) == 3
@@ -170,7 +170,7 @@ def test_interruption_passes_through() -> None:
     context = PassThroughContext()
     with pytest.raises(KeyboardInterrupt):
         run_agent(ScriptedModel([says(call("look", id="a"), call("look", id="b"))]), Interrupted(), "Go.", context)
-    assert problems("openai", {"model": "m", "messages": context.kept}) == []
+    assert find_problems("openai", {"model": "m", "messages": context.kept}) == []
     assert [message["content"] for message in context.kept[-2:]] == [INTERRUPTED_RESULT.text] * 2
 
 

@@ -14,7 +14,7 @@ from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, commands
 from elision.testing.faults import Cut, Refused
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from elision.testing.scripted import ScriptedModel
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from elision.cli.app import app
 from elision.cli.reader_bugs import READER_BUG
 from elision.formats import registry
-from elision.formats.document import Document, Found
-from elision.formats.swe_agent import SweAgent
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.swe_agent import SweAgentReader
 
 SOUND = Path(__file__).parents[1] / "data" / "swe_agent" / "text.traj"
 
@@ -23,10 +23,10 @@ class Failing:
     name = "swe-agent"
 
     def sniff(self, document: Document) -> bool:
-        return SweAgent().sniff(document)
+        return SweAgentReader().sniff(document)
 
-    def read(self, document: Document) -> Iterator[Found]:
-        yield from SweAgent().read(document)
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        yield from SweAgentReader().read(document)
         if "broken" in document.path:
             raise AttributeError("planted")
 

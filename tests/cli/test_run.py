@@ -22,7 +22,7 @@ from elision.cli.run_screen import Screen
 from elision.testing.builders import commands
 from elision.testing.faults import Refused
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from elision.trajectory.usage import Usage
 from tests.processes import PATIENCE, start_process
 

@@ -17,7 +17,7 @@ from elision.cli.show_chart import SCALE, chart
 from elision.cli.show_screen import FIRST, LAST
 from elision.engine import Session
 from elision.errors import ElisionError, SpecError, UnknownHandle
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
 from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
@@ -308,7 +308,7 @@ def test_a_call_that_was_not_made(kept: tuple[str, list[ContextView]], call: str
 @pytest.mark.parametrize("name", ["openhands-pylint.tar.gz", "swe-agent-sympy-20801.traj.gz"])
 def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> None:
     """Without writing placeholders again a bill is within a per cent of that of the session taken up whole."""
-    (run,) = (each for each in read(ROOT / "examples" / "runs" / name) if isinstance(each, Trajectory))
+    (run,) = (each for each in read_runs(ROOT / "examples" / "runs" / name) if isinstance(each, Trajectory))
     with ContextManager(
         strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", clock=stored.Clock()
     ) as context:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from elision.cli.store import store
 from elision.errors import CorruptError, FormatError, OutputError, SettingError, StoreError, UnknownHandle
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.stores.store import SessionInfo
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event
@@ -224,10 +224,10 @@ def test_migrate_onto_itself_is_refused(url: str) -> None:
 def test_an_export_is_a_run(url: str) -> None:
     """`elision replay` and every other reader of runs reads it."""
     printed("export", "run", "--out", "run.jsonl")
-    (found,) = [each for each in read(Path("run.jsonl")) if isinstance(each, Trajectory)]
+    (found,) = [each for each in read_runs(Path("run.jsonl")) if isinstance(each, Trajectory)]
     assert (found.id, len(found.turns)) == ("run", 2)
     printed("export", "--all", "--out", "all.jsonl")
-    assert [each.id for each in read(Path("all.jsonl")) if isinstance(each, Trajectory)] == [
+    assert [each.id for each in read_runs(Path("all.jsonl")) if isinstance(each, Trajectory)] == [
         "old",
         "run",
         "odd\x1b[31m\nkey",

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from elision.testing.builders import call, trajectory
-from elision.testing.exchange import Received
+from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from elision.trajectory.content import content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn
@@ -64,7 +64,7 @@ def shell(kind: str, id: str, line: str) -> Action:
     return call("bash", id=id, command=line) if kind == "pi" else call("exec_command", id=id, cmd=line)
 
 
-def check(requests: list[Received], turns: range) -> None:
+def check(requests: list[ReceivedRequest], turns: range) -> None:
     """Each turn was asked for once, soundly; what was hidden is hidden, and what was recalled is there."""
     assert [request.problems for request in requests] == [()] * len(turns)
     assert [request.turn for request in requests] == list(turns)

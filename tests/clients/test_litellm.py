@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from elision.testing.follower import Follower
+from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
-from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
 from tests.clients.environments import LiteLLM
 from tests.e2e.doors import EAGER, FOLDING, gateway, recorded

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from elision.testing.builders import call, trajectory
-from elision.testing.checks import problems
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
+from elision.testing.request_checks import find_problems
 from elision.trajectory.content import content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
@@ -131,7 +131,9 @@ def test_a_real_shell(litellm: LiteLLM, tmp_path: Path, way: str) -> None:
     assert got["calls"] == len(run.turns) - 1
     assert len((tmp_path / "a.txt").read_text(encoding="utf-8").splitlines()) == 60
     assert [request.turn for request in provider.requests] == list(range(1, len(run.turns) + 1))
-    assert [problem for each in provider.requests for problem in problems(each.api, without_nulls(each.body))] == []
+    assert [
+        problem for each in provider.requests for problem in find_problems(each.api, without_nulls(each.body))
+    ] == []
     newest = provider.requests[-1].raw
     assert b"elision_recall" in newest
     # In the newest output, and in the two lines that were recalled; nowhere else any more.

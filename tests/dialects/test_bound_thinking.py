@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from elision.dialects.bound_thinking import (
-    AUTO,
+    AUTO_POLICY,
     DROP_BETA,
-    WAYS,
-    dropping,
-    editable_from,
-    newest_thought,
-    thinks,
-    way,
-    with_beta,
+    THINKING_POLICIES,
+    add_beta,
+    ask_to_drop_thinking,
+    choose_thinking_policy,
+    find_editable_from,
+    find_newest_thinking,
+    has_bound_thinking,
 )
-from elision.dialects.capabilities import TABLE, UNKNOWN, of
+from elision.dialects.capabilities import TABLE, UNKNOWN, find_capabilities
 from elision.errors import SpecError
 from elision.trajectory.content import Opaque
 from tests.properties.builders import step
@@ -37,33 +37,33 @@ SEALED = Opaque("thinking", 9, {"type": "thinking", "thinking": "", "signature":
 @pytest.mark.parametrize(
     ("model", "option", "chosen"),
     [
-        ("claude-opus-4-8", AUTO, "ignore"),
+        ("claude-opus-4-8", AUTO_POLICY, "ignore"),
         ("claude-opus-4-8", "native", "ignore"),
         ("gpt-5.6", "drop_block", "ignore"),
-        ("claude-opus-5-5", AUTO, "native"),
+        ("claude-opus-5-5", AUTO_POLICY, "native"),
         ("claude-opus-5-5", "defer", "defer"),
         ("claude-opus-5-5", "drop_block", "drop_block"),
         ("claude-opus-5-5", "ignore", "ignore"),
-        ("claude-fable-7", AUTO, "defer"),
+        ("claude-fable-7", AUTO_POLICY, "defer"),
         ("claude-fable-7", "native", "defer"),
         ("claude-fable-7", "drop_block", "defer"),
-        ("my-model", AUTO, "defer"),
+        ("my-model", AUTO_POLICY, "defer"),
     ],
 )
 def test_the_way_is_the_tables_unless_the_user_says_otherwise(model: str, option: str, chosen: str) -> None:
     """What a model cannot do falls back to what it can; what is not bound needs no way."""
-    assert way(of(model), option) == chosen
+    assert choose_thinking_policy(find_capabilities(model), option) == chosen
 
 
 def test_thoughts_are_never_given_away_unasked() -> None:
     """No row of the table leads to `drop_block` by itself."""
-    assert {way(row) for row in (*TABLE, UNKNOWN)} == {"ignore", "native", "defer"}
+    assert {choose_thinking_policy(row) for row in (*TABLE, UNKNOWN)} == {"ignore", "native", "defer"}
 
 
 def test_an_unknown_way_lists_those_that_exist() -> None:
     """A typing error is mended at sight."""
     with pytest.raises(SpecError, match="drop_block"):
-        way(UNKNOWN, "drop")
+        choose_thinking_policy(UNKNOWN, "drop")
 
 
 # -- defer ------------------------------------------------------------------------------------------------------------
@@ -72,17 +72,17 @@ def test_an_unknown_way_lists_those_that_exist() -> None:
 def test_turns_that_think() -> None:
     """Sealed blocks, redacted ones, and text of which the signature is kept apart; other opaque parts do not."""
     redacted = Opaque("redacted_thinking", 9, {"type": "redacted_thinking", "data": "c2Vh"})
-    assert thinks(replace(step(1), content=(SEALED,)))
-    assert thinks(replace(step(1), content=(redacted,)))
-    assert thinks(replace(step(1), reasoning="Hm."))
-    assert not thinks(replace(step(1), reasoning="", content=(Opaque("image", 9),)))
+    assert has_bound_thinking(replace(step(1), content=(SEALED,)))
+    assert has_bound_thinking(replace(step(1), content=(redacted,)))
+    assert has_bound_thinking(replace(step(1), reasoning="Hm."))
+    assert not has_bound_thinking(replace(step(1), reasoning="", content=(Opaque("image", 9),)))
 
 
 def test_results_of_the_turn_that_thinks_may_change_those_before_it_may_not() -> None:
     """A turn's results stand behind its own thinking."""
     turns = [replace(step(index), reasoning="Hm." if index == 3 else "", content=()) for index in range(1, 6)]
-    assert (newest_thought(turns), editable_from(turns)) == (3, 3)
-    assert (newest_thought([]), editable_from([])) == (0, 1)
+    assert (find_newest_thinking(turns), find_editable_from(turns)) == (3, 3)
+    assert (find_newest_thinking([]), find_editable_from([])) == (0, 1)
 
 
 def _sent(thinking: list[bool], masked: set[int], seals: dict[int, str]) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def _unbound(messages: list[dict[str, Any]]) -> Iterator[int]:
 
 @given(thinking=some.lists(some.booleans(), min_size=1, max_size=12), asked=some.data())
 def test_deferred_edits_never_make_thinking_invalid(thinking: list[bool], asked: some.DataObject) -> None:
-    """A session that hides at every call only from `editable_from` on is never refused, whenever it thinks."""
+    """A session that hides at every call only from `find_editable_from` on is never refused, whenever it thinks."""
     masked: set[int] = set()
     seals: dict[int, str] = {}
     for now in range(len(thinking)):
@@ -122,7 +122,7 @@ def test_deferred_edits_never_make_thinking_invalid(thinking: list[bool], asked:
             replace(step(index + 1), reasoning="Hm." if thinking[index] else "", content=()) for index in range(now)
         ]
         wanted = asked.draw(some.lists(some.integers(1, max(now, 1)), max_size=4))
-        masked |= {turn for turn in wanted if editable_from(turns) <= turn <= now}
+        masked |= {turn for turn in wanted if find_editable_from(turns) <= turn <= now}
         messages = _sent(thinking[:now], masked, seals)
         assert list(_unbound(messages)) == []
         seals[now + 1] = _seal(messages)
@@ -143,27 +143,29 @@ def test_an_edit_that_was_not_deferred_is_refused() -> None:
 def test_asking_for_invalid_thinking_to_be_dropped() -> None:
     """The client's own settings stay; the request itself is not changed."""
     body = {"model": "claude-opus-5-5", "thinking": {"type": "adaptive", "display": "summarized"}, "messages": []}
-    asked = dropping(body, of("claude-opus-5-5"))
+    asked = ask_to_drop_thinking(body, find_capabilities("claude-opus-5-5"))
     assert asked is not None
     binding = {"prefix_mismatch_behavior": "drop_block"}
     assert asked["thinking"] == {"type": "adaptive", "display": "summarized", "block_binding": binding}
     assert "block_binding" not in body["thinking"]
-    assert dropping(asked, of("claude-opus-5-5")) == asked
+    assert ask_to_drop_thinking(asked, find_capabilities("claude-opus-5-5")) == asked
 
 
 def test_a_request_that_leaves_thinking_to_the_model_says_what_the_model_does() -> None:
     """The field stands inside `thinking`; where thinking is off, or the model knows no such field, nothing is asked."""
     binding = {"prefix_mismatch_behavior": "drop_block"}
-    assert dropping({}, of("claude-fable-5-2")) == {"thinking": {"type": "adaptive", "block_binding": binding}}
-    assert dropping({"thinking": {"type": "disabled"}}, of("claude-haiku-5-5")) is None
-    assert dropping({"thinking": {"type": "adaptive"}}, of("claude-opus-4-8")) is None
+    assert ask_to_drop_thinking({}, find_capabilities("claude-fable-5-2")) == {
+        "thinking": {"type": "adaptive", "block_binding": binding}
+    }
+    assert ask_to_drop_thinking({"thinking": {"type": "disabled"}}, find_capabilities("claude-haiku-5-5")) is None
+    assert ask_to_drop_thinking({"thinking": {"type": "adaptive"}}, find_capabilities("claude-opus-4-8")) is None
 
 
 def test_the_types_take_what_is_asked() -> None:
     """As the provider's own package states the field."""
     beta = pytest.importorskip("anthropic.types.beta")
     pydantic = pytest.importorskip("pydantic")
-    asked = dropping({}, of("claude-fable-5-2"))
+    asked = ask_to_drop_thinking({}, find_capabilities("claude-fable-5-2"))
     assert asked is not None
     pydantic.TypeAdapter(beta.BetaThinkingConfigParam).validate_python(asked["thinking"], strict=True)
 
@@ -178,11 +180,11 @@ def test_the_types_take_what_is_asked() -> None:
 )
 def test_a_beta_is_asked_for_once(header: str, after: str) -> None:
     """What the client asks for stays in front."""
-    assert with_beta(header, DROP_BETA) == after
+    assert add_beta(header, DROP_BETA) == after
 
 
 def test_the_ways_are_explained() -> None:
     """The module says of each way what it costs."""
     from elision.dialects import bound_thinking
 
-    assert all(f"- `{each}`:" in (bound_thinking.__doc__ or "") for each in WAYS)
+    assert all(f"- `{each}`:" in (bound_thinking.__doc__ or "") for each in THINKING_POLICIES)

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from elision.dialects.breakpoints import LOOK_BACK, Place, marked, places
-from elision.dialects.rules import introduced, violations
+from elision.dialects.breakpoints import LOOK_BACK, BreakpointPlace, add_breakpoints, choose_breakpoints
+from elision.dialects.rules import list_new_violations, list_violations
 
 MARK = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
@@ -32,7 +32,7 @@ def test_wanted_places_come_first_and_four_are_all() -> None:
     """Most important first; the fifth is left out."""
     body = request(*([text()] for _ in range(6)))
     wanted = [(4, 0), (0, 0), (2, 0), (1, 0), (3, 0)]
-    assert places(body, wanted) == [Place(*each) for each in wanted[:4]]
+    assert choose_breakpoints(body, wanted) == [BreakpointPlace(*each) for each in wanted[:4]]
 
 
 def test_the_clients_own_are_counted_wherever_they_stand() -> None:
@@ -40,36 +40,36 @@ def test_the_clients_own_are_counted_wherever_they_stand() -> None:
     tools = [{"name": "ls", "input_schema": {"type": "object"}, "cache_control": MARK}]
     system = [text(cache_control=MARK)]
     body = request([text()], [text()], [text()], tools=tools, system=system)
-    assert places(body, [(0, 0), (1, 0), (2, 0)]) == [Place(0, 0), Place(1, 0)]
-    assert places({**body, "cache_control": MARK}, [(0, 0), (1, 0)]) == [Place(0, 0)]
+    assert choose_breakpoints(body, [(0, 0), (1, 0), (2, 0)]) == [BreakpointPlace(0, 0), BreakpointPlace(1, 0)]
+    assert choose_breakpoints({**body, "cache_control": MARK}, [(0, 0), (1, 0)]) == [BreakpointPlace(0, 0)]
     inside = {"type": "tool_result", "tool_use_id": "a", "content": [text(cache_control=MARK)]}
     full = request([text()], [text()], [inside, text(cache_control=MARK)], tools=tools, system=system)
-    assert places(full, [(0, 0)]) == []
+    assert choose_breakpoints(full, [(0, 0)]) == []
 
 
 def test_a_place_that_is_marked_needs_nothing() -> None:
     """The client's breakpoint serves as well as ours."""
     body = request([text(cache_control=MARK)], [text()], [text()])
-    assert places(body, [(0, 0), (1, 0), (1, 0)]) == [Place(1, 0)]
+    assert choose_breakpoints(body, [(0, 0), (1, 0), (1, 0)]) == [BreakpointPlace(1, 0)]
 
 
 def test_thinking_and_blank_text_bear_no_mark() -> None:
     """The nearest block before them does, be it in another message; where there is none there is no mark."""
     body = request([text()], [SEALED, text()], [text(" ")])
-    assert places(body, [(1, 0)]) == [Place(0, 0)]
-    assert places(body, [(2, 0)]) == [Place(1, 1)]
-    assert places(request([text(" ")]), [(0, 0)]) == []
-    assert places(request(), [(0, 0), (7, 3)]) == []
+    assert choose_breakpoints(body, [(1, 0)]) == [BreakpointPlace(0, 0)]
+    assert choose_breakpoints(body, [(2, 0)]) == [BreakpointPlace(1, 1)]
+    assert choose_breakpoints(request([text(" ")]), [(0, 0)]) == []
+    assert choose_breakpoints(request(), [(0, 0), (7, 3)]) == []
 
 
 def test_a_plain_text_becomes_a_block_and_other_messages_stay_the_same_objects() -> None:
     """Marking is an edit of one message; what the client holds is not changed."""
     body = request("List.", [text()], "Thanks.")
-    after = marked(body, places(body, [(2, 0)]))
+    after = add_breakpoints(body, choose_breakpoints(body, [(2, 0)]))
     assert after["messages"][2]["content"] == [text("Thanks.", cache_control=MARK)]
     assert all(ours is theirs for ours, theirs in zip(after["messages"][:2], body["messages"][:2], strict=True))
     assert body["messages"][2]["content"] == "Thanks."
-    assert violations("anthropic", after) == []
+    assert list_violations("anthropic", after) == []
 
 
 def test_longer_lives_come_first() -> None:
@@ -79,29 +79,31 @@ def test_longer_lives_come_first() -> None:
         request([text()], [text(cache_control=HOUR)], [text()]),
         request([text()], [text()], [inside, text()]),
     ):
-        assert places(body, [(0, 0), (2, len(body["messages"][2]["content"]) - 1)])[0] == Place(0, 0, "1h")
+        assert choose_breakpoints(body, [(0, 0), (2, len(body["messages"][2]["content"]) - 1)])[0] == BreakpointPlace(
+            0, 0, "1h"
+        )
     automatic = request([text()], [text()], cache_control=HOUR)
-    assert places(automatic, [(0, 0)]) == [Place(0, 0, "1h")]
-    assert Place(0, 0, "1h").control == HOUR
+    assert choose_breakpoints(automatic, [(0, 0)]) == [BreakpointPlace(0, 0, "1h")]
+    assert BreakpointPlace(0, 0, "1h").control == HOUR
     body = request([text()], [text(cache_control=HOUR)], [text()])
-    assert places(body, [(0, 0), (2, 0)]) == [Place(0, 0, "1h"), Place(2, 0)]
+    assert choose_breakpoints(body, [(0, 0), (2, 0)]) == [BreakpointPlace(0, 0, "1h"), BreakpointPlace(2, 0)]
 
 
 def test_a_stretch_longer_than_one_looks_back_is_parted() -> None:
     """A turn of many parallel calls would lose touch with the entry in front of it."""
     body = request([text()], [text() for _ in range(70)], [text()])
-    found = places(body, [(2, 0), (0, 0)])
-    assert found[:2] == [Place(2, 0), Place(0, 0)]
+    found = choose_breakpoints(body, [(2, 0), (0, 0)])
+    assert found[:2] == [BreakpointPlace(2, 0), BreakpointPlace(0, 0)]
     numbers = [0 if each.message == 0 else each.block + 1 if each.message == 1 else 71 for each in found]
     assert numbers[2:] == [71 - LOOK_BACK, 71 - 2 * LOOK_BACK]
     short = request([text()], [text() for _ in range(18)], [text()])
-    assert len(places(short, [(2, 0), (0, 0)])) == 2
+    assert len(choose_breakpoints(short, [(2, 0), (0, 0)])) == 2
 
 
 def test_automatic_caching_is_the_end_of_the_last_stretch() -> None:
     """Where the client lets the service mark the end, ours stands at the frontier and what is free in between."""
     body = request([text()], [text() for _ in range(30)], [text()], cache_control=MARK)
-    assert places(body, [(0, 0)]) == [Place(0, 0), Place(1, 31 - LOOK_BACK - 1)]
+    assert choose_breakpoints(body, [(0, 0)]) == [BreakpointPlace(0, 0), BreakpointPlace(1, 31 - LOOK_BACK - 1)]
 
 
 _BLOCK = some.sampled_from(
@@ -121,9 +123,9 @@ _WHERE = some.tuples(some.integers(-1, 6), some.integers(-1, 31))
 def test_our_marks_break_no_rule(contents: list[Any], wanted: list[tuple[int, int]], fields: dict[str, Any]) -> None:
     """Whatever the client marked, and wherever we want ours: nothing is introduced, and nothing else is changed."""
     body = request(*contents, **fields)
-    found = places(body, wanted)
-    after = marked(body, found)
-    assert introduced("anthropic", body, after) == []
+    found = choose_breakpoints(body, wanted)
+    after = add_breakpoints(body, found)
+    assert list_new_violations("anthropic", body, after) == []
     assert len({(each.message, each.block) for each in found}) == len(found)
     for place in found:
         assert after["messages"][place.message]["content"][place.block]["cache_control"] == place.control

@@ -13,7 +13,7 @@ from elision.trajectory.content import Opaque, Text, text_of
 def test_a_summary_is_reasoning_and_the_sealed_part_is_kept() -> None:
     """The summary is read; the encrypted reasoning stays opaque and is counted by its length."""
     item = {"type": "reasoning", "id": "rs", "summary": [{"text": "why"}], "encrypted_content": "A" * 64}
-    said = openai_responses.said(item)
+    said = openai_responses.parse_item(item)
     assert said.reasoning == "why"
     assert said.content == (Opaque("reasoning", 12, item),)
 
@@ -21,7 +21,7 @@ def test_a_summary_is_reasoning_and_the_sealed_part_is_kept() -> None:
 def test_open_reasoning_wins_over_its_summary() -> None:
     """Where the reasoning text itself was sent, the summary is not read beside it."""
     item = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "all"}], "summary": [{"text": "part"}]}
-    assert openai_responses.said(item).reasoning == "all"
+    assert openai_responses.parse_item(item).reasoning == "all"
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_open_reasoning_wins_over_its_summary() -> None:
 )
 def test_every_call_type_is_an_action(item: dict[str, Any], name: str, arguments: str) -> None:
     """Whatever a call item names its fields, it is an action with id, tool and arguments."""
-    (action,) = openai_responses.said(item).actions
+    (action,) = openai_responses.parse_item(item).actions
     assert (action.id, action.name, action.arguments) == ("c", name, arguments)
 
 
 def test_a_hosted_call_without_readable_output_is_opaque() -> None:
     """A web search shows no result that could be read, so it is no call."""
-    said = openai_responses.said({"type": "web_search_call", "id": "ws"})
+    said = openai_responses.parse_item({"type": "web_search_call", "id": "ws"})
     assert not said.actions
     assert isinstance(said.content[0], Opaque)
 
 
 def test_a_failed_mcp_call_is_an_error() -> None:
     """An MCP call carries its own result; with an error it is a failed one."""
-    result = openai_responses.inline_result({"type": "mcp_call", "id": "m", "output": None, "error": "boom"})
+    result = openai_responses.parse_inline_result({"type": "mcp_call", "id": "m", "output": None, "error": "boom"})
     assert result is not None
     assert (result.action_id, result.error, text_of(result.content)) == ("m", True, "boom")
 
@@ -64,7 +64,7 @@ def test_a_failed_mcp_call_is_an_error() -> None:
 def test_a_file_search_shows_its_hits() -> None:
     """The hits of a file search are its result, with their file names."""
     item = {"type": "file_search_call", "id": "f", "results": [{"filename": "a.md", "text": "found"}]}
-    result = openai_responses.inline_result(item)
+    result = openai_responses.parse_inline_result(item)
     assert result is not None
     assert result.content == (Text("a.md\nfound"),)
 
@@ -72,7 +72,7 @@ def test_a_file_search_shows_its_hits() -> None:
 def test_shell_output_tells_its_exit_code() -> None:
     """A shell result is its streams and its exit code, and a failure if that is not 0."""
     runs = [{"stdout": "out", "stderr": "err", "outcome": {"type": "exit", "exit_code": 2}}]
-    result = openai_responses.result({"type": "shell_call_output", "call_id": "c", "output": runs})
+    result = openai_responses.parse_result({"type": "shell_call_output", "call_id": "c", "output": runs})
     assert text_of(result.content) == "out\nerr\nexit code 2"
     assert result.error is True
 
@@ -80,14 +80,14 @@ def test_shell_output_tells_its_exit_code() -> None:
 def test_a_screenshot_is_opaque() -> None:
     """A computer's output is an image."""
     shot = {"type": "computer_screenshot", "image_url": "data:"}
-    result = openai_responses.result({"type": "computer_call_output", "call_id": "c", "output": shot})
+    result = openai_responses.parse_result({"type": "computer_call_output", "call_id": "c", "output": shot})
     assert [part.tokens for part in result.content if isinstance(part, Opaque)] == [1200]
 
 
 def test_input_tokens_include_the_cache() -> None:
     """Cache reads and writes are taken out of input_tokens."""
     details = {"cached_tokens": 600, "cache_write_tokens": 300}
-    usage = openai_responses.usage({"input_tokens": 1000, "input_tokens_details": details, "output_tokens": 50})
+    usage = openai_responses.parse_usage({"input_tokens": 1000, "input_tokens_details": details, "output_tokens": 50})
     assert usage is not None
     assert (usage.input, usage.cache_read, usage.cache_write, usage.output) == (100, 600, 300, 50)
 
@@ -98,6 +98,6 @@ def test_junk_is_read_without_an_error(kind: str, junk: object) -> None:
     """A field of a wrong type never raises, whatever the item."""
     names = "id call_id name arguments input action actions output outputs results content summary error result tools"
     item = {"type": kind, **dict.fromkeys(names.split(), junk)}
-    openai_responses.said(item)
-    openai_responses.inline_result(item)
-    openai_responses.result(item)
+    openai_responses.parse_item(item)
+    openai_responses.parse_inline_result(item)
+    openai_responses.parse_result(item)

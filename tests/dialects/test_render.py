@@ -11,35 +11,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from elision.dialects.render import UNANSWERED, Image, Renderer, image_in, in_words
+from elision.dialects.render import NO_RESULT_TEXT, Image, ViewRenderer, describe_part, find_image
 from elision.engine import Session, drive
 from elision.lab.clock import calls
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
-from tests.dialects.render_rules import anthropic_accepts, openai_accepts, responses_accepts
+from tests.dialects.render_checks import check_anthropic, check_openai, check_responses
 from tests.properties.builders import begin_session, head, result, run_session, steps, turn, user, write_brief_summary
 from tests.properties.cases import CASES, SMALL, write_summary
 from tests.properties.trajectories import trajectories
 
-DIALECTS: dict[str, Callable[..., Renderer]] = {
-    "openai": render_openai_chat.Renderer,
-    "openai-responses": render_openai_responses.Renderer,
-    "anthropic": render_anthropic.Renderer,
+DIALECTS: dict[str, Callable[..., ViewRenderer]] = {
+    "openai": render_openai_chat.OpenAIChatRenderer,
+    "openai-responses": render_openai_responses.OpenAIResponsesRenderer,
+    "anthropic": render_anthropic.AnthropicRenderer,
 }
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
-def accepted(dialect: str, renderer: Renderer, view: View) -> list[dict[str, Any]]:
+def accepted(dialect: str, renderer: ViewRenderer, view: View) -> list[dict[str, Any]]:
     """The messages of `view`, which the provider would take."""
-    messages = renderer.messages(view)
+    messages = renderer.render_messages(view)
     if dialect == "openai":
-        openai_accepts(messages)
+        check_openai(messages)
     elif dialect == "openai-responses":
-        responses_accepts(messages)
+        check_responses(messages)
     else:
-        anthropic_accepts(messages, renderer.system(view))
+        check_anthropic(messages, renderer.render_system(view))
     return messages
 
 
@@ -127,10 +127,10 @@ def test_messages_are_accepted_and_the_same_however_they_came_about(
     copy = "[]"
     for view in every_view(trajectory, begin_session(CASES[case], SMALL[prices])):
         messages = accepted(dialect, follower, view)
-        assert messages == DIALECTS[dialect]().messages(view)
+        assert messages == DIALECTS[dialect]().render_messages(view)
         assert repr(old) == copy
         kept = _whole(dialect, before, view, old)
-        plain = follower.plain(view)
+        plain = follower.render_unmarked(view)
         assert all(ours is theirs for ours, theirs in zip(old[:kept], plain[:kept], strict=True))
         before, old, copy = view, plain, repr(plain)
 
@@ -141,7 +141,7 @@ def _whole(dialect: str, before: View | None, view: View, old: list[dict[str, An
     if not shared:
         return 0
     front = View(call=0, epoch=0, track=view.track, length=shared)
-    count = len(DIALECTS[dialect]().plain(front))
+    count = len(DIALECTS[dialect]().render_unmarked(front))
     return min(count - 1 if dialect == "anthropic" else count, len(old))
 
 
@@ -151,8 +151,8 @@ def test_an_older_view_is_still_rendered_right(dialect: str) -> None:
     views: list[View] = []
     run_session("masking(window=2, schedule=every-turn)", steps(8), watch=lambda session: views.append(_view(session)))
     renderer = DIALECTS[dialect]()
-    first = [renderer.messages(view) for view in views]
-    assert [renderer.messages(view) for view in reversed(views)] == first[::-1]
+    first = [renderer.render_messages(view) for view in views]
+    assert [renderer.render_messages(view) for view in reversed(views)] == first[::-1]
 
 
 def _view(session: Session) -> View:
@@ -166,7 +166,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
     two = (Action(id="a", name="bash"), Action(id="b", name="bash"))
     open_turn = replace(turn(1, (two[0], result("done", id="a"))), actions=two)
     shown = str(rendered(dialect, open_turn))
-    assert shown.count(UNANSWERED) == 1
+    assert shown.count(NO_RESULT_TEXT) == 1
     assert "done" in shown
 
 
@@ -174,7 +174,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
 def test_an_open_call_can_be_left_as_it_came(dialect: str) -> None:
     """A client's own unfinished request is the client's: nothing is made up for it."""
     open_turn = replace(turn(1), actions=(Action(id="a", name="bash"),))
-    messages = DIALECTS[dialect](unanswered="").messages(_view(run_session("raw", [open_turn])))
+    messages = DIALECTS[dialect](no_result_text="").render_messages(_view(run_session("raw", [open_turn])))
     assert "tool_result" not in str(messages)
     assert "'role': 'tool'" not in str(messages)
     assert "function_call_output" not in str(messages)
@@ -243,19 +243,19 @@ def test_images_are_read_from_every_dialect() -> None:
         Opaque("image", 1, {"source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}),
         Opaque("image", 1, {"type": "image", "data": "AAAA", "mimeType": "image/png"}),
     )
-    assert {image_in(part) for part in recorded} == {Image(media="image/png", data="AAAA")}
+    assert {find_image(part) for part in recorded} == {Image(media="image/png", data="AAAA")}
     linked = Opaque("image", 1, {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}})
-    assert image_in(linked) == Image(url="https://x.test/a.png")
-    assert image_in(Opaque("image", 1, {"source": {"type": "file", "file_id": "f"}})) is None
-    assert image_in(Opaque("file", 1, {"data": "AAAA", "mimeType": "application/pdf"})) is None
+    assert find_image(linked) == Image(url="https://x.test/a.png")
+    assert find_image(Opaque("image", 1, {"source": {"type": "file", "file_id": "f"}})) is None
+    assert find_image(Opaque("file", 1, {"data": "AAAA", "mimeType": "application/pdf"})) is None
 
 
 def test_what_has_no_place_is_put_in_words() -> None:
     """Bytes become a note, readable data its JSON, sealed reasoning nothing."""
-    assert "image" in in_words(Opaque("image", 1, {"data": "AAAA"}))
-    assert "AAAA" not in in_words(Opaque("image", 1, {"data": "AAAA"}))
-    assert in_words(Opaque("unknown", 1, {"query": "a", "result": "b"})) == '{"query": "a", "result": "b"}'
-    assert in_words(Opaque("reasoning", 1, {"encrypted_content": "xyz"})) == ""
+    assert "image" in describe_part(Opaque("image", 1, {"data": "AAAA"}))
+    assert "AAAA" not in describe_part(Opaque("image", 1, {"data": "AAAA"}))
+    assert describe_part(Opaque("unknown", 1, {"query": "a", "result": "b"})) == '{"query": "a", "result": "b"}'
+    assert describe_part(Opaque("reasoning", 1, {"encrypted_content": "xyz"})) == ""
 
 
 @every_dialect

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.render_anthropic import BEGINS, CONTINUES, Renderer
+from elision.dialects.render_anthropic import CONTINUE_TEXT, OPENING_TEXT, AnthropicRenderer
 from elision.engine import drive
 from elision.trajectory.content import Content, Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.view import View
-from tests.dialects.render_rules import anthropic_accepts
+from tests.dialects.render_checks import check_anthropic
 from tests.properties.builders import begin_session, result, run_session, step, steps, turn, user, write_brief_summary
 
 CALL = Action(id="toolu_1", name="bash", arguments='{"command": "ls"}')
@@ -27,9 +27,9 @@ def last_view(*turns: Turn, start: Head | None = None, spec: str = "raw") -> Vie
 
 def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
     """Without cache markers; with them it was accepted."""
-    view, renderer = last_view(*turns, start=start), Renderer()
-    anthropic_accepts(renderer.messages(view), renderer.system(view))
-    return renderer.plain(view)
+    view, renderer = last_view(*turns, start=start), AnthropicRenderer()
+    check_anthropic(renderer.render_messages(view), renderer.render_system(view))
+    return renderer.render_unmarked(view)
 
 
 def text(words: str) -> dict[str, Any]:
@@ -39,9 +39,9 @@ def text(words: str) -> dict[str, Any]:
 def test_a_whole_conversation() -> None:
     """The system prompt apart; results first in the user's next message, what the user said behind them."""
     view = last_view(turn(1, (CALL, result("a.py", id="toolu_1")), text="I look.", said=[user("Thanks.")]))
-    renderer = Renderer()
-    assert renderer.system(view) == [text("You are an agent.")]
-    assert renderer.plain(view) == [
+    renderer = AnthropicRenderer()
+    assert renderer.render_system(view) == [text("You are an agent.")]
+    assert renderer.render_unmarked(view) == [
         {"role": "user", "content": [text("Mend the parser.")]},
         {
             "role": "assistant",
@@ -66,15 +66,15 @@ def test_parallel_results_share_one_message() -> None:
 def test_a_conversation_begins_with_the_user() -> None:
     """An agent that speaks first is given something to answer, at the first call too."""
     silent = Head(messages=(Message(role="system", content=content("Greet.")),))
-    assert sent(start=silent) == [{"role": "user", "content": [text(BEGINS)]}]
+    assert sent(start=silent) == [{"role": "user", "content": [text(OPENING_TEXT)]}]
     messages = sent(turn(1, text="Hello!", said=[user("Hi.")]), start=silent)
-    assert [message["content"][0]["text"] for message in messages] == [BEGINS, "Hello!", "Hi."]
+    assert [message["content"][0]["text"] for message in messages] == [OPENING_TEXT, "Hello!", "Hi."]
 
 
 def test_two_assistant_messages_never_meet_and_none_ends_a_request() -> None:
     """The last would be taken for the beginning of the answer; its filler stays where it was at the next call."""
     first, second = sent(turn(1, text="One.")), sent(turn(1, text="One."), turn(2, text="Two."))
-    assert first[-1] == {"role": "user", "content": [text(CONTINUES)]}
+    assert first[-1] == {"role": "user", "content": [text(CONTINUE_TEXT)]}
     assert second[: len(first)] == first
 
 
@@ -170,60 +170,60 @@ def at(view: View, *marks: int) -> View:
 
 def test_breakpoints_stand_on_the_last_block_in_front_of_each_mark() -> None:
     """Segments: system, task, then per turn an assistant and its result. Nothing else differs from the plain ones."""
-    view, renderer = last_view(*steps(3)), Renderer()
-    messages = renderer.messages(at(view, 2, 4, 5, 8))
+    view, renderer = last_view(*steps(3)), AnthropicRenderer()
+    messages = renderer.render_messages(at(view, 2, 4, 5, 8))
     assert marked(messages) == [(0, 0), (2, 0), (3, 0), (6, 0)]
     for message in messages:
         for block in message["content"]:
             assert block.pop("cache_control", MARK) == MARK
-    assert messages == Renderer().plain(view)
+    assert messages == AnthropicRenderer().render_unmarked(view)
 
 
 def test_a_mark_between_parallel_results_stands_on_a_block_inside_the_message() -> None:
     """The frontier of masking may run through a turn."""
     pairs = [(replace(CALL, id=id), result(f"of {id}", id=id)) for id in ("a", "b", "c")]
     view = last_view(turn(1, *pairs, said=[user("go on")]))
-    assert marked(Renderer().messages(at(view, 4, 7))) == [(2, 0), (2, 3)]
+    assert marked(AnthropicRenderer().render_messages(at(view, 4, 7))) == [(2, 0), (2, 3)]
 
 
 def test_a_mark_in_front_of_all_messages_stands_on_the_system_prompt() -> None:
     """The head may end with it."""
     silent = Head(messages=(Message(role="system", content=content("Greet.")),), hidden_tokens=500)
     view = at(last_view(turn(1, text="Hello.", said=[user("Hi.")]), start=silent), 2, 4)
-    assert Renderer().system(view) == [{**text("Greet."), "cache_control": MARK}]
-    assert marked(Renderer().messages(view)) == [(2, 0)]
+    assert AnthropicRenderer().render_system(view) == [{**text("Greet."), "cache_control": MARK}]
+    assert marked(AnthropicRenderer().render_messages(view)) == [(2, 0)]
 
 
 def test_reasoning_bears_no_breakpoint() -> None:
     """It is rejected there; the block before it bears the mark, be it in another message."""
     sealed = Opaque("thinking", 9, {"type": "thinking", "thinking": "", "signature": "abc"})
     view = last_view(replace(turn(1, (CALL, result("x", id="toolu_1"))), content=(sealed,)))
-    renderer = Renderer()
-    renderer.plain(view)
-    assert renderer._last_block(2, 1) == (0, 0)
-    assert marked(renderer.messages(at(view, 3))) == [(1, 1)]
+    renderer = AnthropicRenderer()
+    renderer.render_unmarked(view)
+    assert renderer._find_last_block(2, 1) == (0, 0)
+    assert marked(renderer.render_messages(at(view, 3))) == [(1, 1)]
 
 
 def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one() -> None:
     """Through a run with summaries and maskings; what a follower sends is what a fresh renderer sends."""
     session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
-    renderer = Renderer()
+    renderer = AnthropicRenderer()
     for index in range(1, 20):
         view = drive(session.prepare(), write_brief_summary)
-        messages = renderer.messages(view)
-        anthropic_accepts(messages, renderer.system(view))
+        messages = renderer.render_messages(view)
+        check_anthropic(messages, renderer.render_system(view))
         places = marked(messages)
         assert 1 <= len(places) <= 4
         assert places[-1] == (len(messages) - 1, len(messages[-1]["content"]) - 1)
-        assert messages == Renderer().messages(view)
+        assert messages == AnthropicRenderer().render_messages(view)
         session.add(step(index))
 
 
 def test_messages_that_were_returned_are_not_touched_by_later_marks() -> None:
     """Markers move from call to call, on copies."""
-    session, renderer = begin_session("raw"), Renderer()
-    first = renderer.messages(drive(session.prepare(), write_brief_summary))
+    session, renderer = begin_session("raw"), AnthropicRenderer()
+    first = renderer.render_messages(drive(session.prepare(), write_brief_summary))
     before = repr(first)
     session.add(step(1))
-    renderer.messages(drive(session.prepare(), write_brief_summary))
+    renderer.render_messages(drive(session.prepare(), write_brief_summary))
     assert repr(first) == before

@@ -17,12 +17,12 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from elision.dialects.breakpoints import marked, places
-from elision.dialects.render import Renderer, Sent
-from elision.dialects.rules import violations
+from elision.dialects.breakpoints import add_breakpoints, choose_breakpoints
+from elision.dialects.render import JsonMessage, ViewRenderer
+from elision.dialects.rules import list_violations
 from elision.engine import Session, drive
 from elision.errors import BudgetError, FormatError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.clock import calls
 from elision.lab.dialect import RENDERERS
 from elision.lab.heads import with_recorded_head
@@ -32,7 +32,7 @@ from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
-from tests.dialects.render_rules import drained
+from tests.dialects.render_checks import validate_elements
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -66,44 +66,44 @@ class Checked:
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
-        self.renderer: Renderer = RENDERERS[dialect]()
-        self.seen: dict[int, Sent] = {}
+        self.renderer: ViewRenderer = RENDERERS[dialect]()
+        self.seen: dict[int, JsonMessage] = {}
 
     def follow(self, view: View, *, whole: bool) -> None:
-        messages, system = self.renderer.messages(view), self.renderer.system(view)
+        messages, system = self.renderer.render_messages(view), self.renderer.render_system(view)
         if not whole or not messages:
             return
         body = self._body(messages, system)
-        assert violations(self.dialect, body) == []
+        assert list_violations(self.dialect, body) == []
         self._typed(messages, system)
         fresh = RENDERERS[self.dialect]()
-        assert fresh.messages(view) == messages
+        assert fresh.render_messages(view) == messages
         if self.dialect == "anthropic":
-            self._marked(self._body(self.renderer.plain(view), system))
+            self._marked(self._body(self.renderer.render_unmarked(view), system))
 
-    def _body(self, messages: list[Sent], system: list[Sent]) -> dict[str, Any]:
+    def _body(self, messages: list[JsonMessage], system: list[JsonMessage]) -> dict[str, Any]:
         return {"input": messages} if self.dialect == "openai-responses" else {"messages": messages, "system": system}
 
-    def _typed(self, messages: list[Sent], system: list[Sent]) -> None:
+    def _typed(self, messages: list[JsonMessage], system: list[JsonMessage]) -> None:
         for message in messages:
             if self.seen.get(id(message)) is not message:
-                drained(TYPES[self.dialect].validate_python(message, strict=True))
+                validate_elements(TYPES[self.dialect].validate_python(message, strict=True))
                 self.seen[id(message)] = message
-        drained(SYSTEM.validate_python(system, strict=True))
+        validate_elements(SYSTEM.validate_python(system, strict=True))
 
     def _marked(self, body: dict[str, Any]) -> None:
         """Breakpoints of ours in messages that came without: at the end, in the middle and at the beginning."""
         count = len(body["messages"])
         wanted = [(number, len(body["messages"][number]["content"]) - 1) for number in (count - 1, count // 2, 0)]
-        after = marked(body, places(body, wanted))
-        assert violations("anthropic", after) == []
+        after = add_breakpoints(body, choose_breakpoints(body, wanted))
+        assert list_violations("anthropic", after) == []
         pairs = zip(after["messages"], body["messages"], strict=True)
         self._typed([ours for ours, plain in pairs if ours is not plain], [])
 
 
 def runs(path: Path) -> Iterator[Trajectory]:
     try:
-        for found in read(path):
+        for found in read_runs(path):
             if isinstance(found, Trajectory):
                 yield with_recorded_head(found, SIZER)
     except FormatError:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from elision.dialects.render_openai_chat import Renderer
+from elision.dialects.render_openai_chat import OpenAIChatRenderer
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
-from tests.dialects.render_rules import openai_accepts
+from tests.dialects.render_checks import check_openai
 from tests.properties.builders import head, result, run_session, turn, user
 
 PNG = "data:image/png;base64,AAAA"
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 
 
-def sent(*turns: Turn, start: Head | None = None, renderer: Renderer | None = None) -> list[dict[str, Any]]:
+def sent(*turns: Turn, start: Head | None = None, renderer: OpenAIChatRenderer | None = None) -> list[dict[str, Any]]:
     newest = run_session("raw", turns, start=start).newest
     assert newest is not None
-    messages = (renderer or Renderer()).messages(newest.view)
-    openai_accepts(messages)
+    messages = (renderer or OpenAIChatRenderer()).render_messages(newest.view)
+    check_openai(messages)
     return messages
 
 
@@ -61,7 +61,10 @@ def test_reasoning_goes_back_under_its_own_name_or_not_at_all() -> None:
     """It is counted, so it is sent; never inside the content. A server that refuses the field need not get it."""
     thought = replace(turn(1, text="Done."), reasoning="Hm.")
     assert sent(thought)[2] == {"role": "assistant", "content": "Done.", "reasoning_content": "Hm."}
-    assert sent(thought, renderer=Renderer(reasoning=False))[2] == {"role": "assistant", "content": "Done."}
+    assert sent(thought, renderer=OpenAIChatRenderer(sends_reasoning=False))[2] == {
+        "role": "assistant",
+        "content": "Done.",
+    }
     assert "reasoning_content" not in sent(turn(1, text="Done."))[2]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.render import UNANSWERED
-from elision.dialects.render_openai_responses import Renderer
+from elision.dialects.render import NO_RESULT_TEXT
+from elision.dialects.render_openai_responses import OpenAIResponsesRenderer
 from elision.engine import drive
 from elision.trajectory.content import Opaque, Text, content
 from elision.trajectory.turn import Action, Head, Message, Turn
-from tests.dialects.render_rules import responses_accepts
+from tests.dialects.render_checks import check_responses
 from tests.properties.builders import begin_session, head, result, run_session, step, turn, user, write_brief_summary
 
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
@@ -25,8 +25,8 @@ SENT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "
 def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
     newest = run_session("raw", turns, start=start).newest
     assert newest is not None
-    items = Renderer().messages(newest.view)
-    responses_accepts(items)
+    items = OpenAIResponsesRenderer().render_messages(newest.view)
+    check_responses(items)
     return items
 
 
@@ -79,7 +79,7 @@ def test_reasoning_that_cannot_be_sent_is_left_out(missing: str) -> None:
 
 def test_an_unanswered_call_gets_an_output_that_says_so() -> None:
     """No call may be left open."""
-    assert sent(replace(turn(1), actions=(CALL,)))[-1] == output(UNANSWERED)
+    assert sent(replace(turn(1), actions=(CALL,)))[-1] == output(NO_RESULT_TEXT)
 
 
 def test_images_are_sent_to_the_model_in_results_too() -> None:
@@ -135,13 +135,13 @@ def test_a_tools_name_has_no_letters_that_are_forbidden() -> None:
 def test_a_follower_says_what_a_fresh_renderer_says() -> None:
     """Through maskings and summaries; what was returned is not touched later."""
     session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
-    renderer = Renderer()
+    renderer = OpenAIResponsesRenderer()
     told: list[tuple[str, list[dict[str, Any]]]] = []
     for index in range(1, 20):
         view = drive(session.prepare(), write_brief_summary)
-        items = renderer.messages(view)
-        responses_accepts(items)
-        assert items == Renderer().messages(view)
+        items = renderer.render_messages(view)
+        check_responses(items)
+        assert items == OpenAIResponsesRenderer().render_messages(view)
         told.append((repr(items), items))
         session.add(step(index))
     assert all(repr(items) == before for before, items in told)

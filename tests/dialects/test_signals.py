@@ -12,10 +12,10 @@ from elision.dialects.signals import (
     CacheMiss,
     Overflow,
     Transformation,
-    cache_miss,
-    overflow,
-    transformations,
-    unbound,
+    find_unbound_thinking,
+    parse_cache_miss,
+    parse_overflow,
+    parse_transformations,
 )
 
 SAID = {
@@ -58,7 +58,7 @@ SAID = {
 @pytest.mark.parametrize("text", SAID)
 def test_a_prompt_that_is_too_long(text: str) -> None:
     """Of the whole that was asked for, the prompt's part is told apart from the answer's."""
-    assert overflow(text) == Overflow(tokens=SAID[text][0], limit=SAID[text][1])
+    assert parse_overflow(text) == Overflow(tokens=SAID[text][0], limit=SAID[text][1])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_prompt_that_is_too_long(text: str) -> None:
 )
 def test_bodies_of_errors(body: dict[str, Any], found: Overflow) -> None:
     """The words stand where each API puts them."""
-    assert overflow(body) == found
+    assert parse_overflow(body) == found
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_bodies_of_errors(body: dict[str, Any], found: Overflow) -> None:
 )
 def test_what_is_no_overflow(other: object) -> None:
     """Rates, limits of the answer and what a model says are something else."""
-    assert overflow(other) is None
+    assert parse_overflow(other) is None
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_what_is_no_overflow(other: object) -> None:
 )
 def test_why_the_cache_was_missed(response: dict[str, Any], found: CacheMiss | None) -> None:
     """Both providers' words, as they are."""
-    assert cache_miss(response) == found
-    assert found is None or found.unknown is (found.reason == "unavailable")
+    assert parse_cache_miss(response) == found
+    assert found is None or found.is_unknown is (found.reason == "unavailable")
 
 
 def test_thinking_that_did_not_fit() -> None:
@@ -143,9 +143,9 @@ def test_thinking_that_did_not_fit() -> None:
         {"type": "thinking_translated", "path": "messages.5.content.0"},
         7,
     ]
-    assert transformations({"input_transformations": listed}) == (
-        Transformation(dropped=True, place="messages.1.content.0", reason="prefix_binding_mismatch"),
-        Transformation(dropped=False, place="messages.3.content.0", reason="model_binding_mismatch"),
+    assert parse_transformations({"input_transformations": listed}) == (
+        Transformation(is_dropped=True, place="messages.1.content.0", reason="prefix_binding_mismatch"),
+        Transformation(is_dropped=False, place="messages.3.content.0", reason="model_binding_mismatch"),
     )
 
 
@@ -153,10 +153,13 @@ def test_thinking_that_was_refused() -> None:
     """The first block that failed; a signature that is wrong by itself is another matter."""
     message = "messages.1.content.0: Invalid `signature` in `thinking` block."
     why = " The block is bound to a different conversation. Remove the block."
-    assert unbound({"error": {"type": "invalid_request_error", "message": message + why}}) == "messages.1.content.0"
-    assert unbound(message + why) == "messages.1.content.0"
-    assert unbound({"error": {"message": message}}) is None
-    assert unbound(None) is None
+    assert (
+        find_unbound_thinking({"error": {"type": "invalid_request_error", "message": message + why}})
+        == "messages.1.content.0"
+    )
+    assert find_unbound_thinking(message + why) == "messages.1.content.0"
+    assert find_unbound_thinking({"error": {"message": message}}) is None
+    assert find_unbound_thinking(None) is None
 
 
 _NAMES = some.sampled_from(
@@ -176,12 +179,12 @@ _JUNK = some.recursive(
 @given(body=some.dictionaries(_NAMES, _JUNK, max_size=5))
 def test_junk_says_nothing_and_raises_nothing(body: dict[str, Any]) -> None:
     """Whatever stands in an answer, every reader returns a value of its type."""
-    assert isinstance(overflow(body), Overflow | None)
-    assert isinstance(cache_miss(body), CacheMiss | None)
-    assert isinstance(transformations(body), tuple)
-    assert isinstance(unbound(body), str | None)
+    assert isinstance(parse_overflow(body), Overflow | None)
+    assert isinstance(parse_cache_miss(body), CacheMiss | None)
+    assert isinstance(parse_transformations(body), tuple)
+    assert isinstance(find_unbound_thinking(body), str | None)
 
 
 def test_a_long_error_is_read_quickly() -> None:
     """An error that quotes a prompt of megabytes costs no time."""
-    assert overflow("maximum context length is 7 tokens " + "(1 " * 2_000_000) == Overflow(limit=7)
+    assert parse_overflow("maximum context length is 7 tokens " + "(1 " * 2_000_000) == Overflow(limit=7)

@@ -26,7 +26,7 @@ from elision.strategies.rules import Rule
 from elision.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
 from elision.strategies.strategy import Strategy
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metrics import METRICS, Metric
+from elision.telemetry.metric_table import METRICS, Metric
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.usage import Usage
 from tests.docs.blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, commands, prose

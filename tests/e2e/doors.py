@@ -14,7 +14,7 @@ import anthropic
 import httpx2
 import openai
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.gateway.running import Running
 from elision.gateway.settings import gateway_settings
 from elision.trajectory.trajectory import Trajectory
@@ -32,7 +32,7 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=400, sche
 def recorded(name: str, calls: int = CALLS) -> Trajectory:
     """The first run of a sample file, by the beginning of its name; its first turns."""
     path = next(RUNS.glob(f"{name}*.gz"))
-    run = next(each for each in read(path) if isinstance(each, Trajectory))
+    run = next(each for each in read_runs(path) if isinstance(each, Trajectory))
     return Trajectory(id=run.id, head=run.head, turns=run.turns[:calls], model=run.model)
 
 

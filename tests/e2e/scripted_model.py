@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from elision.gateway.routes import Api
-from elision.testing.checks import problems
 from elision.testing.playback import PATHS
+from elision.testing.request_checks import find_problems
 from tests.gateway.recalling.providers import Answer, Part, raw
 
 Json = dict[str, Any]
@@ -87,7 +87,7 @@ class Model:
 
     def answer(self, asked: Asked) -> tuple[int, bytes]:
         with self._lock:
-            self.problems += problems(asked.api, asked.body)
+            self.problems += find_problems(asked.api, asked.body)
             self.asked.append(asked)
             said = self.line(asked)
             number = len(self.asked)

@@ -13,7 +13,7 @@ from elision.testing.builders import call, long_text, result, trajectory, turn
 from elision.testing.faults import Broken, Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded
 
 Json = dict[str, Any]
@@ -213,10 +213,10 @@ def test_counting_models_and_prefixes(provider: Playback, wire: Wire) -> None:
     with gateway(provider.url) as door, wire.claude(door.url) as client:
         counted = client.messages.count_tokens(model=FREE, **request).input_tokens
         assert counted > 100
-        assert [model.id for model in client.models.list()] == provider.provider.shelf.names
+        assert [model.id for model in client.models.list()] == provider.provider.runs.names
         with wire.claude(f"{door.url}/anthropic") as other:
             assert other.messages.count_tokens(model=FREE, **request).input_tokens == counted
-            assert [model.id for model in other.models.list()] == provider.provider.shelf.names
+            assert [model.id for model in other.models.list()] == provider.provider.runs.names
             worked_through(other, "helper", recorded("openhands", 4))
         with pytest.raises(anthropic.NotFoundError):
             client.messages.batches.retrieve("none")

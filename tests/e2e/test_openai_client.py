@@ -13,9 +13,9 @@ import pytest
 
 from elision.testing.faults import Refused
 from elision.testing.follower import Follower
+from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
-from elision.testing.request import Api
+from elision.testing.recorded_provider import Terms
 from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded
 
 Json = dict[str, Any]
@@ -223,9 +223,9 @@ def worked_through_with(client: openai.OpenAI, ask: Ask, api: Api, parts: list[J
 def test_models_and_other_routes(provider: Playback, wire: Wire) -> None:
     """What is none of ours passes: lists by either prefix, and the provider's 404 for what it does not have."""
     with gateway(provider.url) as door, wire.openai(door.url) as client:
-        assert [model.id for model in client.models.list()] == provider.provider.shelf.names
+        assert [model.id for model in client.models.list()] == provider.provider.runs.names
         with openai.OpenAI(base_url=f"{door.url}/openai/v1", api_key="any", max_retries=0) as other:
-            assert [model.id for model in other.models.list()] == provider.provider.shelf.names
+            assert [model.id for model in other.models.list()] == provider.provider.runs.names
             worked_through(other, "chat", recorded("openhands", 4))
         with openai.OpenAI(base_url=f"{door.url}/openai", api_key="any", max_retries=0) as bare:
             worked_through(bare, "responses", recorded("openhands", 2))

@@ -10,12 +10,12 @@ import anthropic
 import openai
 import pytest
 
-from elision.dialects.rules.anthropic import BREAKPOINTS, breakpoints, takes_one
+from elision.dialects.rules.anthropic import MAX_BREAKPOINTS, find_breakpoints, has_automatic_breakpoint
 from elision.gateway.routes import Api
 from elision.testing.builders import long_text, step, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from tests.e2e.agents import APIS, Agent
 from tests.e2e.doors import EAGER, Wire, gateway, recorded
 from tests.e2e.scripted_model import Asked, Part, bash, model, text
@@ -46,11 +46,11 @@ def test_breakpoints_are_four_and_the_client_s_own_stay(own: int) -> None:
             follower.take(answer.model_dump(mode="json", include=fields))
     assert provider.violations == []
     for request, raw in zip(provider.requests, wire.bodies, strict=True):
-        mine = breakpoints(json.loads(raw))
-        marks = [mark.where for mark in breakpoints(request.body)]
-        assert len(marks) <= BREAKPOINTS
-        assert {mark.where for mark in mine} <= set(marks)
-    assert len(breakpoints(provider.requests[-1].body)) > min(own, 3)
+        mine = find_breakpoints(json.loads(raw))
+        marks = [mark.path for mark in find_breakpoints(request.body)]
+        assert len(marks) <= MAX_BREAKPOINTS
+        assert {mark.path for mark in mine} <= set(marks)
+    assert len(find_breakpoints(provider.requests[-1].body)) > min(own, 3)
 
 
 def _mark(messages: list[Any], count: int) -> None:
@@ -77,7 +77,7 @@ def test_automatic_caching_counts_as_one() -> None:
     assert provider.violations == []
     for request in provider.requests:
         assert request.body["cache_control"] == MARK
-        assert len(breakpoints(request.body)) + takes_one(request.body) <= BREAKPOINTS
+        assert len(find_breakpoints(request.body)) + has_automatic_breakpoint(request.body) <= MAX_BREAKPOINTS
 
 
 def test_clearing_by_the_server_joins_what_the_client_asks() -> None:

@@ -17,13 +17,13 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
+from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
-from elision.testing.recorded import Recorded
-from elision.testing.request import Api
+from elision.testing.recorded_provider import Terms
+from elision.testing.recorded_run import RecordedRun
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 
@@ -36,7 +36,7 @@ MODELS: dict[Api, str] = {"openai": "gpt-5", "openai-responses": "gpt-5", "anthr
 
 @pytest.fixture(scope="module")
 def run() -> Trajectory:
-    found = next(each for each in read(RUNS / "openhands-pylint.tar.gz") if isinstance(each, Trajectory))
+    found = next(each for each in read_runs(RUNS / "openhands-pylint.tar.gz") if isinstance(each, Trajectory))
     # A provider whose thinking is on takes no calls back without.
     turns = tuple(replace(turn, reasoning=f"What to do at step {turn.index}?") for turn in found.turns[:CALLS])
     return Trajectory(id="pylint", head=found.head, turns=turns, model=found.model)
@@ -53,7 +53,7 @@ class Agent:
 
     def __init__(self, api: Api, run: Trajectory, **options: Any) -> None:
         self.api = api
-        self.recorded = Recorded(run)
+        self.recorded = RecordedRun(run)
         self.messages: list[Any] = [{"role": "user", "content": self.recorded.task}]
         self.objects: list[BaseModel] = []
         self.prompts: list[int] = []

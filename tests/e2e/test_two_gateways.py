@@ -14,7 +14,7 @@ import pytest
 
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.testing.exchange import Received
+from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from tests.e2e.doors import gateway
 from tests.gateway.crowd import Crowd
@@ -51,11 +51,11 @@ def worked(provider: Playback, crowd: Crowd) -> Upstream:
     """What the provider gets while all agents work through their runs."""
     got: Upstream = {}
 
-    def watch(received: Received) -> None:
+    def watch(received: ReceivedRequest) -> None:
         raw = _COUNTED.sub(b"answer", received.raw)
         got.setdefault((int(received.headers[AGENT]), int(received.headers[TURN])), []).append(raw)
 
-    provider.provider.watch = watch
+    provider.provider.on_request = watch
     asyncio.run(crowd.work(agents(), AGENTS))
     assert crowd.errors == []
     assert provider.violations == []

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
 from elision.testing.follower import Follower
-from elision.testing.provider import Provider, Terms
-from elision.testing.request import Api
+from elision.testing.parsed_request import Api
+from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
@@ -24,7 +24,7 @@ RUNS = Path(__file__).parents[2] / "examples" / "runs"
 @cache
 def recorded(turns: int, name: str = "swe-agent-sympy-20801.traj.gz") -> Trajectory:
     """The first turns of a recorded run."""
-    found = next(each for each in read(RUNS / name) if isinstance(each, Trajectory))
+    found = next(each for each in read_runs(RUNS / name) if isinstance(each, Trajectory))
     return Trajectory(id=found.id, head=found.head, turns=found.turns[:turns], observations=found.observations)
 
 
@@ -54,7 +54,11 @@ def play(run: Trajectory, strategy: str, api: Api = "anthropic", terms: Terms | 
     thinks: fields of the request that turn thinking on.
     """
     thinks: Mapping[str, Any] = options.pop("thinks", {})
-    provider, follower, played = Provider([run], terms or Terms(clock=lambda: 0.0)), Follower(run, api), Played()
+    provider, follower, played = (
+        RecordedProvider([run], terms or Terms(clock=lambda: 0.0)),
+        Follower(run, api),
+        Played(),
+    )
     given = {"model": "claude-haiku-4-5", "store": "memory:", "session": "s", "clock": lambda: 0.0, **options}
     name = "input" if api == "openai-responses" else "messages"
     with ContextManager(strategy, dialect=api, **given) as context:
@@ -64,7 +68,7 @@ def play(run: Trajectory, strategy: str, api: Api = "anthropic", terms: Terms | 
             view = context.prepare(asked[name], system=system, request=thinks)
             body = {"model": given["model"], **({"max_tokens": 2_000} if api == "anthropic" else {})}
             body |= {**thinks, **view.request}
-            received, answer = provider.answer(api, {}, json.dumps(body).encode())
+            received, answer = provider.answer_request(api, {}, json.dumps(body).encode())
             assert answer.status == 200, received.problems
             assert received.usage is not None
             context.record(answer.body["usage"])

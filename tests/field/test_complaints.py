@@ -20,7 +20,7 @@ from elision.stores.store_urls import open_existing
 from elision.strategies.rules import Rule
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_result import SummaryResult
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from elision.trajectory.events import Attempted
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elision.formats.anthropic_messages import AnthropicMessages
+from elision.formats.anthropic_messages import AnthropicMessagesReader
 from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
@@ -33,7 +33,7 @@ def fixture(name: str) -> Document:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(AnthropicMessages().read(document))
+    found = list(AnthropicMessagesReader().read(document))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -42,7 +42,7 @@ def test_a_recorded_run() -> None:
     (run,), problems = read(fixture("anthropic_messages/run.json"))
     first = run.turns[0]
     assert not problems
-    assert AnthropicMessages().sniff(fixture("anthropic_messages/run.json"))
+    assert AnthropicMessagesReader().sniff(fixture("anthropic_messages/run.json"))
     assert [message.text for message in run.head.messages] == ["You repair tests.", "Fix it."]
     assert (run.model, len(run.head.tools), first.reasoning) == ("claude-opus-5-5", 1, "Look first.")
     kinds = [part.kind if isinstance(part, Opaque) else part.text for part in first.content]
@@ -82,7 +82,7 @@ def test_a_compaction_block_is_a_compaction() -> None:
 def test_every_nesting_is_read(made: Document) -> None:
     """A list, an object, lists and lines of either are recognised and read."""
     (run,), problems = read(made)
-    assert AnthropicMessages().sniff(made)
+    assert AnthropicMessagesReader().sniff(made)
     assert (problems, run.tool_turns, run.format) == ([], 1, "anthropic-messages")
 
 
@@ -109,8 +109,8 @@ def test_junk_fields_never_raise(junk: Any) -> None:
     fields = {"content": junk, "usage": junk, "model": junk}
     messages = [junk, *({"role": role, **fields} for role in ("assistant", "user", "system", junk)), *TALK]
     made = document({"system": junk, "tools": junk, "messages": messages, "response": junk, "model": junk})
-    AnthropicMessages().sniff(made)
-    list(AnthropicMessages().read(made))
+    AnthropicMessagesReader().sniff(made)
+    list(AnthropicMessagesReader().read(made))
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_junk_fields_never_raise(junk: Any) -> None:
 )
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
-    assert not AnthropicMessages().sniff(fixture(name))
+    assert not AnthropicMessagesReader().sniff(fixture(name))
 
 
 def test_a_plain_conversation_is_left_to_chat() -> None:
     """Without a sign of this dialect a conversation is not taken."""
-    assert not AnthropicMessages().sniff(
+    assert not AnthropicMessagesReader().sniff(
         document([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}])
     )
 
@@ -141,7 +141,7 @@ def test_a_plain_request_is_told_by_its_response() -> None:
     """An answer of type `message` is this API's, whatever little the request says."""
     response = {"type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "hi"}]}
     made = document({"request": {"model": "claude", "messages": [HI]}, "response": response})
-    assert AnthropicMessages().sniff(made)
+    assert AnthropicMessagesReader().sniff(made)
     (run,), problems = read(made)
     assert not problems
     assert [turn.text for turn in run.turns] == ["hi"]
@@ -151,14 +151,14 @@ def test_one_odd_message_does_not_hide_the_format() -> None:
     """A message of unknown role is a Problem with its place, and the rest is read."""
     odd = document([*TALK, {"role": "banana"}, {"role": "assistant", "content": "end"}])
     (run,), (problem,) = read(odd)
-    assert AnthropicMessages().sniff(odd)
+    assert AnthropicMessagesReader().sniff(odd)
     assert run.turns[-1].text == "end"
     assert (problem.line, "'banana'" in problem.reason) == (len(TALK) + 1, True)
 
 
 def test_a_role_of_another_dialect_is_no_slip() -> None:
     """One tool message is enough to leave a conversation to its own reader."""
-    assert not AnthropicMessages().sniff(document([*TALK, {"role": "tool", "content": "r"}]))
+    assert not AnthropicMessagesReader().sniff(document([*TALK, {"role": "tool", "content": "r"}]))
 
 
 def cline(**metrics: Any) -> Document:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import FormatError
-from elision.formats.atif import Atif
+from elision.formats.atif import AtifReader
 from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[1] / "data" / "atif"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(Atif().read(Document("trajectory.json", data)))
+    found = list(AtifReader().read(Document("trajectory.json", data)))
     runs = {item.id: item for item in found if isinstance(item, Trajectory)}
     return runs, [item for item in found if isinstance(item, Problem)]
 
@@ -33,9 +33,9 @@ def tools() -> tuple[dict[str, Trajectory], list[Problem]]:
 def test_sniff_knows_its_own_and_no_others() -> None:
     """A trajectory is recognised by its schema version and steps; other JSON is not."""
     for name in ("tools.json", "text.json"):
-        assert Atif().sniff(Document("x", (DATA / name).read_bytes()))
+        assert AtifReader().sniff(Document("x", (DATA / name).read_bytes()))
     for other in (b"", b"[]", b'{"schema_version": "ATIF-v1.7"}', b'{"schema_version": "2", "steps": []}', b'{"schema'):
-        assert not Atif().sniff(Document("x", other))
+        assert not AtifReader().sniff(Document("x", other))
 
 
 def test_the_head_has_prompt_tools_task_and_copied_context() -> None:
@@ -134,7 +134,7 @@ def test_wrong_types_never_raise(file: str, at: int, value: object) -> None:
     holder, name = places[at % len(places)]
     holder[name] = value
     data = json.dumps(root).encode()
-    if Atif().sniff(Document("t", data)):
+    if AtifReader().sniff(Document("t", data)):
         read(data)
 
 

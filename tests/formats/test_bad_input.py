@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from elision.errors import FormatError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -32,7 +32,7 @@ MB = 2**20
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read(path))
+    found = list(read_runs(path))
     return (
         [item for item in found if isinstance(item, Trajectory)],
         [item for item in found if isinstance(item, Problem)],
@@ -41,7 +41,7 @@ def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
 
 def error_of(path: Path) -> str:
     with pytest.raises(FormatError) as caught:
-        list(read(path))
+        list(read_runs(path))
     assert str(path) in str(caught.value)
     return str(caught.value)
 
@@ -274,7 +274,7 @@ def places(value: Any) -> int:
 def survives(path: Path) -> None:
     """Reading `path` ends in values, Problems or a FormatError."""
     with contextlib.suppress(FormatError):
-        assert all(isinstance(item, Trajectory | Problem) for item in read(path))
+        assert all(isinstance(item, Trajectory | Problem) for item in read_runs(path))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[path.relative_to(DATA).as_posix() for path in SAMPLES])

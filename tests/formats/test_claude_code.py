@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.formats.claude_code import ClaudeCode
+from elision.formats.claude_code import ClaudeCodeReader
 from elision.formats.document import Document
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[1] / "data" / "claude_code"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(ClaudeCode().read(Document("t.jsonl", data)))
+    found = list(ClaudeCodeReader().read(Document("t.jsonl", data)))
     runs = {item.id: item for item in found if isinstance(item, Trajectory)}
     return runs, [item for item in found if isinstance(item, Problem)]
 
@@ -65,9 +65,9 @@ def test_recordings_load_whole(name: str, turns: int) -> None:
 def test_sniff_knows_its_own_and_no_others() -> None:
     """Transcripts are recognised by their messages or bookkeeping; other JSON lines are not."""
     for name in ("excerpt.jsonl", "odd.jsonl", "attachments.jsonl"):
-        assert ClaudeCode().sniff(Document("x", (DATA / name).read_bytes()))
+        assert ClaudeCodeReader().sniff(Document("x", (DATA / name).read_bytes()))
     for other in (b"", b"\xff\xfe", b'{"type":"message","message":{"role":"user"}}', b'{"type":["user"],"uuid":1}'):
-        assert not ClaudeCode().sniff(Document("x", other))
+        assert not ClaudeCodeReader().sniff(Document("x", other))
 
 
 def test_parallel_calls_of_a_recording_are_one_turn() -> None:
@@ -246,7 +246,7 @@ def test_wrong_types_never_raise(at: int, key: int, value: object) -> None:
     places = [(holder, name) for entry in entries for holder in holders(entry) for name in holder]
     holder, name = places[(at * 41 + key) % len(places)]
     holder[name] = value
-    ClaudeCode().sniff(Document("t", lines(*entries)))
+    ClaudeCodeReader().sniff(Document("t", lines(*entries)))
     read(lines(*entries))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.formats.codex import Codex
+from elision.formats.codex import CodexReader
 from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[1] / "data" / "codex"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(Codex().read(Document("rollout.jsonl", data)))
+    found = list(CodexReader().read(Document("rollout.jsonl", data)))
     runs = {item.id: item for item in found if isinstance(item, Trajectory)}
     return runs, [item for item in found if isinstance(item, Problem)]
 
@@ -69,9 +69,9 @@ def prompts(run: Trajectory) -> list[int | None]:
 
 def test_sniff_knows_its_own_and_no_others() -> None:
     """Rollouts are recognised by their envelope; other JSON lines are not."""
-    assert Codex().sniff(Document("x", (DATA / "rollout.jsonl").read_bytes()))
+    assert CodexReader().sniff(Document("x", (DATA / "rollout.jsonl").read_bytes()))
     for other in (b"", b'{"type":"function_call","call_id":"c"}', b'{"type":["event_msg"],"payload":{}}'):
-        assert not Codex().sniff(Document("x", other))
+        assert not CodexReader().sniff(Document("x", other))
 
 
 def test_the_head_has_instructions_and_surroundings() -> None:
@@ -231,7 +231,7 @@ def test_wrong_types_never_raise(at: int, value: object) -> None:
     places = [(holder, name) for entry in records for holder in holders(entry) for name in holder]
     holder, name = places[at % len(places)]
     holder[name] = value
-    Codex().sniff(Document("t", lines(*records)))
+    CodexReader().sniff(Document("t", lines(*records)))
     read(lines(*records))
 
 

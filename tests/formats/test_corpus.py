@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
 
@@ -62,7 +62,7 @@ def test_the_corpus_is_covered() -> None:
 @pytest.mark.parametrize(("path", "format", "turns"), KNOWN, ids=[row[0] for row in KNOWN])
 def test_a_recording(path: str, format: str, turns: int) -> None:
     """A recording is read by its reader without a Problem, and its largest run has the tool turns of the manifest."""
-    found = list(read(CORPUS / path))
+    found = list(read_runs(CORPUS / path))
     runs = [item for item in found if isinstance(item, Trajectory)]
     assert [item for item in found if isinstance(item, Problem)] == []
     assert {run.format for run in runs} <= {READ_AS[format]}

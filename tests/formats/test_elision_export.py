@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.elision_export import ElisionExport, export
+from elision.formats.elision_export import ElisionExportReader, export
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -113,7 +113,7 @@ HEAD = {"format": "elision.trajectory/1", "id": "r", "head": {}}
 @given(st.lists(trajectories(), max_size=3))
 def test_the_round_trip_is_exact(runs: list[Trajectory]) -> None:
     """Runs written one behind the other read back equal, field by field, and write the same lines again."""
-    found = list(ElisionExport().read(written(*runs)))
+    found = list(ElisionExportReader().read(written(*runs)))
     assert found == runs
     assert written(*(run for run in found if isinstance(run, Trajectory))) == written(*runs)
 
@@ -130,8 +130,8 @@ def test_the_lines_are_ascii_and_one_for_each_turn(run: Trajectory) -> None:
 def test_version_1_still_loads() -> None:
     """The pinned file of version 1 keeps its meaning; keys that are not known are passed over."""
     made = Document("two-runs.jsonl", (DATA / "elision_export" / "two-runs.jsonl").read_bytes())
-    first, second = ElisionExport().read(made)
-    assert ElisionExport().sniff(made)
+    first, second = ElisionExportReader().read(made)
+    assert ElisionExportReader().sniff(made)
     assert isinstance(first, Trajectory)
     assert isinstance(second, Trajectory)
     assert (first.id, first.file, first.format, first.recorded_window) == ("main", "a.json", "openai-chat", 5)
@@ -169,16 +169,16 @@ def test_version_1_still_loads() -> None:
 def test_a_newer_format_is_refused(version: str) -> None:
     """A newer version is recognised and refused, with what to do about it."""
     made = document({**HEAD, "format": version})
-    assert ElisionExport().sniff(made)
+    assert ElisionExportReader().sniff(made)
     with pytest.raises(FormatError, match=rf"{version} is newer .* update elision"):
-        list(ElisionExport().read(made))
+        list(ElisionExportReader().read(made))
 
 
 @pytest.mark.parametrize("version", ["elision.trajectory/0", "elision.trajectory/x", "other/1", 7, None])
 def test_an_unknown_format_is_refused(version: object) -> None:
     """What is no version of this format is an error that shows what was found."""
     with pytest.raises(FormatError, match="unknown format"):
-        list(ElisionExport().read(document({**HEAD, "format": version})))
+        list(ElisionExportReader().read(document({**HEAD, "format": version})))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_an_unknown_format_is_refused(version: object) -> None:
 )
 def test_a_broken_turn_is_a_problem_and_the_rest_is_read(turn: Any) -> None:
     """The turn is left out with its line, and later turns move up."""
-    problem, run = ElisionExport().read(document(HEAD, turn, {"turn": 2, "content": [{"text": "b"}]}))
+    problem, run = ElisionExportReader().read(document(HEAD, turn, {"turn": 2, "content": [{"text": "b"}]}))
     assert isinstance(problem, Problem)
     assert isinstance(run, Trajectory)
     assert problem.line == 2
@@ -214,7 +214,7 @@ def test_a_broken_turn_is_a_problem_and_the_rest_is_read(turn: Any) -> None:
 )
 def test_a_broken_run_is_a_problem_and_the_next_is_read(field: dict[str, Any]) -> None:
     """A run whose first line is unusable is left out whole."""
-    problem, run = ElisionExport().read(document({**HEAD, **field}, {"turn": 1}, HEAD))
+    problem, run = ElisionExportReader().read(document({**HEAD, **field}, {"turn": 1}, HEAD))
     assert isinstance(problem, Problem)
     assert problem.line == 1
     assert isinstance(run, Trajectory)
@@ -222,12 +222,12 @@ def test_a_broken_run_is_a_problem_and_the_next_is_read(field: dict[str, Any]) -
 
 def test_a_turn_before_any_run_is_a_problem() -> None:
     """A turn that belongs to no run is reported."""
-    (problem,) = ElisionExport().read(document({"turn": 1}))
+    (problem,) = ElisionExportReader().read(document({"turn": 1}))
     assert isinstance(problem, Problem)
 
 
 def test_other_files_are_left_alone() -> None:
     """ATIF and plain messages are not taken, nor is an empty file."""
-    assert not ElisionExport().sniff(document({"schema_version": "ATIF-v1.8"}))
-    assert not ElisionExport().sniff(document({"role": "user", "content": "x"}))
-    assert not ElisionExport().sniff(Document("x", b""))
+    assert not ElisionExportReader().sniff(document({"schema_version": "ATIF-v1.8"}))
+    assert not ElisionExportReader().sniff(document({"role": "user", "content": "x"}))
+    assert not ElisionExportReader().sniff(Document("x", b""))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from elision.formats.anthropic_messages import AnthropicMessages
+from elision.formats.anthropic_messages import AnthropicMessagesReader
 from elision.formats.document import Document
 from elision.formats.fragments import Fragment, is_same_response
-from elision.formats.openai_chat import OpenAIChat
+from elision.formats.openai_chat import OpenAIChatReader
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 
@@ -46,7 +46,7 @@ def test_with_something_between_only_the_id_tells() -> None:
 
 def anthropic(*messages: dict[str, Any], **outer: Any) -> Trajectory:
     data = json.dumps({"messages": [{"role": "user", "content": "go"}, *messages], "system": "s", **outer})
-    (run,) = AnthropicMessages().read(Document("x.json", data.encode()))
+    (run,) = AnthropicMessagesReader().read(Document("x.json", data.encode()))
     assert isinstance(run, Trajectory)
     return run
 
@@ -131,7 +131,7 @@ def test_a_request_that_begins_its_own_response() -> None:
 
 def chat(*messages: dict[str, Any], **outer: Any) -> Trajectory:
     data = json.dumps({"messages": [{"role": "user", "content": "go"}, *messages], **outer})
-    (run,) = OpenAIChat().read(Document("x.json", data.encode()))
+    (run,) = OpenAIChatReader().read(Document("x.json", data.encode()))
     assert isinstance(run, Trajectory)
     return run
 

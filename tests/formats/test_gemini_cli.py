@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.gemini_cli import GeminiCli
-from elision.formats.registry import read as read_path
+from elision.formats.gemini_cli import GeminiCliReader
+from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
@@ -27,7 +27,7 @@ def only(path: Path) -> tuple[Trajectory, list[Problem]]:
 
 
 def read(data: bytes) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(GeminiCli().read(Document("chats/x.jsonl", data)))
+    found = list(GeminiCliReader().read(Document("chats/x.jsonl", data)))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -147,7 +147,7 @@ def test_broken_lines_are_problems() -> None:
 def test_other_files_are_not_ours() -> None:
     """Other lists of messages and other sessions are not recognised."""
     for value in ([], {}, {"sessionId": "s"}, [{"role": "user", "parts": []}], [{"role": "system", "parts": [1]}]):
-        assert not GeminiCli().sniff(Document("x", json.dumps(value).encode()))
+        assert not GeminiCliReader().sniff(Document("x", json.dumps(value).encode()))
 
 
 JUNK: tuple[Any, ...] = (None, 5, "x", [], [[]], {}, {"a": 1}, [1, None])
@@ -165,5 +165,5 @@ def test_junk_never_raises(junk: Any) -> None:
     for part in ({"functionCall": junk}, {"functionResponse": junk}, {"text": junk}, junk):
         contents = [{"role": "user", "parts": [part]}, {"role": "model", "parts": [part, {"text": "a"}]}]
         document = Document("x.json", json.dumps(contents).encode())
-        assert GeminiCli().sniff(document)
-        list(GeminiCli().read(document))
+        assert GeminiCliReader().sniff(document)
+        list(GeminiCliReader().read(document))

@@ -14,7 +14,7 @@ import pytest
 from elision.errors import FormatError
 from elision.formats import zip_members
 from elision.formats.document import Document
-from elision.formats.inspect_ai import InspectAi
+from elision.formats.inspect_ai import InspectAiReader
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
@@ -56,14 +56,14 @@ def archive(members: dict[str, Any]) -> Document:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(InspectAi().read(document))
+    found = list(InspectAiReader().read(document))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
 def test_a_recorded_json_log() -> None:
     """Usage comes from the events, tools from the first call, long texts from the attachments."""
     (run,), problems = read(fixture("browser-excerpt.json"))
-    assert InspectAi().sniff(fixture("browser-excerpt.json"))
+    assert InspectAiReader().sniff(fixture("browser-excerpt.json"))
     assert not problems
     assert (run.id, run.model, run.tool_turns, len(run.turns)) == ("1 epoch 1", "openai/gpt-4o-mini", 4, 5)
     assert [turn.usage.prompt if turn.usage else None for turn in run.turns] == [1124, 1568, 2732, 3896, 5915]
@@ -76,7 +76,7 @@ def test_a_recorded_json_log() -> None:
 def test_a_recorded_zip_with_deflated_members() -> None:
     """Samples of an .eval file are found by their names."""
     (run,), problems = read(fixture("log_message_deduplication.eval"))
-    assert InspectAi().sniff(fixture("log_message_deduplication.eval"))
+    assert InspectAiReader().sniff(fixture("log_message_deduplication.eval"))
     assert not problems
     assert (run.id, run.tool_turns, run.model) == ("0 epoch 1", 5, "hardcoded/hardcoded")
     assert run.head.tools[1]["name"] == "python"
@@ -195,7 +195,7 @@ def test_a_damaged_member_is_a_problem() -> None:
 def test_a_zip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that unpacks beyond the limit is a Problem, whatever size its header claims."""
     made = archive({"header.json": {}, "samples/a_epoch_1.json": b" " * 100_000})
-    monkeypatch.setattr(zip_members, "LIMIT", 10_000)
+    monkeypatch.setattr(zip_members, "MEMBER_SIZE_LIMIT", 10_000)
     runs, problems = read(made)
     assert not runs
     assert "refused" in problems[0].reason
@@ -204,11 +204,11 @@ def test_a_zip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_log_raises_or_is_not_taken() -> None:
     """A cut-off zip and foreign files are not recognised; reading the zip says what is wrong."""
     cut = Document("x.eval", fixture("log_message_deduplication.eval").data[:3000])
-    assert not InspectAi().sniff(cut)
-    assert not InspectAi().sniff(archive({"word/document.xml": b"<x/>"}))
-    assert not InspectAi().sniff(Document("x.json", b'{"messages": []}'))
+    assert not InspectAiReader().sniff(cut)
+    assert not InspectAiReader().sniff(archive({"word/document.xml": b"<x/>"}))
+    assert not InspectAiReader().sniff(Document("x.json", b'{"messages": []}'))
     with pytest.raises(FormatError, match="broken zip"):
-        list(InspectAi().read(cut))
+        list(InspectAiReader().read(cut))
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
@@ -222,8 +222,8 @@ def test_junk_fields_never_raise(junk: Any) -> None:
         model_event({"id": junk}, output={"usage": junk}),
     ]
     made = log(junk, sample(*messages, events=events, attachments=junk, id=junk, epoch=junk), sample(events=junk))
-    InspectAi().sniff(made)
-    list(InspectAi().read(made))
+    InspectAiReader().sniff(made)
+    list(InspectAiReader().read(made))
 
 
 @needs_corpus("recordings of Inspect AI")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.magentic_one import MagenticOne
-from elision.formats.registry import read as read_path
+from elision.formats.magentic_one import MagenticOneReader
+from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "magentic_one" / "history.json"
@@ -47,7 +47,7 @@ def test_the_orchestrator_is_the_agent() -> None:
 def test_other_histories_are_not_ours() -> None:
     """A history without an orchestrator is not recognised, and junk in one is survived."""
     for value in ([], {}, {"history": [{"role": "user", "content": "Orchestrator ("}]}, {"history": 5}):
-        assert not MagenticOne().sniff(Document("x", json.dumps(value).encode()))
+        assert not MagenticOneReader().sniff(Document("x", json.dumps(value).encode()))
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
@@ -57,5 +57,5 @@ def test_junk_never_raises(junk: Any) -> None:
     for at in range(len(history)):
         for changed in (junk, {**history[at], "content": junk}, {**history[at], "role": junk}):
             value = {"history": [*history[:at], changed, *history[at + 1 :]]}
-            found = list(MagenticOne().read(Document("x.json", json.dumps(value).encode())))
+            found = list(MagenticOneReader().read(Document("x.json", json.dumps(value).encode())))
             assert sum(isinstance(item, Problem) for item in found) == (not isinstance(changed, dict))

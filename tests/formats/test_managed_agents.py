@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.managed_agents import ManagedAgents
-from elision.formats.registry import read as read_path
+from elision.formats.managed_agents import ManagedAgentsReader
+from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 
@@ -19,7 +19,7 @@ DATA = Path(__file__).parents[1] / "data" / "managed_agents"
 
 def read(*events: Any, name: str = "log.jsonl") -> tuple[list[Trajectory], list[Problem]]:
     document = Document(name, "\n".join(map(json.dumps, events)).encode())
-    found = list(ManagedAgents().read(document))
+    found = list(ManagedAgentsReader().read(document))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -133,7 +133,7 @@ def test_threads_that_name_themselves() -> None:
 def test_broken_lines_are_problems() -> None:
     """A broken line, and one that is no event, are Problems with their lines; the rest is read."""
     data = b'{"type": "agent.mess\n' + json.dumps(said("Hi.")).encode() + b'\n{"data": [5]}\n'
-    found = list(ManagedAgents().read(Document("x.jsonl", data)))
+    found = list(ManagedAgentsReader().read(Document("x.jsonl", data)))
     assert [item.line for item in found if isinstance(item, Problem)] == [1, 3]
     assert [len(item.turns) for item in found if isinstance(item, Trajectory)] == [1]
 
@@ -141,7 +141,7 @@ def test_broken_lines_are_problems() -> None:
 def test_other_files_are_not_ours() -> None:
     """Plain messages and other events are not recognised."""
     for value in ([], {}, {"data": [{"type": "agent"}]}, [{"role": "user", "content": "agent."}], {"type": "span.x"}):
-        assert not ManagedAgents().sniff(Document("x", json.dumps(value).encode()))
+        assert not ManagedAgentsReader().sniff(Document("x", json.dumps(value).encode()))
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])

@@ -10,7 +10,7 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.mini_swe_agent import MiniSweAgent
+from elision.formats.mini_swe_agent import MiniSweAgentReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 
@@ -23,8 +23,8 @@ def load(name: str) -> Any:
 
 def read(value: Any) -> tuple[Trajectory, list[Problem]]:
     document = Document("runs/y-2.traj.json", json.dumps(value).encode())
-    assert MiniSweAgent().sniff(document)
-    found = list(MiniSweAgent().read(document))
+    assert MiniSweAgentReader().sniff(document)
+    found = list(MiniSweAgentReader().read(document))
     runs = [item for item in found if isinstance(item, Trajectory)]
     assert len(runs) == 1
     return runs[0], [item for item in found if isinstance(item, Problem)]
@@ -125,6 +125,6 @@ def test_broken_messages_are_reported() -> None:
 
 def test_other_files_are_not_ours() -> None:
     """A file of another format is not recognised; one of this format without messages cannot be read."""
-    assert not MiniSweAgent().sniff(Document("x", b'{"trajectory_format": "other", "note": "mini-swe-agent"}'))
+    assert not MiniSweAgentReader().sniff(Document("x", b'{"trajectory_format": "other", "note": "mini-swe-agent"}'))
     with pytest.raises(FormatError, match="no `messages`"):
-        list(MiniSweAgent().read(Document("x", b'{"trajectory_format": "mini-swe-agent-1"}')))
+        list(MiniSweAgentReader().read(Document("x", b'{"trajectory_format": "mini-swe-agent-1"}')))

@@ -10,7 +10,7 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.openai_chat import OpenAIChat
+from elision.formats.openai_chat import OpenAIChatReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
@@ -37,7 +37,7 @@ def fixture(name: str) -> Document:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(OpenAIChat().read(document))
+    found = list(OpenAIChatReader().read(document))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -56,7 +56,7 @@ def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
 def test_every_nesting_is_read(made: Document) -> None:
     """A list, an object, lists and lines of either: each conversation is a run, and is recognised."""
     runs, problems = read(made)
-    assert OpenAIChat().sniff(made)
+    assert OpenAIChatReader().sniff(made)
     assert not problems
     assert {(run.tool_turns, run.format, run.file) for run in runs} == {(1, "openai-chat", made.path)}
     assert len({run.id for run in runs}) == len(runs) == (1 if made.data.count(b"tool_call_id") == 1 else 2)
@@ -132,7 +132,7 @@ def test_broken_lines_are_reported_with_their_number_and_the_rest_is_read() -> N
 def test_what_is_no_conversation_raises(data: bytes) -> None:
     """A file that holds nothing readable is a FormatError that names it."""
     with pytest.raises(FormatError, match=r"x\.json"):
-        list(OpenAIChat().read(Document("x.json", data)))
+        list(OpenAIChatReader().read(Document("x.json", data)))
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
@@ -146,8 +146,8 @@ def test_junk_fields_never_raise(junk: Any) -> None:
             "messages": [junk, *({"role": r, **fields} for r in ("assistant", "tool", "user", junk))],
         }
     )
-    OpenAIChat().sniff(made)
-    list(OpenAIChat().read(made))
+    OpenAIChatReader().sniff(made)
+    list(OpenAIChatReader().read(made))
 
 
 def test_a_deeply_nested_conversation_is_a_problem() -> None:
@@ -175,7 +175,7 @@ def test_a_deeply_nested_conversation_is_a_problem() -> None:
 )
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
-    assert not OpenAIChat().sniff(fixture(name))
+    assert not OpenAIChatReader().sniff(fixture(name))
 
 
 def test_the_excerpt_of_the_corpus_is_read() -> None:
@@ -205,11 +205,11 @@ ODD = [TALK[0], {"role": "assistant", "content": "a"}, {"role": "banana"}, {"rol
 def test_one_odd_message_does_not_hide_the_format(made: Document, place: int) -> None:
     """A message of unknown role is a Problem with its place, and the rest is read."""
     (run,), (problem,) = read(made)
-    assert OpenAIChat().sniff(made)
+    assert OpenAIChatReader().sniff(made)
     assert [turn.text for turn in run.turns] == ["a", "b"]
     assert (problem.line, "'banana'" in problem.reason) == (place, True)
 
 
 def test_mostly_odd_messages_are_another_format() -> None:
     """Where valid messages are no majority the file is not taken."""
-    assert not OpenAIChat().sniff(document([TALK[0], {"role": "model", "parts": []}]))
+    assert not OpenAIChatReader().sniff(document([TALK[0], {"role": "model", "parts": []}]))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.openai_responses import OpenAIResponses
+from elision.formats.openai_responses import OpenAIResponsesReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 
@@ -34,7 +34,7 @@ def fixture(name: str) -> Document:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(OpenAIResponses().read(document))
+    found = list(OpenAIResponsesReader().read(document))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -43,7 +43,7 @@ def test_consecutive_items_are_one_turn() -> None:
     (run,), problems = read(fixture("openai_responses/items.jsonl"))
     first = run.turns[0]
     assert not problems
-    assert OpenAIResponses().sniff(fixture("openai_responses/items.jsonl"))
+    assert OpenAIResponsesReader().sniff(fixture("openai_responses/items.jsonl"))
     assert [turn.text for turn in run.turns] == ["Looking.", "", "", "", "Stopped."]
     assert first.reasoning == "Look first."
     assert isinstance(first.content[0], Opaque)
@@ -71,7 +71,7 @@ def test_a_request_and_its_response_are_one_run() -> None:
     """Instructions, tools and model come from the request; the output is a turn with its usage."""
     (run,), problems = read(fixture("openai_responses/pair.json"))
     assert not problems
-    assert OpenAIResponses().sniff(fixture("openai_responses/pair.json"))
+    assert OpenAIResponsesReader().sniff(fixture("openai_responses/pair.json"))
     assert [message.text for message in run.head.messages] == ["You repair tests.", "Fix the test."]
     assert (len(run.head.tools), run.model, len(run.turns)) == (1, "gpt-5.6-sol", 2)
     assert run.turns[0].usage is None
@@ -93,7 +93,7 @@ def test_response_objects_among_items_bring_usage_and_bounds() -> None:
     )
     (run,), problems = read(made)
     assert not problems
-    assert OpenAIResponses().sniff(made)
+    assert OpenAIResponsesReader().sniff(made)
     assert [turn.usage.cache_read if turn.usage else None for turn in run.turns] == [40, 40]
     assert [turn.finished for turn in run.turns] == [True, False]
     assert [message.text for message in run.head.messages] == ["go", "sys"]
@@ -105,7 +105,7 @@ def test_response_objects_among_items_bring_usage_and_bounds() -> None:
 def test_lists_lines_and_requests(made: Document) -> None:
     """The same items in any nesting are the same run."""
     (run,), problems = read(made)
-    assert OpenAIResponses().sniff(made)
+    assert OpenAIResponsesReader().sniff(made)
     assert (problems, run.tool_turns, run.id) == ([], 1, "main")
 
 
@@ -140,10 +140,14 @@ def test_junk_fields_never_raise(junk: Any) -> None:
         *({"type": kind, **fields} for kind in (junk, "message", "reasoning", "function_call", "compaction")),
     ]
     made = document({"input": items, "output": junk, "response": junk, "tools": junk, "instructions": junk})
-    OpenAIResponses().sniff(made)
-    list(OpenAIResponses().read(made))
-    list(OpenAIResponses().read(document([{"type": junk, "id": "i"}, {"type": "mcp_call", "id": "i", "output": junk}])))
-    list(OpenAIResponses().read(document([{"type": "message"}, *items])))
+    OpenAIResponsesReader().sniff(made)
+    list(OpenAIResponsesReader().read(made))
+    list(
+        OpenAIResponsesReader().read(
+            document([{"type": junk, "id": "i"}, {"type": "mcp_call", "id": "i", "output": junk}])
+        )
+    )
+    list(OpenAIResponsesReader().read(document([{"type": "message"}, *items])))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ def test_junk_fields_never_raise(junk: Any) -> None:
 )
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
-    assert not OpenAIResponses().sniff(fixture(name))
+    assert not OpenAIResponsesReader().sniff(fixture(name))
 
 
 def test_one_odd_item_does_not_hide_the_format() -> None:
@@ -172,8 +176,8 @@ def test_one_odd_item_does_not_hide_the_format() -> None:
         {"type": "function_call_output", "call_id": "c", "output": "r"},
     ]
     odd = Document("x.json", json.dumps({"input": items}).encode())
-    found = list(OpenAIResponses().read(odd))
-    assert OpenAIResponses().sniff(odd)
+    found = list(OpenAIResponsesReader().read(odd))
+    assert OpenAIResponsesReader().sniff(odd)
     assert [item.line for item in found if isinstance(item, Problem)] == [3, 4]
     assert [item.tool_turns for item in found if isinstance(item, Trajectory)] == [1]
 

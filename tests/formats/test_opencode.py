@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.opencode import OpenCode
-from elision.formats.registry import read as read_path
+from elision.formats.opencode import OpenCodeReader
+from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
@@ -33,7 +33,7 @@ def exported() -> Trajectory:
 
 
 def of(value: Any) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(OpenCode().read(Document("x.json", json.dumps(value).encode())))
+    found = list(OpenCodeReader().read(Document("x.json", json.dumps(value).encode())))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -185,7 +185,7 @@ def test_old_messages_hold_the_system_prompt() -> None:
 def test_other_files_are_not_ours() -> None:
     """Other messages in parts are not recognised; an export without an answer is reported."""
     for value in ([], {}, {"messages": [{"role": "user", "parts": []}]}, [{"info": {"role": "x"}, "parts": []}]):
-        assert not OpenCode().sniff(Document("x", json.dumps(value).encode()))
+        assert not OpenCodeReader().sniff(Document("x", json.dumps(value).encode()))
     runs, problems = of({"info": {"id": "ses_1"}, "messages": [5]})
     assert (runs, len(problems)) == ([], 2)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.openhands_events import OpenHandsEvents
-from elision.formats.source import documents
+from elision.formats.openhands_events import OpenHandsEventsReader
+from elision.formats.source import read_documents
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 
@@ -18,15 +18,15 @@ FOLDER = Path(__file__).parents[1] / "data" / "openhands" / "conversation"
 
 @pytest.fixture
 def members() -> dict[str, bytes]:
-    document = next(documents(FOLDER))
+    document = next(read_documents(FOLDER))
     assert isinstance(document, Document)
     return dict(document.members)
 
 
 def read(members: dict[str, bytes]) -> tuple[Trajectory, list[Problem]]:
     document = Document("conversation", members=members)
-    assert OpenHandsEvents().sniff(document)
-    found = list(OpenHandsEvents().read(document))
+    assert OpenHandsEventsReader().sniff(document)
+    found = list(OpenHandsEventsReader().read(document))
     runs = [item for item in found if isinstance(item, Trajectory)]
     assert len(runs) == 1
     return runs[0], [item for item in found if isinstance(item, Problem)]
@@ -132,5 +132,5 @@ def test_results_without_calls(members: dict[str, bytes]) -> None:
 
 def test_other_documents_are_not_ours() -> None:
     """A single file, or a folder without events, is not recognised."""
-    assert not OpenHandsEvents().sniff(Document("x.json", b"{}"))
-    assert not OpenHandsEvents().sniff(Document("x", members={"a.json": b"{}"}))
+    assert not OpenHandsEventsReader().sniff(Document("x.json", b"{}"))
+    assert not OpenHandsEventsReader().sniff(Document("x", members={"a.json": b"{}"}))

@@ -10,7 +10,7 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.openhands_output import OpenHandsOutput
+from elision.formats.openhands_output import OpenHandsOutputReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 
@@ -18,8 +18,8 @@ DATA = Path(__file__).parents[1] / "data" / "openhands"
 
 
 def split(document: Document) -> tuple[dict[str, Trajectory], list[Problem]]:
-    assert OpenHandsOutput().sniff(document)
-    found = list(OpenHandsOutput().read(document))
+    assert OpenHandsOutputReader().sniff(document)
+    found = list(OpenHandsOutputReader().read(document))
     return (
         {item.id: item for item in found if isinstance(item, Trajectory)},
         [item for item in found if isinstance(item, Problem)],
@@ -205,6 +205,6 @@ def test_other_files_are_not_ours() -> None:
     """Other lists, SWE-agent steps and other histories are not recognised."""
     step = {"action": "ls", "observation": "a.py", "response": "x", "thought": "x", "timestamp": 1}
     for value in ([step], {"trajectory": [step]}, {"history": [{"role": "user"}]}, [], {}, [1, "timestamp action"]):
-        assert not OpenHandsOutput().sniff(Document("x", json.dumps(value).encode()))
+        assert not OpenHandsOutputReader().sniff(Document("x", json.dumps(value).encode()))
     with pytest.raises(FormatError, match="no OpenHands events"):
-        list(OpenHandsOutput().read(Document("x", b"[1]")))
+        list(OpenHandsOutputReader().read(Document("x", b"[1]")))

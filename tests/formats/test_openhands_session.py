@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.openhands_session import OpenHandsSession
-from elision.formats.registry import read
+from elision.formats.openhands_session import OpenHandsSessionReader
+from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
 
 SESSION = Path(__file__).parents[1] / "data" / "openhands" / "session"
@@ -22,7 +22,7 @@ FILES = sorted(path.relative_to(SESSION).as_posix() for path in SESSION.rglob("*
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read(path))
+    found = list(read_runs(path))
     return (
         [item for item in found if isinstance(item, Trajectory)],
         [item for item in found if isinstance(item, Problem)],
@@ -113,7 +113,7 @@ def test_a_thought_may_be_an_object() -> None:
 
 def read_events(*events: object) -> list[Trajectory | Problem]:
     members = {f"events/{number}.json": json.dumps(event).encode() for number, event in enumerate(events)}
-    return list(OpenHandsSession().read(Document("abc", members=members)))
+    return list(OpenHandsSessionReader().read(Document("abc", members=members)))
 
 
 @pytest.mark.parametrize("name", ["events/1.json", "event_cache/0-25.json", "metadata.json"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.formats.document import Document
-from elision.formats.pi_session import STAND_IN, PiSession
+from elision.formats.pi_session import STAND_IN_RESULT, PiSessionReader
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[1] / "data" / "pi_session"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(PiSession().read(Document("s.jsonl", data)))
+    found = list(PiSessionReader().read(Document("s.jsonl", data)))
     runs = {item.id: item for item in found if isinstance(item, Trajectory)}
     return runs, [item for item in found if isinstance(item, Problem)]
 
@@ -56,10 +56,10 @@ def test_recordings_load_whole(name: str, turns: int) -> None:
 def test_sniff_knows_its_own_and_no_others() -> None:
     """Sessions are recognised with and without their header; other JSON lines are not."""
     whole = (DATA / "excerpt_v1.jsonl").read_bytes()
-    assert PiSession().sniff(Document("x", whole))
-    assert PiSession().sniff(Document("x", whole.split(b"\n", 1)[1]))
+    assert PiSessionReader().sniff(Document("x", whole))
+    assert PiSessionReader().sniff(Document("x", whole.split(b"\n", 1)[1]))
     for other in (b"", b'{"type":"user","message":{"role":"user"},"uuid":"u"}', b'{"type":["session"],"id":1,"cwd":2}'):
-        assert not PiSession().sniff(Document("x", other))
+        assert not PiSessionReader().sniff(Document("x", other))
 
 
 def test_a_list_of_entries_is_one_run() -> None:
@@ -176,7 +176,7 @@ def test_a_call_broken_off_is_answered_as_pi_answers_it() -> None:
     going = read(lines(said("user", "Go."), said("assistant", call), said("user", "Wait."), said("assistant", "Yes.")))
     ended = read(lines(said("user", "Go."), said("assistant", call)))
     (answer,) = going[0]["main"].turns[0].observations
-    assert (answer.text, answer.error) == (STAND_IN, True)
+    assert (answer.text, answer.error) == (STAND_IN_RESULT, True)
     assert ended[0]["main"].turns[0].observations == ()
     assert going[1] == ended[1] == []
 
@@ -211,7 +211,7 @@ def test_wrong_types_never_raise(at: int, value: object) -> None:
     places = [(holder, name) for entry in entries for holder in holders(entry) for name in holder]
     holder, name = places[at % len(places)]
     holder[name] = value
-    PiSession().sniff(Document("t", lines(*entries)))
+    PiSessionReader().sniff(Document("t", lines(*entries)))
     read(lines(*entries))
 
 

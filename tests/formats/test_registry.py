@@ -11,9 +11,9 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats import registry
-from elision.formats.document import Document, Found
-from elision.formats.registry import READERS, read, reader_of
-from elision.formats.swe_agent import SweAgent
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.registry import READERS, find_reader, read_runs
+from elision.formats.swe_agent import SweAgentReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.turn import Head
 
@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read(path))
+    found = list(read_runs(path))
     return (
         [item for item in found if isinstance(item, Trajectory)],
         [item for item in found if isinstance(item, Problem)],
@@ -33,13 +33,13 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, *steps: Found | Exception) -> None:
+    def __init__(self, *steps: RunOrProblem | Exception) -> None:
         self.steps = steps
 
     def sniff(self, document: Document) -> bool:
         return True
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         for step in self.steps:
             if isinstance(step, Exception):
                 raise step
@@ -202,9 +202,9 @@ def test_a_sniff_that_raises_is_no_match(monkeypatch: pytest.MonkeyPatch) -> Non
         def sniff(self, document: Document) -> bool:
             raise TypeError("x")
 
-    swe = SweAgent()
+    swe = SweAgentReader()
     monkeypatch.setattr(registry, "READERS", (Tripping(), swe))
-    assert reader_of(Document("x", (DATA / "swe_agent" / "text.traj").read_bytes())) is swe
+    assert find_reader(Document("x", (DATA / "swe_agent" / "text.traj").read_bytes())) is swe
 
 
 def test_a_format_error_in_a_folder_is_a_problem(tmp_path: Path) -> None:

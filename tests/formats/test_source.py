@@ -13,12 +13,12 @@ import pytest
 from elision.errors import FormatError
 from elision.formats import source
 from elision.formats.document import Document
-from elision.formats.source import documents, is_candidate, run_name
+from elision.formats.source import derive_run_name, is_candidate, read_documents
 from elision.trajectory.trajectory import Problem
 
 
 def split(path: Path) -> tuple[list[Document], list[Problem]]:
-    found = list(documents(path))
+    found = list(read_documents(path))
     return (
         [item for item in found if isinstance(item, Document)],
         [item for item in found if isinstance(item, Problem)],
@@ -186,7 +186,7 @@ def test_a_bomb_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_does_not_exist(tmp_path: Path) -> None:
     """A path that cannot be read is a FormatError that names it."""
     with pytest.raises(FormatError, match=r"nowhere\.json: cannot be read"):
-        list(documents(tmp_path / "nowhere.json"))
+        list(read_documents(tmp_path / "nowhere.json"))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_does_not_exist(tmp_path: Path) -> None:
 )
 def test_run_names(path: str, name: str) -> None:
     """A run is named after its file, without folders and suffixes."""
-    assert run_name(path) == name
+    assert derive_run_name(path) == name
 
 
 def test_candidates_are_known_by_name() -> None:

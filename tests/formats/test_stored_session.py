@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.errors import FormatError, UnknownHandle
-from elision.formats.stored_session import stored_session
+from elision.formats.stored_session import load_stored_session
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.content import content
@@ -20,7 +20,7 @@ def stored(*events: Event, parent: str = "") -> Trajectory:
     store = MemoryStore()
     store.create(NewSession(key="s", family="f", at=0.0, parent=parent))
     store.append("s", events, after=0, at=0.0)
-    return stored_session(store, "s")
+    return load_stored_session(store, "s")
 
 
 def turn(index: int, said: str = "", model: str = "") -> Turn:
@@ -81,4 +81,4 @@ def test_a_session_with_gaps_is_no_run() -> None:
     with pytest.raises(FormatError, match="'s' is no whole run"):
         stored(TurnAdded(turn(2)))
     with pytest.raises(UnknownHandle):
-        stored_session(MemoryStore(), "none")
+        load_stored_session(MemoryStore(), "none")

@@ -10,7 +10,7 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.swe_agent import SweAgent
+from elision.formats.swe_agent import SweAgentReader
 from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "swe_agent"
@@ -22,8 +22,8 @@ def load(name: str) -> Any:
 
 def read(value: Any, path: str = "runs/x-1.traj.gz") -> tuple[list[Trajectory], list[Problem]]:
     document = Document(path, json.dumps(value).encode())
-    assert SweAgent().sniff(document)
-    found = list(SweAgent().read(document))
+    assert SweAgentReader().sniff(document)
+    found = list(SweAgentReader().read(document))
     return (
         [item for item in found if isinstance(item, Trajectory)],
         [item for item in found if isinstance(item, Problem)],
@@ -141,6 +141,6 @@ def test_broken_steps_are_reported() -> None:
 def test_other_files_are_not_ours() -> None:
     """A file without steps that act and observe is not recognised, and cannot be read."""
     document = Document("x.json", b'{"trajectory": [], "history": [{"observation": 1, "action": 2}]}')
-    assert not SweAgent().sniff(document)
+    assert not SweAgentReader().sniff(document)
     with pytest.raises(FormatError, match="no SWE-agent trajectory"):
-        list(SweAgent().read(Document("x.json", b"{}")))
+        list(SweAgentReader().read(Document("x.json", b"{}")))

@@ -11,7 +11,7 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.tau2 import Tau2
+from elision.formats.tau2 import Tau2Reader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
@@ -36,7 +36,7 @@ def call(requestor: str = "assistant", id: str = "c") -> dict[str, Any]:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(Tau2().read(document))
+    found = list(Tau2Reader().read(document))
     return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
 
 
@@ -125,10 +125,10 @@ def test_a_submission_without_its_environment() -> None:
     said = simulation({"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"})
     value = {"domain": "airline", "agent": "a", "model": "m", "total_tasks": 1, "simulations": [said]}
     document = Document("x.json", json.dumps(value).encode())
-    assert Tau2().sniff(document)
+    assert Tau2Reader().sniff(document)
     (run,), problems = read(document)
     assert (run.id, run.model, problems) == ("airline task 13 trial 0", "m", [])
-    assert not Tau2().sniff(Document("x.json", b'{"simulations": [{"name": "weather"}]}'))
+    assert not Tau2Reader().sniff(Document("x.json", b'{"simulations": [{"name": "weather"}]}'))
 
 
 def test_broken_simulations_are_problems_and_the_rest_is_read() -> None:
@@ -148,21 +148,21 @@ def test_junk_fields_never_raise(junk: Any) -> None:
     )
     messages = [{"role": role, **fields} for role in ("assistant", "user", "tool", "system")]
     made = results(simulation(*messages, task_id=junk, trial=junk), policy=junk, tool_defs=junk, domain_name=junk)
-    assert Tau2().sniff(made)
-    list(Tau2().read(made))
+    assert Tau2Reader().sniff(made)
+    list(Tau2Reader().read(made))
 
 
 def test_what_is_no_results_file_raises() -> None:
     """Without simulations there is nothing to read, and the error says what is missing."""
     with pytest.raises(FormatError, match="simulations"):
-        list(Tau2().read(Document("x.json", b'{"info": {}}')))
-    assert not Tau2().sniff(Document("x.json", b'{"info": {}}'))
+        list(Tau2Reader().read(Document("x.json", b'{"info": {}}')))
+    assert not Tau2Reader().sniff(Document("x.json", b'{"info": {}}'))
 
 
 def test_the_excerpt_of_the_corpus_is_read() -> None:
     """A recorded simulation in which the user has tools of its own."""
     (run,), problems = read(excerpt())
-    assert Tau2().sniff(excerpt())
+    assert Tau2Reader().sniff(excerpt())
     assert not problems
     assert run.tool_turns == 4
     assert all(turn.usage for turn in run.turns[1:])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.registry import read as read_path
-from elision.formats.trae_agent import TraeAgent
+from elision.formats.registry import read_runs as read_path
+from elision.formats.trae_agent import TraeAgentReader
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 
@@ -55,7 +55,7 @@ def test_conversations_of_the_port() -> None:
 def test_other_files_are_not_ours() -> None:
     """Other objects with steps are not recognised."""
     for value in ([], {}, {"steps": [{"messages": []}]}, {"llm_interactions": [], "x": "agent_steps"}):
-        assert not TraeAgent().sniff(Document("x", json.dumps(value).encode()))
+        assert not TraeAgentReader().sniff(Document("x", json.dumps(value).encode()))
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
@@ -67,4 +67,4 @@ def test_junk_never_raises(name: str, junk: Any) -> None:
         for at, item in enumerate(value.get(key) or []):
             for field in item:
                 changed = [*value[key][:at], {**item, field: junk}, *value[key][at + 1 :]]
-                list(TraeAgent().read(Document("x.json", json.dumps({**value, key: changed}).encode())))
+                list(TraeAgentReader().read(Document("x.json", json.dumps({**value, key: changed}).encode())))

@@ -26,14 +26,14 @@ def test_members_are_read_by_name(method: int) -> None:
     """Stored and deflated members come back whole, named in archive order."""
     members = ZipMembers("x.zip", archive(method))
     assert members.names == ["a/b.json", "c.json"]
-    assert members.read("a/b.json") == b"x" * 5000
+    assert members.read_member("a/b.json") == b"x" * 5000
 
 
 def test_a_member_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unpacking stops at the limit, and the error names the member."""
-    monkeypatch.setattr(zip_members, "LIMIT", 4999)
+    monkeypatch.setattr(zip_members, "MEMBER_SIZE_LIMIT", 4999)
     with pytest.raises(FormatError, match=r"x\.zip!a/b\.json: unpacks to more than"):
-        ZipMembers("x.zip", archive()).read("a/b.json")
+        ZipMembers("x.zip", archive()).read_member("a/b.json")
 
 
 def test_an_encrypted_member_is_refused() -> None:
@@ -42,7 +42,7 @@ def test_an_encrypted_member_is_refused() -> None:
     at = data.index(b"PK\x01\x02")
     data[at + 8] |= 1
     with pytest.raises(FormatError, match="encrypted"):
-        ZipMembers("x.zip", bytes(data)).read("a/b.json")
+        ZipMembers("x.zip", bytes(data)).read_member("a/b.json")
 
 
 def test_no_zip_raises() -> None:
@@ -60,6 +60,6 @@ def test_members_are_read_with_work_that_grows_with_their_number() -> None:
             for number in range(count):
                 writer.writestr(f"{number}.json", "{}")
         members = ZipMembers("x.zip", target.getvalue())
-        return count_calls(lambda: [members.read(name) for name in members.names])
+        return count_calls(lambda: [members.read_member(name) for name in members.names])
 
     assert read_all(80) < 5 * read_all(20)

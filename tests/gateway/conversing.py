@@ -8,10 +8,10 @@ from typing import Any
 
 from elision.gateway.routes import Api
 from elision.gateway.sse import written
-from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from elision.testing.recorded import Reply
+from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.recorded_run import RecordedReply
 from elision.testing.refusal import Refusal
-from elision.testing.told import Told
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -94,35 +94,35 @@ def body(
 # -- what a provider says ------------------------------------------------------------------------------------------
 
 
-def reply(text: str = "All is done.", calls: Sequence[tuple[str, str, Mapping[str, Any]]] = ()) -> Reply:
+def reply(text: str = "All is done.", calls: Sequence[tuple[str, str, Mapping[str, Any]]] = ()) -> RecordedReply:
     """calls: (id, name, arguments)."""
     made = tuple(Action(id=id, name=name, arguments=json.dumps(given)) for id, name, given in calls)
-    return Reply(number=1, text=text, calls=made)
+    return RecordedReply(number=1, text=text, calls=made)
 
 
-def whole(api: Api, said: Reply | None = None, *, id: str = "1") -> bytes:
+def whole(api: Api, said: RecordedReply | None = None, *, id: str = "1") -> bytes:
     """A plain answer's body."""
-    told, shape = _told(api, said, id), {"openai": answer_openai_chat, "openai-responses": answer_openai_responses}
-    return json.dumps(shape.get(api, answer_anthropic).whole(told)).encode()  # type: ignore[attr-defined]
+    told, shape = _told(api, said, id), {"openai": response_openai_chat, "openai-responses": response_openai_responses}
+    return json.dumps(shape.get(api, response_anthropic).build_body(told)).encode()  # type: ignore[attr-defined]
 
 
-def frames(api: Api, said: Reply | None = None, *, id: str = "1") -> list[bytes]:
+def frames(api: Api, said: RecordedReply | None = None, *, id: str = "1") -> list[bytes]:
     """A streamed answer's events."""
     told = _told(api, said, id)
     if api == "openai":
-        return [*(written(_raw(each)) for each in answer_openai_chat.events(told)), written(b"[DONE]")]
-    module = answer_anthropic if api == "anthropic" else answer_openai_responses
-    return [written(_raw(each), each["type"]) for each in module.events(told)]
+        return [*(written(_raw(each)) for each in response_openai_chat.build_events(told)), written(b"[DONE]")]
+    module = response_anthropic if api == "anthropic" else response_openai_responses
+    return [written(_raw(each), each["type"]) for each in module.build_events(told)]
 
 
 def refused(api: Api, status: int) -> bytes:
     """The body of a provider's error."""
-    return json.dumps(Refusal(status=status, message=f"No, {status}.").body(api)).encode()
+    return json.dumps(Refusal(status=status, message=f"No, {status}.").build_body(api)).encode()
 
 
-def _told(api: Api, said: Reply | None, id: str) -> Told:
+def _told(api: Api, said: RecordedReply | None, id: str) -> ReplySpec:
     usage = Usage(input=1_000, output=20)
-    return Told(reply=said or reply(), usage=usage, model=MODELS[api], id=id, include_usage=api == "openai")
+    return ReplySpec(reply=said or reply(), usage=usage, model=MODELS[api], id=id, include_usage=api == "openai")
 
 
 def _raw(event: Json) -> bytes:

@@ -13,8 +13,8 @@ import aiohttp
 import msgspec
 
 from elision.testing.follower import Follower
+from elision.testing.parsed_request import Api
 from elision.testing.playback import PATHS
-from elision.testing.request import Api
 from tests.gateway.playing import AGENT, TURN
 from tests.gateway.trials import Trial
 

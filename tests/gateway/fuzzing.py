@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from elision.dialects.rules import introduced, violations
+from elision.dialects.rules import list_new_violations, list_violations
 from elision.gateway.app import App
 from elision.gateway.routes import Api, route
 from elision.gateway.upstream import UpstreamError
 from elision.gateway.wire import Headers
 from elision.gateway.worker import Worker
-from elision.testing.recorded import Reply
+from elision.testing.recorded_run import RecordedReply
 from tests.gateway import conversing
 from tests.gateway.conversing import APIS, EAGER, LISTED, PATHS, Json
 from tests.gateway.running import settings
@@ -248,7 +248,7 @@ class Heard:
 
     bodies: list[bytes] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[RecordedReply] = field(default_factory=list)
     odd: bool = False
     failed: bool = False
 
@@ -312,10 +312,10 @@ class Provider:
         cut = self.chance.random() < 0.5
         return Answered(200, [(b"content-type", kind), (b"content-encoding", coding)], [said], cut)
 
-    def _reply(self, raw: bytes) -> Reply:
+    def _reply(self, raw: bytes) -> RecordedReply:
         return self._recalling() if b"elision_recall" in raw and self.chance.random() < 0.6 else conversing.reply()
 
-    def _answer(self, url: str, raw: bytes, said: Reply) -> Answered:
+    def _answer(self, url: str, raw: bytes, said: RecordedReply) -> Answered:
         api = _api(url)
         if b'"stream" :  true' in raw or b'"stream": true' in raw or b'"stream":true' in raw:
             parts = conversing.frames(api, said, id=str(self.answers))
@@ -323,7 +323,7 @@ class Provider:
         body = conversing.whole(api, said, id=str(self.answers))
         return Answered(200, [(b"content-type", b"application/json")], [body[:50], body[50:]])
 
-    def _recalling(self) -> Reply:
+    def _recalling(self) -> RecordedReply:
         self.recalls += 1
         handle = self.chance.choice([*self.handles(), "t1.1", "t2", "t99.1", "", "s:t1.1"])
         asked: list[tuple[str, str, Json]] = [(f"r{self.answers}", "elision_recall", {"handle": handle})]
@@ -524,8 +524,8 @@ def _spoilt(asked: Odd, raw: bytes) -> list[str]:
     if asked.api is None or not isinstance(before, dict) or not isinstance(after, dict):
         return [f"what is no request was edited: {asked.body[:100]!r} -> {raw[:100]!r}"]
     # What is wrong already may be wrong in another way where it stands now.
-    known = {each.subject for each in violations(asked.api, before) if each.subject}
-    return [f"introduces {each}" for each in introduced(asked.api, before, after) if each.subject not in known]
+    known = {each.subject for each in list_violations(asked.api, before) if each.subject}
+    return [f"introduces {each}" for each in list_new_violations(asked.api, before, after) if each.subject not in known]
 
 
 def _json(raw: bytes) -> Any:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from elision.testing.exchange import Received
+from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from tests.gateway.trials import Trial, marks, recorded, trials
 from tests.processes import start_process
@@ -48,7 +48,7 @@ class Check:
         self.saw = Saw()
         self._known = known
 
-    def __call__(self, received: Received) -> None:
+    def __call__(self, received: ReceivedRequest) -> None:
         number = int(received.headers[AGENT])
         trial, turn = self._known[number], int(received.headers[TURN])
         self.saw.requests[number] = self.saw.requests.get(number, 0) + 1
@@ -59,7 +59,7 @@ class Check:
         # What was looked at is let go: this process is not what is measured.
         received.raw, received.body = b"", {}
 
-    def _problems(self, received: Received, trial: Trial, turn: int) -> Iterator[str]:
+    def _problems(self, received: ReceivedRequest, trial: Trial, turn: int) -> Iterator[str]:
         yield from received.problems
         if received.status != 200:
             yield f"status {received.status}"
@@ -103,7 +103,7 @@ def playing(count: int, longest: int) -> Iterator[Playing]:
 def main() -> None:
     check = Check(trials(int(sys.argv[1]), int(sys.argv[2])))
     with Playback(recorded()) as server:
-        server.provider.watch = check
+        server.provider.on_request = check
         print(server.url, flush=True)
         sys.stdin.read()
     print(json.dumps(asdict(check.saw)))

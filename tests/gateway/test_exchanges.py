@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.live.detect import LIVE
+from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.exchanges import Exchanges
 from elision.gateway.routes import Api
 from elision.gateway.transcript import Arrived, Transcript
@@ -39,7 +39,7 @@ class Conversation:
     """A client's messages as they grow, and what is put between them."""
 
     def __init__(self, api: Api = "openai") -> None:
-        dialect = LIVE[api]
+        dialect = LIVE_DIALECTS[api]
         self.transcript = Transcript(dialect, b"k1")
         self.exchanges = Exchanges(dialect)
 

@@ -14,14 +14,14 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.dialects.native import Cleared
+from elision.dialects.server_clearing import ClearingReport
 from elision.dialects.signals import CacheMiss, Overflow, Transformation
 from elision.gateway.routes import Api
 from elision.gateway.sse import written
 from elision.gateway.tap import LONGEST, Heard, Tap
-from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from elision.testing.recorded import Reply
-from elision.testing.told import Told
+from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.recorded_run import RecordedReply
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 from tests.dialects.recorded_usage import STREAMED, tier
@@ -29,15 +29,15 @@ from tests.work import count_calls
 
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
 ANSWERS: dict[Api, Any] = {
-    "openai": answer_openai_chat,
-    "openai-responses": answer_openai_responses,
-    "anthropic": answer_anthropic,
+    "openai": response_openai_chat,
+    "openai-responses": response_openai_responses,
+    "anthropic": response_anthropic,
 }
 USAGE = Usage(input=100, cache_read=9_000, cache_write=300, output=42)
 #: Text that looks like what is looked for.
 TEXT = 'a "usage":{"prompt_tokens":1} and "error" response.failed message_stop\n\ndata: [DONE] '
-TOLD = Told(
-    reply=Reply(
+TOLD = ReplySpec(
+    reply=RecordedReply(
         number=1, text=TEXT * 3, reasoning="so", calls=(Action(id="c1", name="ls", arguments=json.dumps({"a": TEXT})),)
     ),
     usage=USAGE,
@@ -100,7 +100,7 @@ def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
 @pytest.mark.parametrize("api", APIS)
 def test_a_body(api: Api) -> None:
     """Usage, id, model and the reason to stop of an answer in one piece."""
-    assert _body(api, ANSWERS[api].whole(TOLD)) == Heard(
+    assert _body(api, ANSWERS[api].build_body(TOLD)) == Heard(
         usage=USAGE, complete=True, response_id=IDS[api], stop_reason=STOPS[api], model="m-1"
     )
 
@@ -109,7 +109,7 @@ def test_a_body(api: Api) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_stream(api: Api, spaced: bool) -> None:
     """The same of a stream, whatever the text in it looks like."""
-    assert _hear(api, _stream(api, ANSWERS[api].events(TOLD), spaced=spaced)) == Heard(
+    assert _hear(api, _stream(api, ANSWERS[api].build_events(TOLD), spaced=spaced)) == Heard(
         usage=USAGE, complete=True, response_id=IDS[api], stop_reason=STOPS[api], model="m-1"
     )
 
@@ -117,7 +117,7 @@ def test_a_stream(api: Api, spaced: bool) -> None:
 @given(st.sampled_from(APIS), st.lists(st.integers(0, 10_000), max_size=10), st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_a_stream_however_it_is_cut(api: Api, cuts: list[int], end: bytes) -> None:
     """Chunks on the wire are not events, and lines end in three ways."""
-    frames = _stream(api, ANSWERS[api].events(TOLD))
+    frames = _stream(api, ANSWERS[api].build_events(TOLD))
     heard = _hear(api, _cut(b"".join(frames).replace(b"\n", end), cuts))
     assert (heard.usage, heard.complete, heard.stop_reason) == (USAGE, True, STOPS[api])
 
@@ -127,9 +127,9 @@ def test_a_stream_however_it_is_cut(api: Api, cuts: list[int], end: bytes) -> No
 def test_compressed_answers(api: Api, pack: str) -> None:
     """Compressed answers are read too; they pass as they came."""
     packs = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.ZstdCompressor().compress}
-    packed = packs[pack](b"".join(_stream(api, ANSWERS[api].events(TOLD))))
+    packed = packs[pack](b"".join(_stream(api, ANSWERS[api].build_events(TOLD))))
     assert _hear(api, _cut(packed, [5, 50, 300]), encoding=pack).usage == USAGE
-    assert _body(api, packs[pack](json.dumps(ANSWERS[api].whole(TOLD)).encode()), encoding=pack).usage == USAGE
+    assert _body(api, packs[pack](json.dumps(ANSWERS[api].build_body(TOLD)).encode()), encoding=pack).usage == USAGE
 
 
 def test_an_encoding_that_cannot_be_read() -> None:
@@ -139,8 +139,8 @@ def test_an_encoding_that_cannot_be_read() -> None:
 
 def test_chat_streams_without_usage() -> None:
     """Where the client did not ask for it there is none, and the answer is complete all the same."""
-    told = Told(reply=TOLD.reply, usage=USAGE, model="m-1", id="7")
-    heard = _hear("openai", _stream("openai", answer_openai_chat.events(told)))
+    told = ReplySpec(reply=TOLD.reply, usage=USAGE, model="m-1", id="7")
+    heard = _hear("openai", _stream("openai", response_openai_chat.build_events(told)))
     assert (heard.usage, heard.complete, heard.stop_reason) == (None, True, "tool_calls")
 
 
@@ -183,7 +183,7 @@ def test_responses_in_the_background(status: str) -> None:
 
 def test_responses_without_names_of_events() -> None:
     """Servers that leave out `event:` are understood by their data."""
-    frames = [written(json.dumps(event).encode()) for event in answer_openai_responses.events(TOLD)]
+    frames = [written(json.dumps(event).encode()) for event in response_openai_responses.build_events(TOLD)]
     assert _hear("openai-responses", frames).usage == USAGE
 
 
@@ -214,9 +214,9 @@ def test_signals_of_anthropic() -> None:
     for heard in (_body("anthropic", whole), _hear("anthropic", _stream("anthropic", events))):
         assert heard.cache_miss == CacheMiss(reason="messages_changed", tokens=40)
         assert heard.transformations == (
-            Transformation(dropped=True, place="messages.1.content.0", reason="prefix_binding_mismatch"),
+            Transformation(is_dropped=True, place="messages.1.content.0", reason="prefix_binding_mismatch"),
         )
-        assert heard.cleared == Cleared(uses=4, tokens=900)
+        assert heard.cleared == ClearingReport(cleared_uses=4, cleared_tokens=900)
         assert heard.complete
 
 
@@ -277,7 +277,7 @@ BROKEN: list[tuple[Api, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("api", "event", "said"), BROKEN)
 def test_errors_in_a_stream(api: Api, event: dict[str, Any], said: str) -> None:
     """A stream that says in its midst that it failed is not complete, and what it says is heard."""
-    begun = list(itertools.islice(ANSWERS[api].events(TOLD), 3))
+    begun = list(itertools.islice(ANSWERS[api].build_events(TOLD), 3))
     heard = _hear(api, _stream(api, [*begun, event]))
     assert (heard.error, heard.complete, heard.overflow) == (said, False, Overflow())
 
@@ -323,7 +323,7 @@ def test_messages_of_errors_are_fit_for_a_log() -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_stream_that_breaks_off(api: Api) -> None:
     """It is not complete; what it said before is kept."""
-    frames = _stream(api, ANSWERS[api].events(TOLD))[:4]
+    frames = _stream(api, ANSWERS[api].build_events(TOLD))[:4]
     heard = _hear(api, [*frames, frames[0][:20]])
     assert (heard.complete, heard.error) == (False, "")
     assert api != "anthropic" or (heard.usage is not None and heard.usage.prompt == USAGE.prompt)
@@ -332,21 +332,21 @@ def test_a_stream_that_breaks_off(api: Api) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_body_that_breaks_off(api: Api) -> None:
     """It is not complete, and no error text is made of what the model said."""
-    raw = json.dumps(ANSWERS[api].whole(TOLD)).encode()
+    raw = json.dumps(ANSWERS[api].build_body(TOLD)).encode()
     assert _body(api, raw[:-10]) == Heard()
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_stream_without_its_last_line_end(api: Api) -> None:
     """The last event counts though nothing ends it."""
-    raw = b"".join(_stream(api, ANSWERS[api].events(TOLD)))
+    raw = b"".join(_stream(api, ANSWERS[api].build_events(TOLD)))
     assert _hear(api, [raw.rstrip(b"\n")]).complete
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_broken_event_is_passed_over(api: Api) -> None:
     """An event that is no JSON says nothing; those behind it do."""
-    frames = _stream(api, ANSWERS[api].events(TOLD))
+    frames = _stream(api, ANSWERS[api].build_events(TOLD))
     broken = b"event: message_delta\ndata: {usage\n\nevent: error\ndata: [1]\n\ndata: 7\n\n"
     assert _hear(api, [frames[0], broken, *frames[1:]]).usage == USAGE
 
@@ -354,13 +354,13 @@ def test_a_broken_event_is_passed_over(api: Api) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_body_over_the_limit_is_not_kept(api: Api) -> None:
     """Its usage is unknown, which is no error."""
-    raw = json.dumps({**ANSWERS[api].whole(TOLD), "more": "x" * 10_000}).encode()
+    raw = json.dumps({**ANSWERS[api].build_body(TOLD), "more": "x" * 10_000}).encode()
     assert _hear(api, _cut(raw, [10, 900]), kind="application/json", limit=5_000) == Heard()
 
 
 def test_an_event_over_the_limit_is_passed_over() -> None:
     """A large event is not kept; the others are heard."""
-    frames = _stream("anthropic", answer_anthropic.events(TOLD))
+    frames = _stream("anthropic", response_anthropic.build_events(TOLD))
     large = b"event: message_delta\ndata: {" + b"x" * 10_000 + b"}\n\n"
     heard = _hear("anthropic", [*frames[:2], *_cut(large, [10, 5_000, 7_000]), *frames[2:]], limit=3_000)
     assert (heard.usage, heard.complete) == (USAGE, True)
@@ -419,8 +419,8 @@ def test_deep_nesting_is_no_trap() -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_listening_is_cheap(api: Api) -> None:
     """Each of two hundred small events costs a handful of calls: no JSON is read but where it can matter."""
-    told = Told(reply=Reply(number=1, text="x"), usage=USAGE, model="m", id="7", include_usage=True)
-    events = list(ANSWERS[api].events(told))
+    told = ReplySpec(reply=RecordedReply(number=1, text="x"), usage=USAGE, model="m", id="7", include_usage=True)
+    events = list(ANSWERS[api].build_events(told))
     place = next(place for place, event in enumerate(events) if '"x"' in json.dumps(event))
     frames = _stream(api, [*events[:place], *[events[place]] * 200, *events[place + 1 :]])
 
@@ -447,7 +447,7 @@ def test_a_stream_says_how_long_its_entries_live() -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_large_body_says_the_same(api: Api) -> None:
     """What the model said in it is not decoded; all that is heard stands beside that."""
-    said = ANSWERS[api].whole(TOLD)
+    said = ANSWERS[api].build_body(TOLD)
     small = heard_of(api, json.dumps(said).encode())
     large = json.dumps(said).replace('a \\"usage', "x" * 1_000_000 + 'a \\"usage')
     assert len(large) > 1_000_000

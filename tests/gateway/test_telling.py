@@ -16,8 +16,8 @@ from elision.gateway.request_log import LOGGER, RequestLog, facts
 from elision.gateway.scrape import Scrape
 from elision.gateway.served import How, Served
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metrics import METRICS as LIBRARY
-from elision.telemetry.metrics import MODELS
+from elision.telemetry.metric_table import MAX_MODELS
+from elision.telemetry.metric_table import METRICS as LIBRARY
 from elision.trajectory.usage import Usage
 from tests.gateway.running import Gateway, running, settings
 from tests.gateway.scripted import always, answer, scripted
@@ -102,14 +102,14 @@ def test_names_that_no_provider_has() -> None:
     """A model is told apart once a provider answered for it, or where its price is known: names that anybody may ask
     for with no valid key leave the places to those."""
     scrape = Scrape()
-    for number in range(2 * MODELS):
+    for number in range(2 * MAX_MODELS):
         scrape.take(asked(f"made-up-{number}", 401))
         # Other spellings of a price that is known.
         scrape.take(asked(f"{'/' * number}gpt-5.2", 404))
     found = models(scrape.page())
     assert {"gpt-5.2", "other"} <= found
     assert not any(each.startswith("made-up") for each in found)
-    assert len(found) <= MODELS // 2 + 1
+    assert len(found) <= MAX_MODELS // 2 + 1
     scrape.take(asked("our-own", 200))
     scrape.take(asked("our-own", 500))
     assert value(scrape.page(), "tokens_in", model="our-own") == 1_000

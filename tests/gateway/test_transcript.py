@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.dialects.live.detect import LIVE
+from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.body import Unreadable
 from elision.gateway.routes import Api
 from elision.gateway.transcript import Arrived, Transcript, answers
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def transcript(api: Api = "openai", seed: bytes = b"k1") -> Transcript:
-    return Transcript(LIVE[api], seed)
+    return Transcript(LIVE_DIALECTS[api], seed)
 
 
 def raws(messages: list[Json], **odd: Any) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.gateway.dashboard.figures import figures
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager
@@ -21,7 +21,7 @@ from elision.stores.store import Store
 from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.follower import Follower
-from elision.testing.provider import Provider, Terms
+from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 from tests.gateway.conversing import PATHS
@@ -39,19 +39,19 @@ STEP = 7.0
 
 @cache
 def run() -> Trajectory:
-    found = next(each for each in read(RUNS / "pi-session.jsonl.gz") if isinstance(each, Trajectory))
+    found = next(each for each in read_runs(RUNS / "pi-session.jsonl.gz") if isinstance(each, Trajectory))
     return replace(found, turns=found.turns[:CALLS])
 
 
-class Counting(Provider):
+class Counting(RecordedProvider):
     """A provider that counts `factor` tokens for each of ours."""
 
     def __init__(self, factor: float) -> None:
         super().__init__([run()], Terms(check=False, clock=Clock()))
         self._factor = factor
 
-    def _metered(self, *given: Any) -> Usage:
-        usage = super()._metered(*given)
+    def _bill_request(self, *given: Any) -> Usage:
+        usage = super()._bill_request(*given)
         counts = {name: round(getattr(usage, name) * self._factor) for name in ("input", "cache_read", "cache_write")}
         return replace(usage, **counts)
 
@@ -93,7 +93,7 @@ def library(client: Client, factor: float = 1.0, **options: Any) -> SessionRepor
             beside = {"request": {"cache_control": body["cache_control"]}} if client.marks else {}
             view = context.prepare(body["messages"], system=body.get("system"), tools=body["tools"], **beside)
             sent = {**body, "messages": view.messages, "tools": view.tools}
-            _, got = provider.answer("anthropic", {}, json.dumps(sent).encode())
+            _, got = provider.answer_request("anthropic", {}, json.dumps(sent).encode())
             assert got.status == 200, got.body
             assert isinstance(got.body, dict)
             context.record(got.body["usage"])
@@ -106,7 +106,7 @@ def gateway(client: Client, factor: float = 1.0) -> SessionReport:
     provider, follower = Counting(factor), Follower(run(), "anthropic")
 
     async def told(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        _, got = provider.answer("anthropic", {}, asked.body)
+        _, got = provider.answer_request("anthropic", {}, asked.body)
         writer.write(answer(json.dumps(got.body).encode(), f"{got.status} OK", JSON))
         await writer.drain()
 

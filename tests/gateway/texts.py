@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.gateway.routes import Api
-from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
+from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.follower import Follower
-from elision.testing.told import Told
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 
@@ -36,10 +36,10 @@ NUMBERS = (
 LETTERS = ("a", "B", " ", '"', "\\", "/", "\n", "\t", "{", "}", "[", "]", ",", ":", "é", "→", "😀", "\x7f", "\x00")
 NAMES = ("type", "role", "content", "text", "cache_control", "id", "x", "", "messages", "input", 'na"me', "naïve", "😀")
 LISTED: dict[Api, str] = {"openai": "messages", "anthropic": "messages", "openai-responses": "input"}
-_ANSWERS: dict[Api, Callable[[Told], dict[str, Any]]] = {
-    "openai": answer_openai_chat.whole,
-    "openai-responses": answer_openai_responses.whole,
-    "anthropic": answer_anthropic.whole,
+_ANSWERS: dict[Api, Callable[[ReplySpec], dict[str, Any]]] = {
+    "openai": response_openai_chat.build_body,
+    "openai-responses": response_openai_responses.build_body,
+    "anthropic": response_anthropic.build_body,
 }
 
 
@@ -122,12 +122,12 @@ class Writer:
 @cache
 def requests(api: Api, turns: int = 8) -> tuple[dict[str, Any], ...]:
     """The first requests of a recorded run, each the next of the one before."""
-    run = next(each for each in read(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
+    run = next(each for each in read_runs(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
     follower = Follower(run, api)
     found = []
     for _ in range(turns):
         body = {"model": "m", "max_tokens": 9, **follower.request, "stream": False, "tools": [{"name": "t"}]}
         found.append(body)
-        reply = follower.recorded.reply(follower.turn)
-        follower.take(_ANSWERS[api](Told(reply=reply, usage=Usage(), model="m", id=str(follower.turn))))
+        reply = follower.recorded.get_reply(follower.turn)
+        follower.take(_ANSWERS[api](ReplySpec(reply=reply, usage=Usage(), model="m", id=str(follower.turn))))
     return tuple(found)

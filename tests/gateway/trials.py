@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from elision.formats.registry import read
-from elision.testing.request import Api
+from elision.formats.registry import read_runs
+from elision.testing.parsed_request import Api
 from elision.trajectory.content import Text
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Observation, Turn
@@ -78,7 +78,7 @@ def _trial(number: int, longest: int) -> Trial:
 @cache
 def _run(name: str) -> Trajectory:
     path = next(RUNS.glob(f"{name}*.gz"))
-    return next(each for each in read(path) if isinstance(each, Trajectory))
+    return next(each for each in read_runs(path) if isinstance(each, Trajectory))
 
 
 def _marked(turn: Turn, number: int) -> Turn:

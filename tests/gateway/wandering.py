@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elision.dialects.rules import violations
+from elision.dialects.rules import list_violations
 from elision.gateway.answering import ROUNDS
 from elision.gateway.app import App
 from elision.gateway.routes import Api
-from elision.testing.recorded import Reply
+from elision.testing.recorded_run import RecordedReply
 from tests.gateway import conversing
 from tests.gateway.conversing import APIS, LISTED, MODELS, PATHS, Json
 from tests.gateway.fuzzing import SECRETS, Answered, Got, Heard, Odd, Provider, Toll, Trial
@@ -28,14 +28,14 @@ from tests.gateway.recalling.test_relay import said
 class Talking(Provider):
     """A provider whose model works: it speaks, calls tools, several at once, and recalls. Rarely it fails."""
 
-    def _answer(self, url: str, raw: bytes, said: Reply) -> Answered:
+    def _answer(self, url: str, raw: bytes, said: RecordedReply) -> Answered:
         found = super()._answer(url, raw, said)
         if self.chance.random() < 0.03:
             del found.parts[self.chance.randrange(len(found.parts)) :]
             found.cut = True
         return found
 
-    def _reply(self, raw: bytes) -> Reply:
+    def _reply(self, raw: bytes) -> RecordedReply:
         offered = b"elision_recall" in raw
         if offered and self.chance.random() < 0.25:
             found = self._recalling()
@@ -231,7 +231,7 @@ class Wandering(Trial):
 
 def is_sound(api: Api, body: Json) -> bool:
     """Whether a provider takes it."""
-    return next(iter(violations(api, body)), None) is None
+    return next(iter(list_violations(api, body)), None) is None
 
 
 def _is_ours(id: str) -> bool:

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from elision.cli.view_screen import Screen
 from elision.dialects import render_anthropic, render_openai_chat
-from elision.dialects.render import Renderer
-from elision.formats.registry import read
+from elision.dialects.render import ViewRenderer
+from elision.formats.registry import read_runs
 from elision.lab.heads import with_recorded_head
 from elision.lab.views import ViewAt, as_json, views
 from elision.strategies.spec import parse
@@ -30,12 +30,12 @@ SIZER = Sizer(counter())
 
 
 def _run() -> Trajectory:
-    run = next(found for found in read(EXCERPT) if isinstance(found, Trajectory))
+    run = next(found for found in read_runs(EXCERPT) if isinstance(found, Trajectory))
     # The name alone: where the repository stands is no part of a page.
     return with_recorded_head(replace(run, file=EXCERPT.name), SIZER)
 
 
-def _view(renderer: Renderer) -> ViewAt:
+def _view(renderer: ViewRenderer) -> ViewAt:
     return next(islice(views(_run(), parse(SPEC), find_price_set("anthropic"), SIZER, renderer), CALL - 1, None))
 
 
@@ -43,11 +43,11 @@ def _screen(draw: Callable[[Screen, ViewAt], None]) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, color_system=None, legacy_windows=False)
     screen = Screen(console, _run(), SPEC, SIZER, full=False)
-    draw(screen, _view(render_openai_chat.Renderer()))
+    draw(screen, _view(render_openai_chat.OpenAIChatRenderer()))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
-def _json(renderer: Renderer) -> str:
+def _json(renderer: ViewRenderer) -> str:
     shown = _view(renderer)
     rows = [*({"system": each} for each in shown.system), *shown.messages]
     return "".join(f"{as_json(row)}\n" for row in rows)
@@ -57,8 +57,8 @@ def _json(renderer: Renderer) -> str:
 CASES: dict[str, Callable[[], str]] = {
     "page.txt": lambda: _screen(Screen.show),
     "difference.txt": lambda: _screen(Screen.difference),
-    "openai.jsonl": lambda: _json(render_openai_chat.Renderer()),
-    "anthropic.jsonl": lambda: _json(render_anthropic.Renderer()),
+    "openai.jsonl": lambda: _json(render_openai_chat.OpenAIChatRenderer()),
+    "anthropic.jsonl": lambda: _json(render_anthropic.AnthropicRenderer()),
 }
 
 

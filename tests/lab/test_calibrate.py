@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.calibrate import CAUSES, Calibration, Study, billing, calibrate, read_share
 from elision.lab.sent import requests
 from elision.trajectory.content import Content, content
@@ -355,7 +355,7 @@ def sizer() -> Sizer:
 
 
 def of_corpus(name: str, sizer: Sizer) -> list[Calibration]:
-    runs = (found for found in read(CORPUS / name) if isinstance(found, Trajectory))
+    runs = (found for found in read_runs(CORPUS / name) if isinstance(found, Trajectory))
     return [found for each in runs if (found := calibrate(each, sizer)) is not None]
 
 

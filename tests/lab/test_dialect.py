@@ -45,7 +45,7 @@ def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str)
     ):
         if before is not None:
             common = seen.view.common(before.view)
-            shared = renderer(dialect).plain(_front(seen.view, common))
+            shared = renderer(dialect).render_unmarked(_front(seen.view, common))
             equal = _equal(list(before.plain), list(seen.plain))
             # A message of which only a part is shared (Anthropic: results of one turn) is not equal as a whole.
             assert len(shared) - 1 <= equal <= len(shared)

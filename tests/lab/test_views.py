@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from elision.dialects.render import Renderer
+from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
 from elision.lab.replay import replay
 from elision.lab.views import ViewAt, as_json, scheduled, views
@@ -29,7 +29,7 @@ def trajectory(*turns: Turn, start: Head | None = None) -> Trajectory:
 
 
 def seen(
-    spec: str, *turns: Turn, prices: Prices = CACHED, renderer: Renderer | None = None, start: Head | None = None
+    spec: str, *turns: Turn, prices: Prices = CACHED, renderer: ViewRenderer | None = None, start: Head | None = None
 ) -> list[ViewAt]:
     return list(views(trajectory(*turns, start=start), parse(spec), prices, SIZER, renderer))
 
@@ -61,9 +61,14 @@ def test_views_are_those_of_the_replay(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "renderer", [render_openai_chat.Renderer, render_openai_responses.Renderer, render_anthropic.Renderer]
+    "renderer",
+    [
+        render_openai_chat.OpenAIChatRenderer,
+        render_openai_responses.OpenAIResponsesRenderer,
+        render_anthropic.AnthropicRenderer,
+    ],
 )
-def test_a_new_epoch_begins_where_something_in_front_was_rewritten(renderer: type[Renderer]) -> None:
+def test_a_new_epoch_begins_where_something_in_front_was_rewritten(renderer: type[ViewRenderer]) -> None:
     """Otherwise a view begins with all the messages of the one before, byte for byte."""
     found = seen(HYBRID, *long_turns(14), renderer=renderer())
     assert found[-1].epoch > 2
@@ -107,7 +112,11 @@ def test_a_summary_is_told_by_its_call() -> None:
 
 def test_keep_counts_leading_messages_that_are_the_same() -> None:
     """Message by message the run can be put together from what is new, breakpoints included."""
-    for renderer in (render_openai_chat.Renderer(), render_openai_responses.Renderer(), render_anthropic.Renderer()):
+    for renderer in (
+        render_openai_chat.OpenAIChatRenderer(),
+        render_openai_responses.OpenAIResponsesRenderer(),
+        render_anthropic.AnthropicRenderer(),
+    ):
         told: list[dict[str, object]] = []
         for shown in seen(HYBRID, *long_turns(12), renderer=renderer):
             told = told[: shown.keep] + shown.messages[shown.keep :]

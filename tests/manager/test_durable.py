@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer
 from elision.lab.views import views
 from elision.stores.store_urls import open_store
@@ -31,7 +31,7 @@ TURNS = 40
 @cache
 def recorded() -> Run:
     """A recorded run as a chat client sends it, call by call, and what an undisturbed session makes of it."""
-    found = next(each for each in read(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
+    found = next(each for each in read_runs(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
     run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
     sent = [each.plain for each in views(run, Raw(), find_price_set("anthropic"), Sizer(counter()), renderer("openai"))]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))

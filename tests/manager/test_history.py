@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from elision.dialects.live.detect import LIVE
+from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.manager.history import _ALWAYS_COMPARED, _SAMPLE_STRIDE, History
 from tests.manager.agents import make_history
 
@@ -23,7 +23,7 @@ class Counted(dict[str, Any]):
 
 
 def read(messages: list[Any]) -> History:
-    found = History(LIVE["openai"], b"seed")
+    found = History(LIVE_DIALECTS["openai"], b"seed")
     found.extend(messages)
     return found
 

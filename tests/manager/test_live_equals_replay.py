@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.render import Sent
+from elision.dialects.render import JsonMessage
 from elision.errors import SummaryError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.clock import calls
 from elision.lab.dialect import renderer
 from elision.lab.heads import with_recorded_head
@@ -64,7 +64,7 @@ def recordings() -> list[Path]:
 @cache
 def recorded(path: Path) -> tuple[Trajectory, ...]:
     """The first run of a recording that has turns; in a soak all of them."""
-    found = (found for found in read(path) if isinstance(found, Trajectory) and found.turns)
+    found = (found for found in read_runs(path) if isinstance(found, Trajectory) and found.turns)
     runs = tuple(found if SOAK else islice(found, 1))
     return tuple(shortened(with_recorded_head(run, SIZER)) for run in runs)
 
@@ -144,11 +144,11 @@ def whole(sent: list[ViewAt]) -> list[ViewAt]:
 def reread(messages: dict[str, Any], file: Path) -> Trajectory:
     """The run as a reader of message lists reads it."""
     file.write_text(json.dumps({name: value for name, value in messages.items() if value}))
-    (run,) = (found for found in read(file) if isinstance(found, Trajectory))
+    (run,) = (found for found in read_runs(file) if isinstance(found, Trajectory))
     return run
 
 
-def assert_same(seen: list[Any], expected: list[Sent], at: ViewAt) -> None:
+def assert_same(seen: list[Any], expected: list[JsonMessage], at: ViewAt) -> None:
     """The same bytes; where they part, the first message that differs is shown."""
     for place, (one, other) in enumerate(zip(seen, expected, strict=False)):
         assert json.dumps(one) == json.dumps(other), (at.call, place)

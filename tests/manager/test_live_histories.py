@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from elision.dialects.rules import introduced
+from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
@@ -260,7 +260,7 @@ class Clients(RuleBasedStateMachine):
         assert ("store" in kinds) <= self.store.is_down
         self.covers(view, messages)
         before, after = {"messages": messages, "input": messages}, {"messages": view.messages, "input": view.messages}
-        assert not introduced(view.dialect, before, after)
+        assert not list_new_violations(view.dialect, before, after)
         self.sticks(view)
         if not self.store.is_down:
             self.stored(view, messages)

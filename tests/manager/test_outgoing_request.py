@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from elision.dialects.bound_thinking import DROP_BETA
-from elision.dialects.native import BETA
-from elision.dialects.rules import introduced, violations
-from elision.dialects.rules.anthropic import breakpoints
+from elision.dialects.rules import list_new_violations, list_violations
+from elision.dialects.rules.anthropic import find_breakpoints
+from elision.dialects.server_clearing import CLEARING_BETA
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import SHAPES, Message, make_history
@@ -35,7 +35,7 @@ def test_nothing_is_introduced(shape: str, strategy: str) -> None:
         view = context.prepare(messages)
         field = "input" if shape == "openai-responses" else "messages"
         before = {"model": "m", "max_tokens": 100, field: messages}
-        assert not introduced(NAMES.get(shape, shape), before, body(view))
+        assert not list_new_violations(NAMES.get(shape, shape), before, body(view))
     assert view.diagnostics.epoch > 1 or strategy.startswith("masking(window=3)")
 
 
@@ -47,11 +47,11 @@ def test_breakpoints_stay_within_four(taken: int) -> None:
         messages = copy.deepcopy(make_history("anthropic", steps))
         for message in messages[2 : 2 + taken * 2 : 2]:
             message["content"][0]["cache_control"] = {"type": "ephemeral"}
-        own = len(breakpoints({"messages": messages}))
+        own = len(find_breakpoints({"messages": messages}))
         view = context.prepare(messages)
-        marks = breakpoints(body(view))
+        marks = find_breakpoints(body(view))
         assert len(marks) <= 4
-        assert not violations("anthropic", body(view))
+        assert not list_violations("anthropic", body(view))
         if own < 4:
             assert "cache_control" in view.messages[-1]["content"][-1]
 
@@ -62,7 +62,7 @@ def test_automatic_caching_counts() -> None:
     automatic = {"cache_control": {"type": "ephemeral"}}
     for steps in range(8):
         view = context.prepare(make_history("anthropic", steps), request=automatic)
-        assert not violations("anthropic", {**body(view), **automatic})
+        assert not list_violations("anthropic", {**body(view), **automatic})
 
 
 def thinking(step: int) -> list[Message]:
@@ -85,7 +85,7 @@ def test_bound_thinking_is_left_to_the_server() -> None:
         assert all(one is other for one, other in zip(view.messages, messages, strict=True))
         edits = view.extra.get("context_management", {}).get("edits", [])
         cleared.append(steps - edits[0]["keep"]["value"] if edits else 0)
-        assert view.betas == ((BETA,) if edits else ())
+        assert view.betas == ((CLEARING_BETA,) if edits else ())
     assert cleared == [0, 0, 0, 1, 2, 3, 4, 5, 6]
     assert view.diagnostics.notes
 
@@ -191,7 +191,7 @@ def test_breakpoints_may_wait_until_something_is_hidden() -> None:
         for steps in range(8):
             messages = make_history("anthropic", steps)
             view = context.prepare(messages)
-            marked = breakpoints(view.request)
+            marked = find_breakpoints(view.request)
             assert bool(marked) == bool(view.diagnostics.savings.masked)
             if not marked:
                 assert all(sent is own for sent, own in zip(view.messages, messages, strict=True))
@@ -208,7 +208,7 @@ def test_a_call_that_is_made_again_is_the_same_request(strategy: str) -> None:
             first, retried = context.prepare(messages), context.prepare(messages)
         with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
             restarted = context.prepare(messages)
-        assert breakpoints(body(first))
+        assert find_breakpoints(body(first))
         assert first.request == retried.request == restarted.request
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.rules import introduced
+from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ def test_the_smallest_view_is_sent(shape: str, strategy: str) -> None:
     assert view.diagnostics.clipped
     assert "Mend the parser. Mend" in json.dumps(view.messages[0])
     assert len(json.dumps(view.messages[1:])) < len(json.dumps(messages[1:])) / 5
-    assert not introduced(
+    assert not list_new_violations(
         view.dialect, {"messages": messages, "input": messages}, {"messages": view.messages, "input": view.messages}
     )
 

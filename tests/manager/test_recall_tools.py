@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.rules import violations
+from elision.dialects.rules import list_violations
 from elision.errors import SettingError
 from elision.manager import ContextManager, ContextView
 from elision.manager.observation_text import RECALL_TOOL_DEFINITIONS as RECALL
@@ -242,7 +242,7 @@ def test_requests_with_them_are_valid(shape: Any) -> None:
     view = prepared(context, shape, 5)
     assert view.offered
     body = {"model": "m", **view.request, **({"max_tokens": 9} if shape == "anthropic" else {})}
-    assert list(violations(shape, body)) == []
+    assert list(list_violations(shape, body)) == []
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])

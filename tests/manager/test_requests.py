@@ -18,17 +18,17 @@ from typing import Any, get_args
 import pytest
 
 from elision.dialects import mapping_in
-from elision.dialects.rules import introduced
+from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, FormatError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer
 from elision.lab.views import views
 from elision.manager import ContextManager, ContextView
 from elision.manager.observation_text import define_recall_tools
 from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse
-from elision.testing.checks import problems
-from elision.testing.request import Api
+from elision.testing.parsed_request import Api
+from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -70,7 +70,7 @@ SIZER = Sizer(counter("estimate"))
 def runs(path: Path) -> list[Trajectory]:
     """The runs of a recording that have turns, cut to those that are played."""
     try:
-        found = [each for each in read(path) if isinstance(each, Trajectory) and each.turns]
+        found = [each for each in read_runs(path) if isinstance(each, Trajectory) and each.turns]
     except FormatError:
         return []
     return [
@@ -95,7 +95,7 @@ class Client:
     def sound(self, call: int) -> bool:
         """Whether its own request passes the types and rules of its provider."""
         if call not in self._sound:
-            self._sound[call] = not problems(self.api, body(self.api, "m", self.requests[call]))
+            self._sound[call] = not find_problems(self.api, body(self.api, "m", self.requests[call]))
         return self._sound[call]
 
 
@@ -159,8 +159,8 @@ def follow(client: Client, model: str, spec: str) -> None:
             looked += edits
             if WHOLE or edits or call in samples:
                 after, at = body(api, model, view.request), (client.run.id, api, model, spec, call + 1)
-                assert introduced(api, body(api, model, request), after) == [], at
-                assert not client.sound(call) or problems(api, after) == [], at
+                assert list_new_violations(api, body(api, model, request), after) == [], at
+                assert not client.sound(call) or find_problems(api, after) == [], at
 
 
 def prepared(context: ContextManager, request: Json) -> ContextView | None:

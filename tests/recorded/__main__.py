@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from tests.recorded.bills import add_up_bill, check_bill, find_model, price_by_hand
 from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
-from tests.recorded.hiding import STRATEGIES, hide
+from tests.recorded.hidden_views import STRATEGIES, build_hidden_view
 from tests.recorded.refusals import check_rules, find_api, find_cause
 from tests.recorded.replay import MODES, Mode, replay_exchanges
-from tests.recorded.turns import check_continuation, check_round_trip, find_continued
+from tests.recorded.round_trips import check_continuation, check_round_trip, find_continued
 
 
 def main() -> int:
@@ -84,8 +84,8 @@ def _print_turns(asked: Sequence[Exchange]) -> Problems:
 def _print_views(answered: Sequence[Exchange]) -> Problems:
     problems: Problems = []
     for strategy in STRATEGIES:
-        hidden = [hide(each, strategy) for each in answered]
-        found = [(each.exchange.name, problem) for each in hidden for problem in each.faults()]
+        hidden = [build_hidden_view(each, strategy) for each in answered]
+        found = [(each.exchange.name, problem) for each in hidden for problem in each.list_faults()]
         changed = sum(each.is_changed for each in hidden)
         print(f"views: {len(hidden)} by {strategy}, {changed} changed, {len({name for name, _ in found})} invalid")
         problems += found

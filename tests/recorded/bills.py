@@ -29,7 +29,7 @@ from tests.recorded.cassettes import Exchange
 Bill: TypeAlias = Counter[tuple[str, str]]
 
 #: Bytes of a response that arrive at once.
-PIECE: Final = 97
+CHUNK_BYTES: Final = 97
 
 
 def check_bill(exchange: Exchange) -> Iterator[str]:
@@ -52,8 +52,8 @@ def read_usage(exchange: Exchange) -> Usage | None:
     """Return the usage that the gateway reads of a response that comes in pieces."""
     content_type = dict(exchange.response_headers).get("content-type", "")
     tap = Tap(exchange.api, status=exchange.status, content_type=content_type)
-    for start in range(0, len(exchange.response_body), PIECE):
-        tap.feed(exchange.response_body[start : start + PIECE])
+    for start in range(0, len(exchange.response_body), CHUNK_BYTES):
+        tap.feed(exchange.response_body[start : start + CHUNK_BYTES])
     return tap.finish().usage
 
 
@@ -82,12 +82,12 @@ def _count_usage(usage: Usage, model: str) -> Bill:
 def add_up_bill(exchange: Exchange) -> Bill | None:
     """Return what the response reports, by model and kind, without zeros; None if it reports nothing."""
     usage: dict[str, Any] = {}
-    for body in _bodies(exchange):
+    for body in _list_bodies(exchange):
         # Of a stream, later counts replace earlier ones.
         usage |= {name: value for name, value in (body.get("usage") or {}).items() if value is not None}
     if not usage:
         return None
-    return +(_anthropic(usage) if exchange.provider == "anthropic" else _openai(usage))
+    return +(_add_up_anthropic(usage) if exchange.provider == "anthropic" else _add_up_openai(usage))
 
 
 def price_by_hand(bill: Bill, model: str) -> float | None:
@@ -98,7 +98,7 @@ def price_by_hand(bill: Bill, model: str) -> float | None:
         prices = find_known_prices(other or model)
         if prices is None:
             return None
-        total += count * _price(prices, kind, sent) / 1e6
+        total += count * _get_price(prices, kind, sent) / 1e6
     return total
 
 
@@ -112,7 +112,7 @@ def find_known_prices(model: str) -> Prices | None:
 
 def find_model(exchange: Exchange) -> str:
     """Return the model that answered, as the response names it."""
-    return next((str(body["model"]) for body in _bodies(exchange) if body.get("model")), "")
+    return next((str(body["model"]) for body in _list_bodies(exchange) if body.get("model")), "")
 
 
 def read_events(body: bytes) -> Iterator[dict[str, Any]]:
@@ -123,7 +123,7 @@ def read_events(body: bytes) -> Iterator[dict[str, Any]]:
             yield json.loads(data)
 
 
-def _bodies(exchange: Exchange) -> Iterator[dict[str, Any]]:
+def _list_bodies(exchange: Exchange) -> Iterator[dict[str, Any]]:
     """The objects of a response that can hold `usage` and `model`, in the order in which they came."""
     if not exchange.is_stream:
         yield exchange.response_json()
@@ -133,15 +133,15 @@ def _bodies(exchange: Exchange) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _anthropic(usage: Mapping[str, Any]) -> Bill:
-    bill = _anthropic_part(usage, "")
+def _add_up_anthropic(usage: Mapping[str, Any]) -> Bill:
+    bill = _add_up_anthropic_part(usage, "")
     for part in usage.get("iterations") or ():
         if part["type"] != "message":
-            bill += _anthropic_part(part, part.get("model", ""))
+            bill += _add_up_anthropic_part(part, part.get("model", ""))
     return bill
 
 
-def _anthropic_part(usage: Mapping[str, Any], model: str) -> Bill:
+def _add_up_anthropic_part(usage: Mapping[str, Any], model: str) -> Bill:
     written = usage.get("cache_creation_input_tokens") or 0
     hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens") or 0
     counts = {
@@ -154,7 +154,7 @@ def _anthropic_part(usage: Mapping[str, Any], model: str) -> Bill:
     return Counter({(model, kind): count for kind, count in counts.items()})
 
 
-def _openai(usage: Mapping[str, Any]) -> Bill:
+def _add_up_openai(usage: Mapping[str, Any]) -> Bill:
     is_chat = "prompt_tokens" in usage
     prompt, output = ("prompt_tokens", "completion_tokens") if is_chat else ("input_tokens", "output_tokens")
     details = usage.get(f"{prompt}_details") or {}
@@ -169,7 +169,7 @@ def _openai(usage: Mapping[str, Any]) -> Bill:
     return Counter({("", kind): count for kind, count in counts.items()})
 
 
-def _price(prices: Prices, kind: str, prompt: int) -> float:
+def _get_price(prices: Prices, kind: str, prompt: int) -> float:
     """USD per million tokens. An entry that lives an hour costs twice the input price (Anthropic)."""
     rates = prices.rates(prompt)
     listed = {

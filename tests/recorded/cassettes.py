@@ -25,8 +25,8 @@ Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 #: A few recordings that are part of the project, and all of them where they lie beside it.
-SAMPLE: Final = Path(__file__).parents[1] / "data" / "cassettes"
-SHARED: Final = Path(__file__).parents[3] / "shared" / "cassettes"
+SAMPLE_FOLDER: Final = Path(__file__).parents[1] / "data" / "cassettes"
+SHARED_FOLDER: Final = Path(__file__).parents[3] / "shared" / "cassettes"
 
 HOSTS: Final[Mapping[str, Provider]] = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 #: POST to one of these asks the model for an answer.
@@ -87,7 +87,7 @@ class Exchange:
 
 def find_cassettes() -> Path:
     """Return the folder of all recordings where it lies beside the project, else the sample's."""
-    return SHARED if SHARED.is_dir() else SAMPLE
+    return SHARED_FOLDER if SHARED_FOLDER.is_dir() else SAMPLE_FOLDER
 
 
 @cache
@@ -107,15 +107,15 @@ def read_cassette(path: Path, folder: Path) -> Iterator[Exchange]:
     name = path.relative_to(folder).as_posix().removesuffix(".gz")
     for index, interaction in enumerate(content["interactions"]):
         try:
-            yield _exchange(name, index, interaction["request"], interaction["response"])
+            yield _parse_exchange(name, index, interaction["request"], interaction["response"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: interaction {index} cannot be read: {error!r}") from error
 
 
-def _exchange(file: str, index: int, request: Mapping[str, Any], response: Mapping[str, Any]) -> Exchange:
+def _parse_exchange(file: str, index: int, request: Mapping[str, Any], response: Mapping[str, Any]) -> Exchange:
     uri = urlsplit(request["uri"])
     provider = HOSTS.get(uri.netloc)
-    response_headers = _headers(response)
+    response_headers = _parse_headers(response)
     content_type = dict(response_headers).get("content-type", "")
     return Exchange(
         file=file,
@@ -123,19 +123,19 @@ def _exchange(file: str, index: int, request: Mapping[str, Any], response: Mappi
         method=request["method"],
         host=uri.netloc,
         target=f"{uri.path}?{uri.query}" if uri.query else uri.path,
-        request_headers=_headers(request),
-        request_body=_body(request),
+        request_headers=_parse_headers(request),
+        request_body=_parse_body(request),
         status=int(response["status"]["code"]),
         reason=response["status"]["message"] or "",
         response_headers=response_headers,
-        response_body=_body(response),
+        response_body=_parse_body(response),
         is_stream=content_type.startswith("text/event-stream"),
         provider=provider,
         api=APIS.get(uri.path) if provider and request["method"] == "POST" else None,
     )
 
 
-def _headers(message: Mapping[str, Any]) -> Headers:
+def _parse_headers(message: Mapping[str, Any]) -> Headers:
     """Names in lower case; one with several values once for each."""
     fields: list[tuple[str, str]] = []
     for name, values in (message.get("headers") or {}).items():
@@ -144,7 +144,7 @@ def _headers(message: Mapping[str, Any]) -> Headers:
     return tuple(fields)
 
 
-def _body(message: Mapping[str, Any]) -> bytes:
+def _parse_body(message: Mapping[str, Any]) -> bytes:
     if "parsed_body" in message:
         return json.dumps(message["parsed_body"], ensure_ascii=False, separators=(",", ":")).encode()
     body = message.get("body")

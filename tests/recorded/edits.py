@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from elision.dialects.rules import introduced
-from elision.testing.checks import problems
+from elision.dialects.rules import list_new_violations
+from elision.testing.request_checks import find_problems
 from tests.recorded.cassettes import Api, Exchange
 
 #: Stands in every placeholder of `HIDING`.
@@ -28,13 +28,13 @@ def explain_edits(exchange: Exchange, body: bytes) -> Iterator[str]:
     for field in sorted((client.keys() | sent.keys()) - {MESSAGES[exchange.api]}):
         found = sent.get(field)
         if field == "tools" and found:
-            found = [tool for tool in found if _name(tool) not in _RECALL] or None
+            found = [tool for tool in found if _get_tool_name(tool) not in _RECALL] or None
         if not _is_same(client.get(field), found, {}):
             yield f"field {field} is {json.dumps(found)[:200]}, the client's is {json.dumps(client.get(field))[:200]}"
     yield from _explain_messages(client[MESSAGES[exchange.api]], sent[MESSAGES[exchange.api]], body)
-    yield from (f"breaks a rule: {each}" for each in introduced(exchange.api, client, sent))
-    known = set(problems(exchange.api, client))
-    yield from (f"breaks a type: {each}" for each in problems(exchange.api, sent) if each not in known)
+    yield from (f"breaks a rule: {each}" for each in list_new_violations(exchange.api, client, sent))
+    known = set(find_problems(exchange.api, client))
+    yield from (f"breaks a type: {each}" for each in find_problems(exchange.api, sent) if each not in known)
 
 
 def _explain_messages(client: list[Any], sent: list[Any], body: bytes) -> Iterator[str]:
@@ -69,5 +69,5 @@ def _is_result(parent: Mapping[str, Any]) -> bool:
     return kind in ("tool", "tool_result") or kind.endswith("_output")
 
 
-def _name(tool: Mapping[str, Any]) -> str:
+def _get_tool_name(tool: Mapping[str, Any]) -> str:
     return str(tool.get("name") or tool.get("function", {}).get("name"))

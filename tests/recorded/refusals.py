@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.dialects.rules import Violation, violations
+from elision.dialects.rules import Violation, list_violations
 from tests.recorded.cassettes import Api, Exchange
 
 #: What a refusal is about. structure: what stands where in the request, which rules are about. model: a model that does
@@ -36,7 +36,7 @@ def find_violations(exchange: Exchange) -> list[Violation]:
     """Return what the rules hold against a request."""
     api = find_api(exchange)
     assert api is not None
-    return violations(api, exchange.request_json())
+    return list_violations(api, exchange.request_json())
 
 
 def find_cause(exchange: Exchange) -> Cause:

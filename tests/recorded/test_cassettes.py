@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorded.cassettes import APIS, SAMPLE, Exchange, find_cassettes, load_exchanges
+from tests.recorded.cassettes import APIS, SAMPLE_FOLDER, Exchange, find_cassettes, load_exchanges
 
 CASSETTE = """\
 interactions:
@@ -98,7 +98,7 @@ def test_a_compressed_cassette_is_the_same(tmp_path: Path) -> None:
     assert load_exchanges(tmp_path / "packed") == plain
 
 
-@pytest.mark.parametrize("folder", sorted({SAMPLE, find_cassettes()}), ids=lambda folder: folder.parent.name)
+@pytest.mark.parametrize("folder", sorted({SAMPLE_FOLDER, find_cassettes()}), ids=lambda folder: folder.parent.name)
 def test_all_recordings_are_read(folder: Path) -> None:
     """Every cassette at hand is read: each API is there, whole and streamed, and so are requests that were refused."""
     exchanges = [each for each in load_exchanges(folder) if each.provider]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.recorded.bills import add_up_bill
-from tests.recorded.cassettes import SAMPLE, SHARED, Exchange, load_exchanges
+from tests.recorded.cassettes import SAMPLE_FOLDER, SHARED_FOLDER, Exchange, load_exchanges
 from tests.recorded.refusals import read_error
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "providers.md"
@@ -23,7 +23,7 @@ FACTS: Final = frozenset(_NAMED.findall(PAGE.read_text()))
 def recorded(name: str) -> Exchange:
     """The exchange under its short name, `test_name#1`, which the page must name as well."""
     assert name in FACTS, f"{name} is not on the page"
-    return found(SAMPLE)[name]
+    return found(SAMPLE_FOLDER)[name]
 
 
 def found(folder: Path) -> dict[str, Exchange]:
@@ -44,10 +44,12 @@ def kinds(message: dict[str, Any]) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="all recordings lie in ../shared/cassettes; the sample lacks two")
+@pytest.mark.skipif(
+    not SHARED_FOLDER.is_dir(), reason="all recordings lie in ../shared/cassettes; the sample lacks two"
+)
 def test_every_recording_that_is_named_exists() -> None:
     """No name on the page is made up or mistyped."""
-    assert FACTS - found(SHARED).keys() == set()
+    assert FACTS - found(SHARED_FOLDER).keys() == set()
 
 
 # -- Anthropic --------------------------------------------------------------------------------------------------------

@@ -7,20 +7,20 @@ from functools import cache
 import pytest
 
 from tests.recorded.cassettes import find_cassettes, load_exchanges
-from tests.recorded.hiding import STRATEGIES, Hidden, hide
+from tests.recorded.hidden_views import STRATEGIES, HiddenView, build_hidden_view
 
 
 @cache
-def hidden_by(strategy: str) -> list[Hidden]:
+def hidden_by(strategy: str) -> list[HiddenView]:
     """Every recorded conversation that was answered, with all hidden that the strategy allows."""
     answered = [each for each in load_exchanges(find_cassettes()) if each.api and each.status == 200]
-    return [hide(each, strategy) for each in answered if each.response_body]
+    return [build_hidden_view(each, strategy) for each in answered if each.response_body]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_left_is_accepted(strategy: str) -> None:
     """Neither a rule of the provider's nor a type of its package is broken by what is hidden."""
-    assert [(each.exchange.name, fault) for each in hidden_by(strategy) for fault in each.faults()] == []
+    assert [(each.exchange.name, fault) for each in hidden_by(strategy) for fault in each.list_faults()] == []
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

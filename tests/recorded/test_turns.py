@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.recorded.cassettes import find_cassettes, load_exchanges
-from tests.recorded.turns import check_continuation, check_round_trip, find_continued, find_repeated
+from tests.recorded.round_trips import check_continuation, check_round_trip, find_continued, find_repeated
 
 ASKED = [each for each in load_exchanges(find_cassettes()) if each.api]
 

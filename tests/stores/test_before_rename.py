@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.stores.log_file import LogFile
 from elision.trajectory.trajectory import Trajectory
 
@@ -61,6 +61,6 @@ def test_an_old_log_is_imported() -> None:
 
 def test_an_old_export_is_a_run() -> None:
     """`elision replay` reads a run of the old form."""
-    [run] = read(DATA / "run.jsonl")
+    [run] = read_runs(DATA / "run.jsonl")
     assert isinstance(run, Trajectory)
     assert len(run.turns) == 12

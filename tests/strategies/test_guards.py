@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SpecError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.strategies.guards import LOOK_BACK, Guards, Watch, failed
 from elision.trajectory.content import Opaque
 from elision.trajectory.stop import Stop, StopHint
@@ -238,6 +238,6 @@ def test_any_text(text: str) -> None:
 
 def test_the_sample_runs_are_not_called_stuck() -> None:
     """At the recommended window of 5 none of the four real runs, of 577 turns in all, is called stuck."""
-    runs = [run for path in sorted(RUNS.glob("*.gz")) for run in read(path) if isinstance(run, Trajectory)]
+    runs = [run for path in sorted(RUNS.glob("*.gz")) for run in read_runs(path) if isinstance(run, Trajectory)]
     assert sum(len(run.turns) for run in runs) == 577
     assert not any(any(hints(*run.turns, window=5)) for run in runs)

@@ -17,7 +17,7 @@ from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, En
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
 from elision.summarizers.openai_chat_endpoint import OpenAIChatEndpoint
 from elision.summarizers.openai_responses_endpoint import OpenAIResponsesEndpoint
-from elision.testing.checks import problems
+from elision.testing.request_checks import find_problems
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.turn import Turn
@@ -91,7 +91,7 @@ def test_a_summary_with_its_bill() -> None:
     assert (found.input, found.cached, found.output, found.attempts, found.route) == (900, 300, 60, 1, "fresh")
     assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * PRICES.rates(900).input)
     (body,) = server.bodies
-    assert problems("openai", body) == []
+    assert find_problems("openai", body) == []
     assert (body["temperature"], body["max_tokens"]) == (0, 1125)
     assert server.requests[0][1]["authorization"] == "Bearer hunter22"
 
@@ -463,7 +463,7 @@ def test_a_live_prefix_is_extended(
     told = json.dumps(body[field][-1])
     assert "def parse_line(text)" in told
     assert "called `pytest tests/test_parser.py -k parse_line`" in told
-    assert problems(api, body) == []
+    assert find_problems(api, body) == []
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ def test_a_fresh_prompt_is_one_message(make: Callable[..., Any], reply: Reply) -
         assert ModelSummarizer(make("m", key="k", base_url=server.url))(turns()).route == "fresh"
     (body,) = server.bodies
     assert len(body["messages"]) == 1
-    assert problems("anthropic" if make is AnthropicEndpoint else "openai", body) == []
+    assert find_problems("anthropic" if make is AnthropicEndpoint else "openai", body) == []
     assert "tools" not in body
 
 

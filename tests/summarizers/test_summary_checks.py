@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import SummaryError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.summarizers.digest import write_digest
 from elision.summarizers.must_keep_facts import count_needed_facts, find_key_facts, find_missing_facts
 from elision.summarizers.summary_checks import check_summary, find_problem
@@ -188,7 +188,7 @@ def test_how_many_facts() -> None:
 @pytest.mark.parametrize("limit", [2_000, 500])
 def test_digests_pass(path: Path, limit: int) -> None:
     """What is written without a model passes the checks, at every tenth turn of every sample run."""
-    run = next(iter(read(path)))
+    run = next(iter(read_runs(path)))
     for covers in range(10, len(run.turns), 10):
         asked = SummaryRequest(previous="", task="", turns=run.turns[max(0, covers - 30) : covers], max_tokens=limit)
         assert find_problem(write_digest(asked, COUNT), asked, COUNT) is None
@@ -210,7 +210,7 @@ def recorded() -> Iterator[tuple[str, int]]:
 def test_recorded_summaries_pass() -> None:
     """What a model really wrote for an agent passes, and not one of them would for another run."""
     ours, other = (
-        next(iter(read(next(path for path in RUNS if path.name.startswith(name)))))
+        next(iter(read_runs(next(path for path in RUNS if path.name.startswith(name)))))
         for name in ("openhands", "swe-agent")
     )
     found = list(recorded())

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from elision import ContextManager
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.prometheus import Prometheus
 from elision.trajectory.trajectory import Trajectory
@@ -29,7 +29,7 @@ def lived() -> tuple[list[Diagnostics], dict[str, float]]:
     """What was told of the run, and the page that was scraped behind it."""
     told: list[Diagnostics] = []
     registry = CollectorRegistry()
-    (run,) = [found for found in read(RUN) if isinstance(found, Trajectory)]
+    (run,) = [found for found in read_runs(RUN) if isinstance(found, Trajectory)]
     with ContextManager.from_env(SETTINGS, on_event=[told.append, Prometheus(registry)]) as context:
         for turn in run.turns:
             context.view()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from elision.errors import SettingError
 from elision.telemetry.diagnostics import Diagnostics, Fault, Hidden
-from elision.telemetry.logs import LOGGER, PassLog, facts
-from tests.telemetry.passes import FULL, QUIET, any_pass
+from elision.telemetry.logs import LOGGER, PassLog, collect_facts
+from tests.telemetry.sample_passes import FULL, QUIET, any_pass
 
 KEY = "sk-ant-api03-" + "aB3dE5gH7jK9" * 4
 
@@ -39,7 +39,7 @@ def logged(*told: Diagnostics, level: int = logging.DEBUG, **options: Any) -> li
     try:
         log = PassLog(**options)
         for each in told:
-            log.take(each)
+            log.report_pass(each)
     finally:
         logger.removeHandler(kept)
         logger.setLevel(before)
@@ -78,7 +78,7 @@ def test_everything() -> None:
 def test_json() -> None:
     """The same as an object, for programs; and at the record, for handlers."""
     (record,) = logged(FULL, form="json")
-    assert json.loads(record.getMessage()) == facts(FULL) == record.elision  # type: ignore[attr-defined]
+    assert json.loads(record.getMessage()) == collect_facts(FULL) == record.elision  # type: ignore[attr-defined]
 
 
 def test_levels() -> None:
@@ -100,7 +100,7 @@ def test_a_guard_is_loud_once() -> None:
 def test_many_handles() -> None:
     """A pass that hid a hundred results names the first few."""
     hidden = tuple(Hidden(handle=f"t{i}.1", tool="bash", tokens=9, left=1) for i in range(1, 101))
-    assert facts(replace(QUIET, masked=hidden))["hidden"] == "t1.1; t2.1; t3.1; t4.1; t5.1 and 95 more"
+    assert collect_facts(replace(QUIET, masked=hidden))["hidden"] == "t1.1; t2.1; t3.1; t4.1; t5.1 and 95 more"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -21,10 +21,10 @@ from opentelemetry.trace import SpanKind
 from elision.errors import MissingExtra
 from elision.telemetry import opentelemetry as ours
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metrics import METRICS
+from elision.telemetry.metric_table import METRICS
 from elision.telemetry.opentelemetry import OpenTelemetry
-from tests.telemetry.passes import FULL, QUIET, any_pass, later
-from tests.telemetry.test_metrics import PROMISED
+from tests.telemetry.sample_passes import FULL, QUIET, any_pass, make_later
+from tests.telemetry.test_metric_table import PROMISED
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def points(metric: Any) -> dict[tuple[Any, ...], Any]:
 def test_metrics(reader: InMemoryMetricReader, meters: MeterProvider) -> None:
     """Every metric of the table arrives under its own name, with its unit and its labels as attributes."""
     report = OpenTelemetry(meters)
-    for told in (FULL, QUIET, later(QUIET)):
+    for told in (FULL, QUIET, make_later(QUIET)):
         report(told)
     found = collected(reader)
     assert set(found) == {metric.name for metric in METRICS} | {ours.TOKEN_USAGE, ours.DURATION}
@@ -142,7 +142,7 @@ def test_a_quiet_pass_is_one_span(
 
 def test_without_a_provider() -> None:
     """Where the application set nothing up, the API's own no-op providers take it."""
-    OpenTelemetry(spans=True).take(FULL)
+    OpenTelemetry(spans=True).report_pass(FULL)
 
 
 @given(st.lists(any_pass, max_size=3))
@@ -152,7 +152,7 @@ def test_any_pass(told: list[Diagnostics]) -> None:
     provider = MeterProvider([reader], shutdown_on_exit=False)
     report = OpenTelemetry(provider, TracerProvider(shutdown_on_exit=False), spans=True)
     for each in told:
-        report.take(each)
+        report.report_pass(each)
     if told:
         assert points(collected(reader)["agent_context_pass_seconds"])[()].count == len(told)
     provider.shutdown()

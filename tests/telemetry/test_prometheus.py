@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metrics import METRICS
+from elision.telemetry.metric_table import METRICS
 from elision.telemetry.prometheus import Prometheus
-from tests.telemetry.passes import FULL, QUIET, any_pass, later
-from tests.telemetry.test_metrics import PROMISED
+from tests.telemetry.sample_passes import FULL, QUIET, any_pass, make_later
+from tests.telemetry.test_metric_table import PROMISED
 
 
 def scraped(registry: CollectorRegistry) -> dict[str, float]:
@@ -35,7 +35,7 @@ def test_a_scrape() -> None:
     """The promised names stand on the page as they are, with the values of the newest pass or the sums."""
     registry = CollectorRegistry()
     report = Prometheus(registry)
-    for told in (FULL, QUIET, later(QUIET)):
+    for told in (FULL, QUIET, make_later(QUIET)):
         report(told)
     found = scraped(registry)
     assert {name.split()[0] for name in found} >= PROMISED
@@ -95,7 +95,7 @@ def test_any_pass(told: list[Diagnostics]) -> None:
     registry = CollectorRegistry()
     report = Prometheus(registry)
     for each in told:
-        report.take(each)
+        report.report_pass(each)
     assert scraped(registry)["agent_context_pass_seconds_count"] == len(told)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
+from elision.testing.parsed_request import Api
 from elision.testing.playback import PATHS, Playback
-from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
@@ -24,7 +24,7 @@ ADDRESS: dict[Api, str] = {api: path for path, api in PATHS.items()}
 def recorded() -> dict[str, Trajectory]:
     """The sample runs by the name of their file, each the first of it."""
     return {
-        path.name.split(".")[0]: next(each for each in read(path) if isinstance(each, Trajectory))
+        path.name.split(".")[0]: next(each for each in read_runs(path) if isinstance(each, Trajectory))
         for path in sorted(RUNS.glob("*.gz"))
     }
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from elision.errors import ElisionError
 from elision.testing.builders import step, trajectory, turn
-from elision.testing.exchange import Received
+from elision.testing.exchange import ReceivedRequest
 from elision.testing.follower import Follower
-from elision.testing.provider import Provider
-from elision.testing.request import Api
+from elision.testing.parsed_request import Api
+from elision.testing.recorded_provider import RecordedProvider
 from elision.trajectory.trajectory import Trajectory
 from tests.properties.trajectories import trajectories
 
 APIS: tuple[Api, ...] = get_args(Api)
 
 
-def ask(provider: Provider, follower: Follower) -> tuple[Received, dict[str, object]]:
+def ask(provider: RecordedProvider, follower: Follower) -> tuple[ReceivedRequest, dict[str, object]]:
     body = json.dumps({"model": "m", "max_tokens": 9, **follower.request}).encode()
-    received, answer = provider.answer(follower.api, {}, body)
+    received, answer = provider.answer_request(follower.api, {}, body)
     return received, dict(answer.body)
 
 
@@ -33,7 +33,7 @@ def ask(provider: Provider, follower: Follower) -> tuple[Received, dict[str, obj
 @given(run=trajectories(most=6))
 def test_any_run_is_followed_to_its_end(api: Api, run: Trajectory) -> None:
     """Parallel, unanswered and silent turns, odd texts, talk: every request is sound and gets its own turn."""
-    provider, follower = Provider([run]), Follower(run, api)
+    provider, follower = RecordedProvider([run]), Follower(run, api)
     while not follower.done:
         number = follower.turn
         received, body = ask(provider, follower)
@@ -45,7 +45,7 @@ def test_any_run_is_followed_to_its_end(api: Api, run: Trajectory) -> None:
 @given(st.sampled_from(APIS))
 def test_an_answer_of_another_run_is_noticed(api: Api) -> None:
     """What was not recorded as this turn raises, with the run's name."""
-    provider = Provider([trajectory(turn(1, text="Another run."), id="b")])
+    provider = RecordedProvider([trajectory(turn(1, text="Another run."), id="b")])
     follower = Follower(trajectory(step(1), id="a"), api)
     _, body = ask(provider, follower)
     with pytest.raises(ElisionError, match="run 'a': what came as turn 1"):

@@ -14,9 +14,9 @@ from elision.errors import ElisionError
 from elision.testing.builders import commands, step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Garbled, Refused, Slow
 from elision.testing.follower import Follower
+from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
-from elision.testing.request import Api
+from elision.testing.recorded_provider import Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 from tests.testing.conftest import ADDRESS, Plain

@@ -13,7 +13,7 @@ from elision.testing.builders import step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
-from elision.testing.provider import Terms
+from elision.testing.recorded_provider import Terms
 from elision.trajectory.trajectory import Trajectory
 
 CALLS = 12

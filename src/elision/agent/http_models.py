@@ -105,14 +105,14 @@ def parse_openai_answer(body: Json) -> ModelAnswer:
     if choice is None:
         raise ModelError("the answer has no choices", is_temporary=True)
     message = mapping_in(choice.get("message"))
-    said = openai_chat.said(message)
+    said = openai_chat.parse_assistant(message)
     return ModelAnswer(
         text=text_of(said.content),
         reasoning=said.reasoning,
         calls=said.actions,
         finish=_FINISH_REASONS.get(text_in(choice.get("finish_reason")), "end"),
         message=_make_history_message(message),
-        usage=openai_chat.usage(body.get("usage")),
+        usage=openai_chat.parse_usage(body.get("usage")),
         reported=mapping_in(body.get("usage")),
     )
 
@@ -158,13 +158,13 @@ def parse_anthropic_answer(body: Json) -> ModelAnswer:
     """The body of a message as an answer. Raises ModelError where it holds none."""
     if not isinstance(body.get("content"), list):
         raise ModelError("the answer has no content", is_temporary=True)
-    said = anthropic.said(body)
+    said = anthropic.parse_assistant(body)
     return ModelAnswer(
         text=text_of(said.content),
         reasoning=said.reasoning,
         calls=said.actions,
         finish=_FINISH_REASONS.get(text_in(body.get("stop_reason")), "end"),
         message={"role": "assistant", "content": body["content"]},
-        usage=anthropic.usage(body.get("usage")),
+        usage=anthropic.parse_usage(body.get("usage")),
         reported=mapping_in(body.get("usage")),
     )

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from elision.agent.model import Json, Shape
 from elision.dialects import render_anthropic, render_openai_chat
-from elision.dialects.render import Renderer
+from elision.dialects.render import ViewRenderer
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, counter
 
-_RENDERERS: Final[Mapping[Shape, Callable[[], Renderer]]] = {
-    "openai": render_openai_chat.Renderer,
-    "anthropic": render_anthropic.Renderer,
+_RENDERERS: Final[Mapping[Shape, Callable[[], ViewRenderer]]] = {
+    "openai": render_openai_chat.OpenAIChatRenderer,
+    "anthropic": render_anthropic.AnthropicRenderer,
 }
 
 
@@ -38,16 +38,16 @@ def load_conversation(store: Store, session: str, shape: Shape) -> StoredConvers
     newest = max(branches, key=lambda info: info.changed)
     view = State(Sizer(counter())).fold_all(store.events(newest.key)).raw_view()
     renderer = _RENDERERS[shape]()
-    messages = renderer.plain(view)
+    messages = renderer.render_unmarked(view)
     if messages and messages[-1]["role"] == "user" and messages[-1].get("content") == _FILLER:
         messages.pop()
     return StoredConversation(
-        messages=list(messages), system="\n\n".join(_get_block_text(block) for block in renderer.system(view))
+        messages=list(messages), system="\n\n".join(_get_block_text(block) for block in renderer.render_system(view))
     )
 
 
 #: What Anthropic's renderer puts behind an assistant message that is the last; the next task takes its place.
-_FILLER: Final = [{"type": "text", "text": render_anthropic.CONTINUES}]
+_FILLER: Final = [{"type": "text", "text": render_anthropic.CONTINUE_TEXT}]
 
 
 def _is_branch_of(info: SessionInfo, session: str) -> bool:

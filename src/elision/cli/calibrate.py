@@ -13,7 +13,7 @@ from elision.cli.console import open_console
 from elision.cli.options import Paths, Tokens
 from elision.cli.outputs import check_outputs, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.calibrate import Calibration, Study
 from elision.lab.calibrate import calibrate as calibrated
 from elision.lab.calibrate_table import print_study
@@ -55,7 +55,7 @@ def examine(paths: Sequence[Path], tokens: str = "o200k") -> Study:
     silent: list[tuple[str, str]] = []
     problems: list[Problem] = []
     for path in paths:
-        for found in read(path):
+        for found in read_runs(path):
             if isinstance(found, Problem):
                 problems.append(found)
             elif (run := calibrated(found, sizer)) is not None:

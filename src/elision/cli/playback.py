@@ -16,8 +16,8 @@ from elision.cli.options import Paths
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.cli.view_text import printable
 from elision.errors import FormatError
-from elision.formats.registry import read
-from elision.testing.exchange import Received
+from elision.formats.registry import read_runs
+from elision.testing.exchange import ReceivedRequest
 from elision.trajectory.trajectory import Problem, Trajectory
 
 #: Where it listens unless told otherwise: next to the gateway's port.
@@ -47,12 +47,12 @@ def playback(
         return
     # An extra serves them, and the other commands must do without it.
     from elision.testing.playback import Playback
-    from elision.testing.provider import Terms
+    from elision.testing.recorded_provider import Terms
 
     errors = open_console(stderr=True)
     with Playback(runs, Terms(key=key, window=window), host=host, port=port) as server:
         if not quiet:
-            server.provider.watch = lambda received: _told(errors, received)
+            server.provider.on_request = lambda received: _told(errors, received)
         typer.echo(f"OpenAI clients:    {server.url}/v1\nAnthropic clients: {server.url}")
         errors.print(_table(runs))
         try:
@@ -65,7 +65,7 @@ def playback(
 
 
 def _runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
-    found = [each for path in paths for each in read(path)]
+    found = [each for path in paths for each in read_runs(path)]
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:5]:
         print(f"elision: {printable(str(problem))}", file=sys.stderr)
@@ -87,7 +87,7 @@ def _table(runs: list[Trajectory]) -> Table:
     return table
 
 
-def _told(console: Console, received: Received) -> None:
+def _told(console: Console, received: ReceivedRequest) -> None:
     """One request in one line."""
     line = Text(f"{received.status} ", style="red" if received.status >= 400 else "green")
     if received.run:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elision.cli.outputs import check_outputs, replace_file
 from elision.formats.elision_export import export
-from elision.formats.stored_session import stored_session
+from elision.formats.stored_session import load_stored_session
 from elision.stores.log_file import format_log
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.redact import Redaction
@@ -17,7 +17,7 @@ from elision.trajectory.redact import Redaction
 
 def run_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
     """`session` as a recorded run (`elision.trajectory/1`). redaction: None leaves secrets in."""
-    for line in export(stored_session(store, session.key)):
+    for line in export(load_stored_session(store, session.key)):
         yield json.dumps(redaction.tree(json.loads(line)), separators=(",", ":")) if redaction else line
 
 

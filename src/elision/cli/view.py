@@ -17,7 +17,7 @@ from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.cli.view_screen import Screen
 from elision.cli.view_text import printable
 from elision.errors import ElisionError, FormatError, SpecError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer, sizer
 from elision.lab.heads import with_recorded_head
 from elision.lab.views import ViewAt, as_json, views
@@ -86,7 +86,7 @@ def view(
 
 def _chosen(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
-    found = list(read(file))
+    found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
     _tell(problems)
     runs = [each for each in found if isinstance(each, Trajectory)]

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from elision.cli.view_text import Folded, folded, printable
-from elision.dialects.render import in_words
+from elision.dialects.render import describe_part
 from elision.lab.views import ViewAt
 from elision.trajectory.content import Content, Text
 from elision.trajectory.plan import handle
@@ -269,7 +269,7 @@ def named(segment: Segment) -> tuple[str, str]:
 
 def words(parts: Content) -> str:
     """Content as text; parts that are none by name or, where they can be read, as JSON."""
-    return "\n".join(part.text if isinstance(part, Text) else in_words(part) or f"[{part.kind}]" for part in parts)
+    return "\n".join(part.text if isinstance(part, Text) else describe_part(part) or f"[{part.kind}]" for part in parts)
 
 
 def tool_names(trajectory: Trajectory) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from elision.config import values
 from elision.config.values import Reader, optional, whole
-from elision.dialects.bound_thinking import AUTO, WAYS
+from elision.dialects.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 
 #: In front of a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "AGENT_CONTEXT_"
@@ -182,8 +182,8 @@ _SESSION: Final = (
     Key(
         name="thinking",
         group="session",
-        read=values.choice((AUTO, *WAYS)),
-        default=AUTO,
+        read=values.choice((AUTO_POLICY, *THINKING_POLICIES)),
+        default=AUTO_POLICY,
         meaning="how a history is edited at models whose thinking is bound to what stood before it",
     ),
     Key(

@@ -39,11 +39,11 @@ MEDIA = frozenset(
 #: Characters of JSON or text per token, for parts that are counted but not understood.
 CHARS_PER_TOKEN = 4
 #: Larger numbers (tokens, USD, seconds since the epoch) are nonsense, and may not fit a float.
-LARGEST = 1e15
+LARGEST_NUMBER = 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class AssistantMessage:
     """One assistant message: what it says, its reasoning in clear text, its calls.
 
     summary: set where the message carries a provider's summary that replaces everything before it.
@@ -56,11 +56,11 @@ class Said:
 
 
 #: Tags of a result that no text can stand for, so that it is never hidden.
-KEPT: Final = frozenset(("keep_output",))
+KEEP_OUTPUT: Final = frozenset(("keep_output",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ToolResult:
     """One answer to a call. error: None where the provider's JSON does not say. tags: those of its observation."""
 
     action_id: str
@@ -93,67 +93,67 @@ def mappings_in(value: object) -> list[Json]:
 
 def count_in(value: object) -> int:
     """`value` if it is a whole number of zero or more that can be one, else 0."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER:
         return value
     return 0
 
 
 def number_in(value: object) -> float | None:
     """`value` if it is a finite number of zero or more, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST_NUMBER:
         return None
     return float(value)
 
 
-def json_text(value: object) -> str:
+def dump_json(value: object) -> str:
     """`value` as JSON text; a string is taken to be JSON text (or what stands in its place) already."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-def arguments_in(value: object) -> str:
+def dump_arguments(value: object) -> str:
     """A call's arguments as JSON text, however the provider carries them; none are {}."""
-    return json_text({} if value is None else value)
+    return dump_json({} if value is None else value)
 
 
-def opaque(kind: str, part: Json) -> Opaque:
+def make_opaque(kind: str, part: Json) -> Opaque:
     """`part`, kept and counted: media by `IMAGE_TOKENS`, anything else by the length of its JSON. An estimate."""
     if kind in MEDIA and mapping_in(part.get("source")).get("type") != "text":
         return Opaque(kind, IMAGE_TOKENS, part)
-    return Opaque(kind, len(json_text(part)) // CHARS_PER_TOKEN, part)
+    return Opaque(kind, len(dump_json(part)) // CHARS_PER_TOKEN, part)
 
 
-def sealed(kind: str, part: Json, secret: str) -> Opaque:
+def make_sealed(kind: str, part: Json, secret: str) -> Opaque:
     """Reasoning that only the provider can read: base64 of about the text it stands for, so 3/4 of its length."""
     return Opaque(kind, len(secret) * 3 // 4 // CHARS_PER_TOKEN, part)
 
 
 #: Type of a text part, in any dialect -> the field that holds its text.
-_TEXTS = {"text": "text", "refusal": "refusal", "input_text": "text", "output_text": "text"}
+_TEXT_FIELDS = {"text": "text", "refusal": "refusal", "input_text": "text", "output_text": "text"}
 
 
-def content_of(value: object) -> Content:
+def parse_content(value: object) -> Content:
     """A `content` field: a string, a list of parts, or anything a careless recorder put there."""
     if isinstance(value, str):
         return content(value)
     if isinstance(value, list):
-        return tuple(part for item in value for part in _parts(item))
+        return tuple(part for item in value for part in _parse_parts(item))
     if isinstance(value, dict):
-        return tuple(_parts(value))
+        return tuple(_parse_parts(value))
     if value is None:
         return ()
-    return content(json_text(value))
+    return content(dump_json(value))
 
 
-def _parts(item: object) -> Iterator[Part]:
+def _parse_parts(item: object) -> Iterator[Part]:
     if not isinstance(item, dict):
-        yield from content_of(item)
+        yield from parse_content(item)
         return
     kind = text_in(item.get("type"))
-    text = item.get(_TEXTS.get(kind, "text"))
-    if isinstance(text, str) and (kind in _TEXTS or not kind):
+    text = item.get(_TEXT_FIELDS.get(kind, "text"))
+    if isinstance(text, str) and (kind in _TEXT_FIELDS or not kind):
         if text:
             yield Text(text)
     else:
-        yield opaque(kind or "unknown", item)
+        yield make_opaque(kind or "unknown", item)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from elision.dialects import (
-    KEPT,
+    KEEP_OUTPUT,
+    AssistantMessage,
     Json,
-    Result,
-    Said,
-    arguments_in,
-    content_of,
+    ToolResult,
     count_in,
-    json_text,
+    dump_arguments,
+    dump_json,
+    make_sealed,
     mapping_in,
     mappings_in,
-    sealed,
+    parse_content,
     text_in,
 )
 from elision.trajectory.content import Content, content, text_of
@@ -48,7 +48,7 @@ BLOCKS = frozenset(
 )
 
 
-def shows(messages: Iterable[Json], outer: Json) -> bool:
+def has_dialect_signs(messages: Iterable[Json], outer: Json) -> bool:
     """Whether a conversation bears a sign of this dialect: a block of its own, `system`, a tool's `input_schema`.
 
     outer: the object that holds the messages.
@@ -56,97 +56,97 @@ def shows(messages: Iterable[Json], outer: Json) -> bool:
     return (
         isinstance(outer.get("system"), str | list)
         or any("input_schema" in tool for tool in mappings_in(outer.get("tools")))
-        or any(_is_own(block) for message in messages for block in mappings_in(message.get("content")))
+        or any(_is_own_block(block) for message in messages for block in mappings_in(message.get("content")))
     )
 
 
-def _is_own(block: Json) -> bool:
+def _is_own_block(block: Json) -> bool:
     return text_in(block.get("type")) in BLOCKS or isinstance(block.get("source"), dict)
 
 
-def blocks_of(value: object) -> list[Json]:
+def list_blocks(value: object) -> list[Json]:
     """A `content` field as blocks; a string is one text block."""
     if isinstance(value, list):
-        return [item if isinstance(item, dict) else {"type": "text", "text": json_text(item)} for item in value]
+        return [item if isinstance(item, dict) else {"type": "text", "text": dump_json(item)} for item in value]
     if isinstance(value, dict):
         return [value]
     if value is None:
         return []
-    return [{"type": "text", "text": json_text(value)}]
+    return [{"type": "text", "text": dump_json(value)}]
 
 
-def said(message: Json) -> Said:
+def parse_assistant(message: Json) -> AssistantMessage:
     """An assistant message. Thinking is reasoning; server tools and their results stay in the content, opaque."""
-    blocks = blocks_of(message.get("content"))
-    summaries = [_summary(block) for block in blocks if block.get("type") == "compaction"]
-    return Said(
-        content=tuple(part for block in blocks for part in _spoken(block)),
-        reasoning="\n".join(filter(None, map(_thought, blocks))),
-        actions=tuple(_action(block) for block in blocks if block.get("type") == "tool_use"),
+    blocks = list_blocks(message.get("content"))
+    summaries = [_read_summary(block) for block in blocks if block.get("type") == "compaction"]
+    return AssistantMessage(
+        content=tuple(part for block in blocks for part in _parse_block(block)),
+        reasoning="\n".join(filter(None, map(_read_thinking, blocks))),
+        actions=tuple(_parse_action(block) for block in blocks if block.get("type") == "tool_use"),
         summary=summaries[-1] if summaries else None,
     )
 
 
-def _thought(block: Json) -> str:
+def _read_thinking(block: Json) -> str:
     if block.get("type") == "thinking":
         return text_in(block.get("thinking"))
     return ""
 
 
-def _summary(block: Json) -> str:
-    return text_of(content_of(block.get("content")))
+def _read_summary(block: Json) -> str:
+    return text_of(parse_content(block.get("content")))
 
 
-def _hidden(block: Json) -> Content:
+def _keep_hidden_thinking(block: Json) -> Content:
     """Thinking that was sent without its text (`display: omitted`) is there all the same, and is billed."""
     if block.get("thinking"):
         return ()
-    return (sealed("thinking", block, text_in(block.get("signature"))),)
+    return (make_sealed("thinking", block, text_in(block.get("signature"))),)
 
 
 #: Block type -> what of it belongs to the content of an assistant message.
-_SPOKEN: dict[str, Callable[[Json], Content]] = {
-    "thinking": _hidden,
-    "redacted_thinking": lambda block: (sealed("redacted_thinking", block, text_in(block.get("data"))),),
+_CONTENT_PARSERS: dict[str, Callable[[Json], Content]] = {
+    "thinking": _keep_hidden_thinking,
+    "redacted_thinking": lambda block: (make_sealed("redacted_thinking", block, text_in(block.get("data"))),),
     "tool_use": lambda _: (),
-    "compaction": lambda block: content(_summary(block)),
+    "compaction": lambda block: content(_read_summary(block)),
 }
 
 
-def _spoken(block: Json) -> Content:
-    return _SPOKEN.get(text_in(block.get("type")), content_of)(block)
+def _parse_block(block: Json) -> Content:
+    return _CONTENT_PARSERS.get(text_in(block.get("type")), parse_content)(block)
 
 
-def _action(block: Json) -> Action:
+def _parse_action(block: Json) -> Action:
     return Action(
-        id=text_in(block.get("id")), name=text_in(block.get("name")), arguments=arguments_in(block.get("input"))
+        id=text_in(block.get("id")), name=text_in(block.get("name")), arguments=dump_arguments(block.get("input"))
     )
 
 
-def results(message: Json) -> list[Result]:
+def parse_results(message: Json) -> list[ToolResult]:
     """The tool results of a user message."""
-    return [_result(block) for block in blocks_of(message.get("content")) if block.get("type") == "tool_result"]
+    return [_parse_result(block) for block in list_blocks(message.get("content")) if block.get("type") == "tool_result"]
 
 
-def _result(block: Json) -> Result:
+def _parse_result(block: Json) -> ToolResult:
     error = block.get("is_error")
     # A tool that a result refers to may be called from then on, and may not where the reference is hidden.
     loads = any(part.get("type") == "tool_reference" for part in mappings_in(block.get("content")))
-    return Result(
+    return ToolResult(
         action_id=text_in(block.get("tool_use_id")),
-        content=content_of(block.get("content")),
+        content=parse_content(block.get("content")),
         error=error if isinstance(error, bool) else None,
-        tags=KEPT if loads else frozenset(),
+        tags=KEEP_OUTPUT if loads else frozenset(),
     )
 
 
-def remarks(message: Json) -> Content:
+def parse_user_words(message: Json) -> Content:
     """What a user message says beside its tool results."""
-    blocks = blocks_of(message.get("content"))
-    return tuple(part for block in blocks if block.get("type") != "tool_result" for part in content_of(block))
+    blocks = list_blocks(message.get("content"))
+    return tuple(part for block in blocks if block.get("type") != "tool_result" for part in parse_content(block))
 
 
-def usage(value: object) -> Usage | None:
+def parse_usage(value: object) -> Usage | None:
     """Return the whole bill of a `usage` object; None if there is none. `input_tokens` exclude cache reads and writes.
 
     Where the provider asked models several times for one request, `iterations` lists each bill. The counts at the top

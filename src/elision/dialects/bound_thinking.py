@@ -4,11 +4,11 @@ Anthropic's newest models check each signed thinking block against the messages 
 an earlier tool result … invalid for every later thinking block" (preserved thinking, Nov 2026): HTTP 400, or the block
 is dropped where the request asks for that. Cache markers may move, and what the server edits itself does not count.
 
-The ways, `WAYS`:
+The policies, `THINKING_POLICIES`:
 
 - `defer`: our edits stay behind the newest bound thinking. Safe everywhere; saves little where every turn thinks.
-- `native`: our messages stay whole, and the server clears old results up to our frontier (`native.py`). Its placeholder
-  is the provider's: no gist, no handle, no rule on arguments, and only a run of the oldest results.
+- `native`: our messages stay whole, and the server clears old results up to our frontier (`server_clearing.py`). Its
+  placeholder is the provider's: no gist, no handle, no rule on arguments, and only a run of the oldest results.
 - `drop_block`: we edit, and every request from then on asks for invalid thinking to be dropped. Thoughts are lost.
 - `ignore`: we edit as if nothing were bound. Right where nothing is.
 """
@@ -24,30 +24,32 @@ from elision.errors import SpecError
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Turn
 
-Way = Literal["defer", "native", "drop_block", "ignore"]
-WAYS: Final[tuple[Way, ...]] = get_args(Way)
-AUTO: Final = "auto"
+ThinkingPolicy = Literal["defer", "native", "drop_block", "ignore"]
+THINKING_POLICIES: Final[tuple[ThinkingPolicy, ...]] = get_args(ThinkingPolicy)
+AUTO_POLICY: Final = "auto"
 #: `anthropic-beta`, without which `block_binding` is an unknown field and refused.
 DROP_BETA: Final = "thinking-binding-controls-2026-08-01"
 #: Thinking configurations that take `block_binding`.
-_ON: Final = frozenset(("adaptive", "enabled"))
+_THINKING_ON: Final = frozenset(("adaptive", "enabled"))
 _BLOCKS: Final = frozenset(("thinking", "redacted_thinking"))
 
 
-def way(capabilities: Capabilities, option: str = AUTO) -> Way:
+def choose_thinking_policy(capabilities: Capabilities, option: str = AUTO_POLICY) -> ThinkingPolicy:
     """How to edit a history at this model. Raises SpecError.
 
     `auto` takes, in this order: `ignore` where nothing is bound; `native` where the server can clear by itself; else
     `defer`. It never chooses `drop_block`: to give thoughts away is the user's decision. An option that the model
     cannot do falls back in the same order.
     """
-    if option != AUTO and option not in WAYS:
-        raise SpecError(f"no way {option!r} to treat bound thinking; there are: {', '.join((AUTO, *WAYS))}")
-    if not capabilities.bound or option == "ignore":
+    if option != AUTO_POLICY and option not in THINKING_POLICIES:
+        raise SpecError(
+            f"no way {option!r} to treat bound thinking; there are: {', '.join((AUTO_POLICY, *THINKING_POLICIES))}"
+        )
+    if not capabilities.binds_thinking or option == "ignore":
         return "ignore"
-    if option == "drop_block" and capabilities.drop_block:
+    if option == "drop_block" and capabilities.can_drop_block:
         return "drop_block"
-    if capabilities.clears and option != "defer":
+    if capabilities.clears_results and option != "defer":
         return "native"
     return "defer"
 
@@ -55,28 +57,28 @@ def way(capabilities: Capabilities, option: str = AUTO) -> Way:
 # -- defer ------------------------------------------------------------------------------------------------------------
 
 
-def thinks(turn: Turn) -> bool:
+def has_bound_thinking(turn: Turn) -> bool:
     """Whether a turn may carry bound thinking. Its text alone counts: what was shown of a block stands as `reasoning`,
     apart from the signature that it was sent with."""
     return bool(turn.reasoning) or any(isinstance(part, Opaque) and part.kind in _BLOCKS for part in turn.content)
 
 
-def newest_thought(turns: Sequence[Turn]) -> int:
+def find_newest_thinking(turns: Sequence[Turn]) -> int:
     """Index of the newest turn that thinks; 0 where none does. Its own results stand behind its thinking, so they may
     change, and those of every later turn."""
-    return next((turn.index for turn in reversed(turns) if thinks(turn)), 0)
+    return next((turn.index for turn in reversed(turns) if has_bound_thinking(turn)), 0)
 
 
-def editable_from(turns: Sequence[Turn]) -> int:
+def find_editable_from(turns: Sequence[Turn]) -> int:
     """The first turn whose observations may change, and the least that a summary may cover: what it covers is gone with
     its thinking, and what stays must not think."""
-    return max(newest_thought(turns), 1)
+    return max(find_newest_thinking(turns), 1)
 
 
 # -- drop_block -------------------------------------------------------------------------------------------------------
 
 
-def dropping(request: Mapping[str, Any], capabilities: Capabilities) -> dict[str, Any] | None:
+def ask_to_drop_thinking(request: Mapping[str, Any], capabilities: Capabilities) -> dict[str, Any] | None:
     """`request` asking for invalid thinking to be dropped; None where it cannot ask.
 
     The service does not remember it, so every later request of the session must ask as well, under `DROP_BETA`. Only
@@ -85,13 +87,13 @@ def dropping(request: Mapping[str, Any], capabilities: Capabilities) -> dict[str
     thinking = mapping_in(request.get("thinking"))
     if not thinking and capabilities.thinking in ("default", "always"):
         thinking = {"type": "adaptive"}
-    if thinking.get("type") not in _ON or not capabilities.drop_block:
+    if thinking.get("type") not in _THINKING_ON or not capabilities.can_drop_block:
         return None
     binding = {**mapping_in(thinking.get("block_binding")), "prefix_mismatch_behavior": "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": binding}}
 
 
-def with_beta(header: str, beta: str) -> str:
+def add_beta(header: str, beta: str) -> str:
     """An `anthropic-beta` header with `beta` in it; what the client asked for stays in front."""
     asked = [each.strip() for each in header.split(",") if each.strip()]
     return ",".join(asked if beta in asked else [*asked, beta])

@@ -17,15 +17,21 @@ from itertools import islice
 from typing import Any, Final
 
 from elision.dialects import Json, mapping_in, text_in
-from elision.dialects.rules.anthropic import BREAKPOINTS, THINKING, Mark, breakpoints, takes_one
-from elision.dialects.rules.violation import listed
+from elision.dialects.rules.anthropic import (
+    MAX_BREAKPOINTS,
+    THINKING_TYPES,
+    Breakpoint,
+    find_breakpoints,
+    has_automatic_breakpoint,
+)
+from elision.dialects.rules.violation import list_objects
 
 #: Content blocks that a breakpoint looks back for an entry (Anthropic, prompt caching guide).
 LOOK_BACK: Final = 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class BreakpointPlace:
     """message, block: 0-based; a content that is one text is block 0 of its message.
 
     ttl: "1h" where a breakpoint behind it lives an hour, since longer lives must come first; else "5m".
@@ -43,7 +49,7 @@ class Place:
         return {"type": "ephemeral", "ttl": self.ttl}
 
 
-def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[Place]:
+def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[BreakpointPlace]:
     """Where breakpoints can be set in `request`, most important first, the ones in between last.
 
     wanted: (message, block) behind which a prefix should be kept, most important first. A block that can bear no mark
@@ -55,30 +61,30 @@ def places(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> lis
         messages = messages
     else:
         messages = []
-    marks = breakpoints(request)
-    free = BREAKPOINTS - len(marks) - takes_one(request)
-    ends = {mark.place for mark in marks if mark.own}
+    marks = find_breakpoints(request)
+    free = MAX_BREAKPOINTS - len(marks) - has_automatic_breakpoint(request)
+    ends = {mark.place for mark in marks if mark.is_on_message_block}
     taken: list[tuple[int, int]] = []
     for place in wanted:
-        bearer = next((at for at, bears in _back(messages, place) if bears), None)
+        bearer = next((at for at, bears in _walk_back(messages, place) if bears), None)
         if bearer is not None and bearer not in ends and len(taken) < free:
             taken.append(bearer)
             ends.add(bearer)
-    if takes_one(request):
-        ends |= {at for at, _ in islice(_back(messages, _END), 1)}
-    taken += _between(messages, sorted(ends), free - len(taken))
-    return [Place(*at, ttl=_life(request, marks, at)) for at in taken]
+    if has_automatic_breakpoint(request):
+        ends |= {at for at, _ in islice(_walk_back(messages, _END), 1)}
+    taken += _fill_gap(messages, sorted(ends), free - len(taken))
+    return [BreakpointPlace(*at, ttl=_choose_ttl(request, marks, at)) for at in taken]
 
 
-def set_in(request: Mapping[str, Any]) -> list[Mark]:
+def list_breakpoints(request: Mapping[str, Any]) -> list[Breakpoint]:
     """Return the breakpoints that a request bears."""
-    return breakpoints(request)
+    return find_breakpoints(request)
 
 
-def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
+def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace]) -> dict[str, Any]:
     """`request` with breakpoints at `at`; every message that has none is the very same object."""
     messages = list(request.get("messages") or ())
-    for place in at:
+    for place in places:
         message = messages[place.message]
         content = message["content"]
         if isinstance(content, str):
@@ -94,7 +100,7 @@ def marked(request: Mapping[str, Any], at: Sequence[Place]) -> dict[str, Any]:
 _END: Final = (sys.maxsize, sys.maxsize)
 
 
-def _back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
+def _walk_back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
     """(place, whether it may bear a mark) of every block from `place` on towards the beginning."""
     for number in range(min(place[0], len(messages) - 1), -1, -1):
         message = mapping_in(messages[number])
@@ -102,26 +108,26 @@ def _back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tup
         if isinstance(content, str):
             parts = [(0, {"type": "text", "text": content})]
         else:
-            parts = listed(content)
+            parts = list_objects(content)
         # A `system` message between turns is left as it is.
         whose = message.get("role") in ("user", "assistant")
         for at, part in reversed(parts):
             if (number, at) <= place:
-                yield (number, at), whose and _bears(part)
+                yield (number, at), whose and _can_bear_breakpoint(part)
 
 
-def _bears(part: Json) -> bool:
+def _can_bear_breakpoint(part: Json) -> bool:
     kind = text_in(part.get("type"))
-    return bool(kind) and kind not in THINKING and (kind != "text" or bool(text_in(part.get("text")).strip()))
+    return bool(kind) and kind not in THINKING_TYPES and (kind != "text" or bool(text_in(part.get("text")).strip()))
 
 
-def _between(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
+def _fill_gap(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
     """Up to `free` blocks that shorten the last stretch between two breakpoints to what one looks back."""
     found: list[tuple[int, int]] = []
     if len(ends) < 2:
         return found
     steps = 0
-    for at, bears in _back(messages, ends[-1]):
+    for at, bears in _walk_back(messages, ends[-1]):
         if at <= ends[-2] or len(found) >= free:
             break
         if steps >= LOOK_BACK and bears:
@@ -131,10 +137,10 @@ def _between(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int
     return found
 
 
-def _life(request: Mapping[str, Any], marks: Sequence[Mark], at: tuple[int, int]) -> str:
+def _choose_ttl(request: Mapping[str, Any], marks: Sequence[Breakpoint], place: tuple[int, int]) -> str:
     """How long a breakpoint at `at` must live: as long as any behind it."""
-    behind = any(mark.ttl == "1h" and mark.place >= at for mark in marks)
-    automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and takes_one(request)
+    behind = any(mark.ttl == "1h" and mark.place >= place for mark in marks)
+    automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and has_automatic_breakpoint(request)
     if behind or automatic:
         return "1h"
     return "5m"

@@ -7,15 +7,15 @@ The dialect of many servers besides OpenAI's, so the common words of others are 
 from __future__ import annotations
 
 from elision.dialects import (
+    AssistantMessage,
     Json,
-    Result,
-    Said,
-    arguments_in,
-    content_of,
+    ToolResult,
     count_in,
+    dump_arguments,
     mapping_in,
     mappings_in,
     number_in,
+    parse_content,
     text_in,
 )
 from elision.trajectory.content import content
@@ -23,7 +23,7 @@ from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
 
-def reasoning_of(message: Json) -> str:
+def parse_reasoning(message: Json) -> str:
     """Reasoning in clear text, under whichever name the server gives it."""
     for name in ("reasoning_content", "reasoning"):
         value = message.get(name)
@@ -40,48 +40,48 @@ def reasoning_of(message: Json) -> str:
     )
 
 
-def actions_of(message: Json) -> tuple[Action, ...]:
+def parse_actions(message: Json) -> tuple[Action, ...]:
     """The calls of an assistant message; a legacy `function_call` has its function's name for an id."""
-    calls = [_action(call) for call in mappings_in(message.get("tool_calls"))]
+    calls = [_parse_action(call) for call in mappings_in(message.get("tool_calls"))]
     if legacy := mapping_in(message.get("function_call")):
         name = text_in(legacy.get("name"))
-        calls.append(Action(id=name, name=name, arguments=arguments_in(legacy.get("arguments"))))
+        calls.append(Action(id=name, name=name, arguments=dump_arguments(legacy.get("arguments"))))
     return tuple(calls)
 
 
-def _action(call: Json) -> Action:
+def _parse_action(call: Json) -> Action:
     # A custom tool (free-form input) stands under "custom"; some recorders leave the envelope out.
     inner = mapping_in(call.get("function")) or mapping_in(call.get("custom")) or call
     if "arguments" not in inner:
         arguments = inner.get("input")
     else:
         arguments = inner.get("arguments")
-    return Action(id=text_in(call.get("id")), name=text_in(inner.get("name")), arguments=arguments_in(arguments))
+    return Action(id=text_in(call.get("id")), name=text_in(inner.get("name")), arguments=dump_arguments(arguments))
 
 
-def said(message: Json) -> Said:
+def parse_assistant(message: Json) -> AssistantMessage:
     """An assistant message."""
     refusal = content(text_in(message.get("refusal")))
-    return Said(
-        content=content_of(message.get("content")) + refusal,
-        reasoning=reasoning_of(message),
-        actions=actions_of(message),
+    return AssistantMessage(
+        content=parse_content(message.get("content")) + refusal,
+        reasoning=parse_reasoning(message),
+        actions=parse_actions(message),
     )
 
 
-def result(message: Json) -> Result:
+def parse_result(message: Json) -> ToolResult:
     """A message of role `tool` or (legacy) `function`."""
     name = text_in(message.get("name"))
     error = message.get("is_error", message.get("error"))
-    return Result(
+    return ToolResult(
         action_id=text_in(message.get("tool_call_id")) or name,
-        content=content_of(message.get("content")),
+        content=parse_content(message.get("content")),
         tool=name,
         error=error if isinstance(error, bool) else None,
     )
 
 
-def usage(value: object, *, usd: float | None = None) -> Usage | None:
+def parse_usage(value: object, *, usd: float | None = None) -> Usage | None:
     """A `usage` object; None if there is none. `prompt_tokens` include cache reads and writes.
 
     Cache reads also stand under DeepSeek's `prompt_cache_hit_tokens`, and LiteLLM adds Anthropic's names. Completion
@@ -97,7 +97,7 @@ def usage(value: object, *, usd: float | None = None) -> Usage | None:
     tiers = mapping_in(details.get("cache_creation_token_details")) or mapping_in(counts.get("cache_creation"))
     return Usage.inclusive(
         prompt=count_in(counts.get("prompt_tokens")),
-        output=_output(counts),
+        output=_count_output(counts),
         cache_read=max(map(count_in, read)),
         cache_write=max(map(count_in, written)),
         usd=number_in(counts.get("cost")) if usd is None else usd,
@@ -105,7 +105,7 @@ def usage(value: object, *, usd: float | None = None) -> Usage | None:
     )
 
 
-def _output(counts: Json) -> int:
+def _count_output(counts: Json) -> int:
     """Completion tokens, with the reasoning where the total has it beside them."""
     completion = count_in(counts.get("completion_tokens"))
     reasoning = count_in(mapping_in(counts.get("completion_tokens_details")).get("reasoning_tokens"))

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from elision.dialects import (
-    KEPT,
+    KEEP_OUTPUT,
+    AssistantMessage,
     Json,
-    Result,
-    Said,
-    arguments_in,
-    content_of,
+    ToolResult,
     count_in,
-    json_text,
+    dump_arguments,
+    dump_json,
+    make_opaque,
+    make_sealed,
     mapping_in,
     mappings_in,
-    opaque,
-    sealed,
+    parse_content,
     text_in,
 )
 from elision.trajectory.content import Content, Part, Text, content
@@ -56,7 +56,7 @@ OUTPUTS = frozenset(
     ]
 )
 #: Outputs that no text can stand for: a screenshot must be one, and tools that were loaded may be called from then on.
-_KEPT = frozenset(("computer_call_output", "tool_search_output"))
+_UNHIDABLE = frozenset(("computer_call_output", "tool_search_output"))
 #: A search for tools and what it found. Where the provider runs it, neither has a `call_id`.
 _SEARCHES = frozenset(("tool_search_call", "tool_search_output"))
 #: Items that say nothing to the model: settings, pointers and triggers.
@@ -66,20 +66,20 @@ ITEMS = frozenset(CALLS) | OUTPUTS | SILENT | {"reasoning", "compaction", "web_s
 
 
 #: Content parts that no other dialect knows.
-_PARTS = frozenset(("input_text", "output_text", "summary_text"))
+_OWN_PARTS = frozenset(("input_text", "output_text", "summary_text"))
 
 
-def shows(items: Iterable[Json]) -> bool:
+def has_dialect_signs(items: Iterable[Json]) -> bool:
     """Whether a conversation bears a sign of this dialect: an item, or a content part, of its own."""
-    return any(_is_own(item) for item in items)
+    return any(_is_own_item(item) for item in items)
 
 
-def _is_own(item: Json) -> bool:
+def _is_own_item(item: Json) -> bool:
     kinds = {text_in(part.get("type")) for part in mappings_in(item.get("content"))}
-    return text_in(item.get("type")) in ITEMS or not _PARTS.isdisjoint(kinds)
+    return text_in(item.get("type")) in ITEMS or not _OWN_PARTS.isdisjoint(kinds)
 
 
-def call_id(item: Json) -> str:
+def read_call_id(item: Json) -> str:
     """Return the id that results refer to; "" for a search that the provider runs, whose output stands behind it."""
     named = text_in(item.get("call_id"))
     if named or text_in(item.get("type")) in _SEARCHES:
@@ -87,106 +87,108 @@ def call_id(item: Json) -> str:
     return text_in(item.get("id"))
 
 
-def said(item: Json) -> Said:
+def parse_item(item: Json) -> AssistantMessage:
     """What one output item adds to the assistant message it is part of."""
     kind = text_in(item.get("type")) or "message"
     if kind == "message":
-        return Said(content=content_of(item.get("content")))
+        return AssistantMessage(content=parse_content(item.get("content")))
     if kind == "reasoning":
-        return Said(content=_sealed(item), reasoning=_reasoning(item))
+        return AssistantMessage(content=_keep_sealed_reasoning(item), reasoning=_read_reasoning(item))
     if kind in CALLS:
-        return Said(actions=(_action(kind, item),))
-    return Said(content=(opaque(kind, item),))
+        return AssistantMessage(actions=(_parse_action(kind, item),))
+    return AssistantMessage(content=(make_opaque(kind, item),))
 
 
-def _reasoning(item: Json) -> str:
+def _read_reasoning(item: Json) -> str:
     """The reasoning text where it was sent (open models), else its summary."""
     texts = [text_in(part.get("text")) for part in mappings_in(item.get("content"))]
     texts = texts or [text_in(part.get("text")) for part in mappings_in(item.get("summary"))]
     return "\n".join(filter(None, texts))
 
 
-def _sealed(item: Json) -> Content:
+def _keep_sealed_reasoning(item: Json) -> Content:
     secret = text_in(item.get("encrypted_content"))
     if secret:
-        return (sealed("reasoning", item, secret),)
+        return (make_sealed("reasoning", item, secret),)
     return ()
 
 
-def _action(kind: str, item: Json) -> Action:
+def _parse_action(kind: str, item: Json) -> Action:
     tool, field = CALLS[kind]
     arguments = item.get(field)
     if kind == "computer_call" and arguments is None:
         arguments = item.get("actions")
-    return Action(id=call_id(item), name=text_in(item.get("name")) or tool, arguments=arguments_in(arguments))
+    return Action(id=read_call_id(item), name=text_in(item.get("name")) or tool, arguments=dump_arguments(arguments))
 
 
-def inline_result(item: Json) -> Result | None:
+def parse_inline_result(item: Json) -> ToolResult | None:
     """The result that a hosted tool's call item carries itself, if it does."""
-    take = _INLINE.get(text_in(item.get("type")))
+    take = _INLINE_PARSERS.get(text_in(item.get("type")))
     if take:
         return take(item)
     return None
 
 
-def _mcp(item: Json) -> Result | None:
+def _parse_mcp_result(item: Json) -> ToolResult | None:
     error = item.get("error")
     output = item.get("output")
     if output is None and error is None:
         return None
-    return Result(
-        action_id=call_id(item), content=_output(error if output is None else output), error=error is not None
+    return ToolResult(
+        action_id=read_call_id(item),
+        content=_parse_output(error if output is None else output),
+        error=error is not None,
     )
 
 
-def _listed(field: str) -> Callable[[Json], Result | None]:
-    def take(item: Json) -> Result | None:
+def _parse_listed_result(field: str) -> Callable[[Json], ToolResult | None]:
+    def take(item: Json) -> ToolResult | None:
         found = item.get(field)
         if isinstance(found, list):
-            return Result(action_id=call_id(item), content=_entries(found))
+            return ToolResult(action_id=read_call_id(item), content=_parse_entries(found))
         return None
 
     return take
 
 
-def _entries(found: list[Any]) -> Content:
+def _parse_entries(found: list[Any]) -> Content:
     """Logs of a code interpreter, hits of a file search: their text, else opaque."""
-    return tuple(_entry(entry) for entry in found if entry)
+    return tuple(_parse_entry(entry) for entry in found if entry)
 
 
-def _entry(entry: object) -> Part:
+def _parse_entry(entry: object) -> Part:
     if not isinstance(entry, dict):
-        return Text(json_text(entry))
+        return Text(dump_json(entry))
     text = text_in(entry.get("logs")) or text_in(entry.get("text"))
     if text:
         return Text("\n".join(filter(None, (text_in(entry.get("filename")), text))))
-    return _unread(entry)
+    return _keep_unreadable(entry)
 
 
-def _unread(entry: Json) -> Part:
-    return opaque(text_in(entry.get("type")) or "unknown", entry)
+def _keep_unreadable(entry: Json) -> Part:
+    return make_opaque(text_in(entry.get("type")) or "unknown", entry)
 
 
-_INLINE: Mapping[str, Callable[[Json], Result | None]] = {
-    "mcp_call": _mcp,
-    "code_interpreter_call": _listed("outputs"),
-    "file_search_call": _listed("results"),
+_INLINE_PARSERS: Mapping[str, Callable[[Json], ToolResult | None]] = {
+    "mcp_call": _parse_mcp_result,
+    "code_interpreter_call": _parse_listed_result("outputs"),
+    "file_search_call": _parse_listed_result("results"),
 }
 
 
-def result(item: Json) -> Result:
+def parse_result(item: Json) -> ToolResult:
     """An output item."""
     found = next((item[name] for name in ("output", "result", "tools") if item.get(name) is not None), None)
-    return Result(
-        action_id=call_id(item),
-        content=_output(found),
+    return ToolResult(
+        action_id=read_call_id(item),
+        content=_parse_output(found),
         tool=text_in(item.get("name")),
-        error=_failed(item),
-        tags=KEPT if text_in(item.get("type")) in _KEPT else frozenset(),
+        error=_has_failed(item),
+        tags=KEEP_OUTPUT if text_in(item.get("type")) in _UNHIDABLE else frozenset(),
     )
 
 
-def hidden(item: Json, text: str) -> dict[str, Any]:
+def replace_output(item: Json, text: str) -> dict[str, Any]:
     """Return the output item `item` with `text` in place of what it says, in the shape of its type."""
     kind = text_in(item.get("type"))
     if kind == "shell_call_output":
@@ -199,15 +201,15 @@ def hidden(item: Json, text: str) -> dict[str, Any]:
     return {**item, "result" if kind == "program_output" else "output": text}
 
 
-def _output(value: object) -> Content:
+def _parse_output(value: object) -> Content:
     if isinstance(value, list) and value and all(isinstance(part, dict) and "stdout" in part for part in value):
-        return tuple(part for run in value for part in _streams(run))
+        return tuple(part for run in value for part in _parse_command_output(run))
     if isinstance(value, dict) and "type" not in value:
-        return content(json_text(value))
-    return content_of(value)
+        return content(dump_json(value))
+    return parse_content(value)
 
 
-def _streams(run: Json) -> Content:
+def _parse_command_output(run: Json) -> Content:
     """One command of a `shell_call_output`."""
     code = mapping_in(run.get("outcome")).get("exit_code")
     if isinstance(code, int) and code:
@@ -218,7 +220,7 @@ def _streams(run: Json) -> Content:
     return content("\n".join(filter(None, texts)))
 
 
-def _failed(item: Json) -> bool | None:
+def _has_failed(item: Json) -> bool | None:
     if item.get("type") == "apply_patch_call_output":
         return item.get("status") == "failed"
     outcomes = [mapping_in(run.get("outcome")) for run in mappings_in(item.get("output")) if "outcome" in run]
@@ -227,7 +229,7 @@ def _failed(item: Json) -> bool | None:
     return None
 
 
-def usage(value: object) -> Usage | None:
+def parse_usage(value: object) -> Usage | None:
     """A `usage` object; None if there is none. `input_tokens` include cache reads and writes."""
     counts = mapping_in(value)
     if "input_tokens" not in counts:

@@ -20,58 +20,58 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from elision.dialects import MEDIA, Json, json_text, mapping_in, text_in
+from elision.dialects import MEDIA, Json, dump_json, mapping_in, text_in
 from elision.trajectory.content import Content, Opaque, content
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.view import Segment, View
 
 #: One message of a request, as JSON.
-Sent: TypeAlias = dict[str, Any]
+JsonMessage: TypeAlias = dict[str, Any]
 
 #: What stands for the result of a call that has none.
-UNANSWERED = "[No result was recorded.]"
+NO_RESULT_TEXT = "[No result was recorded.]"
 
 
-class Renderer(Protocol):
+class ViewRenderer(Protocol):
     """Turns the views of one session into the messages of its requests."""
 
-    def messages(self, view: View) -> list[Sent]:
+    def render_messages(self, view: View) -> list[JsonMessage]:
         """The request's `messages`. The list is the caller's; the messages in it are not to be changed."""
         ...
 
-    def plain(self, view: View) -> list[Sent]:
+    def render_unmarked(self, view: View) -> list[JsonMessage]:
         """The same without cache markers, which are no part of what a prompt cache compares."""
         ...
 
-    def system(self, view: View) -> list[Sent]:
+    def render_system(self, view: View) -> list[JsonMessage]:
         """The system prompt where the dialect keeps it apart, as blocks; else []."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class TurnCalls:
     """A turn's calls, and which result answers which.
 
     calls:   (id it is sent under, call), implicit ones left out.
-    answers: for each observation the id of the call it answers; "" where it is sent as the user's words.
+    answered_ids: for each observation the id of the call it answers; "" where it is sent as the user's words.
     """
 
     turn: Turn
     calls: tuple[tuple[str, Action], ...]
-    answers: tuple[str, ...]
+    answered_ids: tuple[str, ...]
 
     @property
-    def unanswered(self) -> list[str]:
-        given = set(self.answers)
+    def unanswered_ids(self) -> list[str]:
+        given = set(self.answered_ids)
         return [id for id, _ in self.calls if id not in given]
 
     @property
-    def last(self) -> int:
+    def last_result_position(self) -> int:
         """1-based position of the last observation that answers a call; 0 if none does."""
-        return max((position for position, id in enumerate(self.answers, start=1) if id), default=0)
+        return max((position for position, id in enumerate(self.answered_ids, start=1) if id), default=0)
 
 
-def _answers(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[str]:
+def _match_results(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[str]:
     """The id that each observation of `turn` answers. Calls under one recorded id are answered in their order."""
     waiting: dict[str, list[str]] = {}
     for id, action in calls:
@@ -84,153 +84,155 @@ def _answers(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[str]:
         yield ids.pop(0) if ids else ""
 
 
-class Transcript(ABC):
+class BaseRenderer(ABC):
     """A renderer but for the dialect: which messages stand for a segment, and how they are joined.
 
-    unanswered: result of a call that has none; "" leaves the call open.
+    no_result_text: result of a call that has none; "" leaves the call open.
     """
 
     #: Letters that the provider forbids in call ids.
-    forbidden: re.Pattern[str] | None = None
+    forbidden_letters: re.Pattern[str] | None = None
 
-    def __init__(self, *, unanswered: str = UNANSWERED) -> None:
-        self.unanswered = unanswered
+    def __init__(self, *, no_result_text: str = NO_RESULT_TEXT) -> None:
+        self.no_result_text = no_result_text
         self._view: View | None = None
-        self._sent: list[Sent] = []
+        self._messages: list[JsonMessage] = []
         #: For each segment: messages up to and with it, and blocks of the last of them.
         self._ends: list[tuple[int, int]] = []
         #: (place of the assistant segment, its exchange), ascending.
-        self._exchanges: list[tuple[int, Exchange]] = []
-        self._ids: set[str] = set()
+        self._turn_calls: list[tuple[int, TurnCalls]] = []
+        self._used_ids: set[str] = set()
 
-    def messages(self, view: View) -> list[Sent]:
-        return self.plain(view)
+    def render_messages(self, view: View) -> list[JsonMessage]:
+        return self.render_unmarked(view)
 
-    def plain(self, view: View) -> list[Sent]:
-        self._follow(view)
-        return self._sent.copy()
+    def render_unmarked(self, view: View) -> list[JsonMessage]:
+        self._follow_view(view)
+        return self._messages.copy()
 
-    def system(self, view: View) -> list[Sent]:
+    def render_system(self, view: View) -> list[JsonMessage]:
         return []
 
     # -- what a dialect says --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _message(self, message: Message, *, head: bool) -> list[Sent]:
+    def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
         """A message of the head, or an interjection."""
 
     @abstractmethod
-    def _user(self, parts: Content) -> list[Sent]:
+    def _render_user(self, parts: Content) -> list[JsonMessage]:
         """Anything else that is said in the user's role: a summary, an observation of a text protocol."""
 
     @abstractmethod
-    def _assistant(self, exchange: Exchange) -> list[Sent]: ...
+    def _render_assistant(self, calls: TurnCalls) -> list[JsonMessage]: ...
 
     @abstractmethod
-    def _result(self, id: str, parts: Content, error: bool | None) -> Sent: ...
+    def _render_result(self, id: str, parts: Content, error: bool | None) -> JsonMessage: ...
 
-    def _join(self, message: Sent) -> None:
+    def _append_message(self, message: JsonMessage) -> None:
         """Put `message` behind the others."""
-        self._sent.append(message)
+        self._messages.append(message)
 
     # -- following a session --------------------------------------------------------------------------------------
 
-    def _follow(self, view: View) -> None:
-        self._go_back(view.common(self._view))
+    def _follow_view(self, view: View) -> None:
+        self._rewind_to(view.common(self._view))
         segments = view.track.segments
         for place in range(len(self._ends), view.length):
-            for message in self._said(segments, place):
-                self._join(message)
-            self._ends.append((len(self._sent), _blocks(self._sent)))
+            for message in self._render_segment(segments, place):
+                self._append_message(message)
+            self._ends.append((len(self._messages), _count_blocks(self._messages)))
         self._view = view
 
-    def _go_back(self, place: int) -> None:
+    def _rewind_to(self, place: int) -> None:
         """Forget every segment from `place` on."""
         del self._ends[place:]
         if self._ends:
             count, blocks = self._ends[-1]
         else:
             count, blocks = (0, 0)
-        del self._sent[count:]
-        if count and _blocks(self._sent) > blocks:
-            last = self._sent[-1]
-            self._sent[-1] = {**last, "content": last["content"][:blocks]}
-        while self._exchanges and self._exchanges[-1][0] >= place:
-            _, exchange = self._exchanges.pop()
-            self._ids.difference_update(id for id, _ in exchange.calls)
+        del self._messages[count:]
+        if count and _count_blocks(self._messages) > blocks:
+            last = self._messages[-1]
+            self._messages[-1] = {**last, "content": last["content"][:blocks]}
+        while self._turn_calls and self._turn_calls[-1][0] >= place:
+            _, exchange = self._turn_calls.pop()
+            self._used_ids.difference_update(id for id, _ in exchange.calls)
 
-    def _said(self, segments: list[Segment], place: int) -> list[Sent]:
+    def _render_segment(self, segments: list[Segment], place: int) -> list[JsonMessage]:
         segment = segments[place]
         match segment.source:
             case Turn():
-                return self._spoken(place, segment.source)
+                return self._render_turn(place, segment.source)
             case Observation():
-                return self._observed(segments, place)
+                return self._render_observation(segments, place)
             case Message():
-                return self._message(segment.source, head=segment.kind == "head")
+                return self._render_message(segment.source, head=segment.kind == "head")
         # Tools belong to the request itself, and an unrecorded head cannot be shown.
         if segment.kind == "summary":
-            return self._user(content(segment.text))
+            return self._render_user(content(segment.text))
         return []
 
-    def _spoken(self, place: int, turn: Turn) -> list[Sent]:
+    def _render_turn(self, place: int, turn: Turn) -> list[JsonMessage]:
         calls = tuple(
-            (self._id(turn.index, position, action.id), action)
+            (self._assign_id(turn.index, position, action.id), action)
             for position, action in enumerate(turn.actions, start=1)
             if not action.implicit
         )
-        exchange = Exchange(turn, calls, tuple(_answers(turn, calls)))
-        self._exchanges.append((place, exchange))
-        if self.unanswered:
-            missing = exchange.unanswered
+        exchange = TurnCalls(turn, calls, tuple(_match_results(turn, calls)))
+        self._turn_calls.append((place, exchange))
+        if self.no_result_text:
+            missing = exchange.unanswered_ids
         else:
             missing = []
-        return self._assistant(exchange) + [self._result(id, content(self.unanswered), None) for id in missing]
+        return self._render_assistant(exchange) + [
+            self._render_result(id, content(self.no_result_text), None) for id in missing
+        ]
 
-    def _observed(self, segments: list[Segment], place: int) -> list[Sent]:
+    def _render_observation(self, segments: list[Segment], place: int) -> list[JsonMessage]:
         """An observation. One in the user's words waits for the turn's last result, which must not stand behind it."""
         segment = segments[place]
-        assistant, exchange = self._exchanges[-1]
-        id = exchange.answers[segment.index - 1]
+        assistant, exchange = self._turn_calls[-1]
+        id = exchange.answered_ids[segment.index - 1]
         if not id:
-            if segment.index < exchange.last:
+            if segment.index < exchange.last_result_position:
                 return []
-            return self._user(_content(segment))
-        shown = [self._result(id, _content(segment), _error(segment))]
-        if segment.index == exchange.last:
-            waiting = (each for each in segments[assistant + 1 : place] if not exchange.answers[each.index - 1])
-            shown += [message for each in waiting for message in self._user(_content(each))]
+            return self._render_user(_get_content(segment))
+        shown = [self._render_result(id, _get_content(segment), _get_error(segment))]
+        if segment.index == exchange.last_result_position:
+            waiting = (each for each in segments[assistant + 1 : place] if not exchange.answered_ids[each.index - 1])
+            shown += [message for each in waiting for message in self._render_user(_get_content(each))]
         return shown
 
-    def _id(self, turn: int, position: int, recorded: str) -> str:
+    def _assign_id(self, turn: int, position: int, recorded: str) -> str:
         """The id under which a call is sent: the recorded one if it may be, else one made from its place."""
-        if self.forbidden:
-            id = self.forbidden.sub("_", recorded)
+        if self.forbidden_letters:
+            id = self.forbidden_letters.sub("_", recorded)
         else:
             id = recorded
         id = id or f"call_{turn}_{position}"
-        while id in self._ids:
+        while id in self._used_ids:
             id = f"{id}_{turn}_{position}"
-        self._ids.add(id)
+        self._used_ids.add(id)
         return id
 
 
-def _blocks(sent: list[Sent]) -> int:
+def _count_blocks(messages: list[JsonMessage]) -> int:
     """Blocks of the last message; 0 where its content is a text."""
-    parts = sent[-1].get("content") if sent else None
+    parts = messages[-1].get("content") if messages else None
     if isinstance(parts, list):
         return len(parts)
     return 0
 
 
-def _content(segment: Segment) -> Content:
+def _get_content(segment: Segment) -> Content:
     """What an observation's segment says: a placeholder or clip its text, else all that was observed."""
     if segment.kind == "observation" and isinstance(segment.source, Observation):
         return segment.source.content
     return content(segment.text)
 
 
-def _error(segment: Segment) -> bool | None:
+def _get_error(segment: Segment) -> bool | None:
     if isinstance(segment.source, Observation):
         return segment.source.error
     return None
@@ -239,9 +241,9 @@ def _error(segment: Segment) -> bool | None:
 # -- opaque parts ---------------------------------------------------------------------------------------------------
 
 #: Reasoning that only the provider that sealed it can read; nothing stands for it in another dialect.
-SEALED = frozenset(("thinking", "redacted_thinking", "reasoning"))
+SEALED_KINDS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 #: Fields that hold the bytes of a media part, or say where they are.
-_PAYLOAD = frozenset(
+_PAYLOAD_FIELDS = frozenset(
     ("source", "image_url", "video_url", "data", "audio", "input_audio", "file", "file_id", "file_data", "file_url")
 )
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
@@ -256,21 +258,21 @@ class Image:
     url: str = ""
 
 
-def image_in(part: Opaque) -> Image | None:
+def find_image(part: Opaque) -> Image | None:
     """The image that `part` holds, whichever dialect it was recorded in; None if it is none, or elsewhere (a file id).
 
     Known: Anthropic's `source`, OpenAI's `image_url` (chat and Responses), `data` with `mimeType` (MCP, pi).
     """
     data: Json = part.data or {}
     if source := mapping_in(data.get("source")):
-        return _image(text_in(source.get("media_type")), text_in(source.get("data")), text_in(source.get("url")))
+        return _make_image(text_in(source.get("media_type")), text_in(source.get("data")), text_in(source.get("url")))
     if part.kind == "image" and "mimeType" in data:
-        return _image(text_in(data.get("mimeType")), text_in(data.get("data")), "")
+        return _make_image(text_in(data.get("mimeType")), text_in(data.get("data")), "")
     nested = data.get("image_url")
-    return _image("", "", text_in(nested) or text_in(mapping_in(nested).get("url")))
+    return _make_image("", "", text_in(nested) or text_in(mapping_in(nested).get("url")))
 
 
-def _image(media: str, data: str, url: str) -> Image | None:
+def _make_image(media: str, data: str, url: str) -> Image | None:
     if found := _DATA_URL.match(url):
         media = found[1]
         data = found[2]
@@ -282,13 +284,13 @@ def _image(media: str, data: str, url: str) -> Image | None:
     return None
 
 
-def in_words(part: Opaque) -> str:
+def describe_part(part: Opaque) -> str:
     """A part that has no place in a dialect, as text: JSON where it is readable, a note where it is bytes.
 
     Sealed reasoning is "": nobody but its provider could read it.
     """
-    if part.kind in SEALED:
+    if part.kind in SEALED_KINDS:
         return ""
-    if part.data is None or (part.kind in MEDIA and not _PAYLOAD.isdisjoint(part.data)):
+    if part.data is None or (part.kind in MEDIA and not _PAYLOAD_FIELDS.isdisjoint(part.data)):
         return f"[{part.kind} that cannot be sent here]"
-    return json_text(dict(part.data))
+    return dump_json(dict(part.data))

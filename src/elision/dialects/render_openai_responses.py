@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elision.dialects.render import Exchange, Sent, Transcript, image_in, in_words
+from elision.dialects.render import BaseRenderer, JsonMessage, TurnCalls, describe_part, find_image
 from elision.trajectory.content import Content, Opaque, Part, Text
 from elision.trajectory.turn import Action, Message
 
@@ -28,58 +28,58 @@ _IN_ASSISTANT: Mapping[str, _Fields] = {
 }
 
 
-class Renderer(Transcript):
+class OpenAIResponsesRenderer(BaseRenderer):
     """One session's items: messages, reasoning, calls and their outputs, each an item of its own."""
 
-    def _message(self, message: Message, *, head: bool) -> list[Sent]:
+    def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
         if message.role == "user":
-            return self._user(message.content)
-        return [{"role": message.role, "content": _words(message.content)}]
+            return self._render_user(message.content)
+        return [{"role": message.role, "content": _join_words(message.content)}]
 
-    def _user(self, parts: Content) -> list[Sent]:
-        return [{"role": "user", "content": _shown(parts)}]
+    def _render_user(self, parts: Content) -> list[JsonMessage]:
+        return [{"role": "user", "content": _render_parts(parts)}]
 
-    def _assistant(self, exchange: Exchange) -> list[Sent]:
-        items = [*_said(exchange.turn.content), *(_call(id, action) for id, action in exchange.calls)]
+    def _render_assistant(self, calls: TurnCalls) -> list[JsonMessage]:
+        items = [*_render_content(calls.turn.content), *(_render_call(id, action) for id, action in calls.calls)]
         while items and items[-1].get("type") == "reasoning":
             items.pop()
         return items
 
-    def _result(self, id: str, parts: Content, error: bool | None) -> Sent:
-        return {"type": "function_call_output", "call_id": id, "output": _shown(parts)}
+    def _render_result(self, id: str, parts: Content, error: bool | None) -> JsonMessage:
+        return {"type": "function_call_output", "call_id": id, "output": _render_parts(parts)}
 
 
-def _said(parts: Content) -> Iterator[Sent]:
+def _render_content(parts: Content) -> Iterator[JsonMessage]:
     """What an assistant says: words in a row are one message, and items stand where they stood."""
     words: list[Part] = []
     for part in (*parts, None):
         if isinstance(part, Opaque):
-            item = _own(part, _IN_ASSISTANT)
+            item = _copy_recorded(part, _IN_ASSISTANT)
         else:
             item = None
         if part is not None and item is None:
             words.append(part)
             continue
-        if said := _words(tuple(words)):
+        if said := _join_words(tuple(words)):
             yield {"role": "assistant", "content": said}
         words = []
         if item is not None:
             yield item
 
 
-def _call(id: str, action: Action) -> Sent:
+def _render_call(id: str, action: Action) -> JsonMessage:
     name = _FORBIDDEN.sub("_", action.name) or "unknown"
     return {"type": "function_call", "call_id": id, "name": name, "arguments": action.arguments}
 
 
-def _words(parts: Content) -> str:
+def _join_words(parts: Content) -> str:
     """Content that can hold nothing but text."""
-    return "\n".join(filter(None, (part.text if isinstance(part, Text) else in_words(part) for part in parts)))
+    return "\n".join(filter(None, (part.text if isinstance(part, Text) else describe_part(part) for part in parts)))
 
 
-def _shown(parts: Content) -> Any:
+def _render_parts(parts: Content) -> Any:
     """Content that holds images too: a text where there are none."""
-    shown = [_part(part) for part in parts]
+    shown = [_render_part(part) for part in parts]
     shown = [part for part in shown if part.get("text") != ""]
     if all(part["type"] == "input_text" for part in shown) and len(shown) < 2:
         if shown:
@@ -88,17 +88,17 @@ def _shown(parts: Content) -> Any:
     return shown
 
 
-def _part(part: Part) -> Sent:
+def _render_part(part: Part) -> JsonMessage:
     if isinstance(part, Text):
-        return _text(part.text)
-    return _own(part, _IN_USER) or _image(part) or _text(in_words(part))
+        return _make_text(part.text)
+    return _copy_recorded(part, _IN_USER) or _render_image(part) or _make_text(describe_part(part))
 
 
-def _text(text: str) -> Sent:
+def _make_text(text: str) -> JsonMessage:
     return {"type": "input_text", "text": text}
 
 
-def _own(part: Opaque, allowed: Mapping[str, _Fields]) -> Sent | None:
+def _copy_recorded(part: Opaque, allowed: Mapping[str, _Fields]) -> JsonMessage | None:
     """As recorded, but for fields that are null or a recorded breakpoint, of which a request writes four."""
     fields = allowed.get(part.kind)
     if fields is None or part.data is None:
@@ -108,8 +108,8 @@ def _own(part: Opaque, allowed: Mapping[str, _Fields]) -> Sent | None:
     return {name: value for name, value in part.data.items() if value is not None and name != "prompt_cache_breakpoint"}
 
 
-def _image(part: Opaque) -> Sent | None:
-    image = image_in(part)
+def _render_image(part: Opaque) -> JsonMessage | None:
+    image = find_image(part)
     if image is None:
         return None
     url = image.url or f"data:{image.media};base64,{image.data}"

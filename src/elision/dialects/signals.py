@@ -14,7 +14,7 @@ from typing import Any, Final
 from elision.dialects import count_in, mapping_in, mappings_in, text_in
 
 #: Longer texts are searched in their first part only: an error that quotes the prompt says what it is in front.
-_READ: Final = 20_000
+_SEARCHED_LENGTH: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,9 @@ _OVERFLOWS: Final[tuple[tuple[str, str], ...]] = (
              rf"(?:resulted in|requested(?: about)?) (?P<tokens>{_N})"),
     ("many", rf"maximum context length (?:is|of) \(?(?P<limit>{_N})"),
 )  # fmt: skip
-_NUMBERED: Final = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for _, pattern in _OVERFLOWS)
+_OVERFLOW_PATTERNS: Final = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for _, pattern in _OVERFLOWS)
 #: The same without numbers.
-_BARE: Final = re.compile(
+_OVERFLOW_WITHOUT_NUMBERS: Final = re.compile(
     r"""
       prompt\ is\ too\ long | input\ is\ too\ long\ for\ requested\ model     # Anthropic, Bedrock
     | context[_ ](?:length|window)[_ ]exceeded                                  # OpenAI's and Anthropic's codes
@@ -65,18 +65,18 @@ _BARE: Final = re.compile(
 )
 
 
-def overflow(answer: object) -> Overflow | None:
+def parse_overflow(answer: object) -> Overflow | None:
     """What an error (its text, or its body as JSON) says of a prompt that was too long; None if that is not what it
     says. A body that is no error is looked at for a `stop_reason` or `error` that says so."""
     if isinstance(answer, Mapping):
-        counted = _counted(answer)
-        return counted or _worded(" ".join(_sayings(answer)))
+        counted = _read_counts(answer)
+        return counted or _match_overflow(" ".join(_list_error_texts(answer)))
     if isinstance(answer, str):
-        return _worded(answer)
+        return _match_overflow(answer)
     return None
 
 
-def _counted(body: Mapping[str, Any]) -> Overflow | None:
+def _read_counts(body: Mapping[str, Any]) -> Overflow | None:
     """llama.cpp names its numbers."""
     error = mapping_in(body.get("error")) or body
     limit = count_in(error.get("n_ctx"))
@@ -85,7 +85,7 @@ def _counted(body: Mapping[str, Any]) -> Overflow | None:
     return None
 
 
-def _sayings(body: Mapping[str, Any]) -> Iterator[str]:
+def _list_error_texts(body: Mapping[str, Any]) -> Iterator[str]:
     """The texts of a body that say what went wrong; never what the model or the user said."""
     yield from (text_in(body.get(name)) for name in ("message", "code", "type", "stop_reason", "detail"))
     if isinstance(body.get("error"), str):
@@ -96,13 +96,13 @@ def _sayings(body: Mapping[str, Any]) -> Iterator[str]:
     yield text_in(mapping_in(error.get("metadata")).get("raw"))
 
 
-def _worded(text: str) -> Overflow | None:
-    text = text[:_READ]
-    for pattern in _NUMBERED:
+def _match_overflow(text: str) -> Overflow | None:
+    text = text[:_SEARCHED_LENGTH]
+    for pattern in _OVERFLOW_PATTERNS:
         if found := pattern.search(text):
             numbers = {name: int(value.replace(",", "") or 0) for name, value in found.groupdict().items()}
             return Overflow(tokens=numbers.get("tokens") or None, limit=numbers.get("limit") or None)
-    if _BARE.search(text):
+    if _OVERFLOW_WITHOUT_NUMBERS.search(text):
         return Overflow()
     return None
 
@@ -122,12 +122,12 @@ class CacheMiss:
     tokens: int = 0
 
     @property
-    def unknown(self) -> bool:
+    def is_unknown(self) -> bool:
         """Whether the provider could not compare: the miss, if there was one, is nobody's."""
         return self.reason in ("unavailable", "previous_message_not_found", "comparison_response_not_found")
 
 
-def cache_miss(response: Mapping[str, Any]) -> CacheMiss | None:
+def parse_cache_miss(response: Mapping[str, Any]) -> CacheMiss | None:
     """Anthropic's `diagnostics.cache_miss_reason` or OpenAI's `prompt_cache_diagnostics`; None where there was no miss,
     or nothing was asked."""
     reason = mapping_in(mapping_in(response.get("diagnostics")).get("cache_miss_reason"))
@@ -149,39 +149,41 @@ def cache_miss(response: Mapping[str, Any]) -> CacheMiss | None:
 class Transformation:
     """Thinking that did not fit what stands in front of it.
 
-    dropped: whether the model was spared it; if not, it was let pass.
+    is_dropped: whether the model was spared it; if not, it was let pass.
     place:   the block, as the provider writes it. reason: the provider's word, `prefix_binding_mismatch` for an edit.
     """
 
-    dropped: bool
+    is_dropped: bool
     place: str
     reason: str
 
 
 #: Type -> whether the block was dropped; the provider asks readers to pass over types that they do not know.
-_TRANSFORMED: Final[Mapping[str, bool]] = {"thinking_dropped": True, "thinking_mismatch_allowed": False}
+_TRANSFORMATION_TYPES: Final[Mapping[str, bool]] = {"thinking_dropped": True, "thinking_mismatch_allowed": False}
 
 
-def transformations(response: Mapping[str, Any]) -> tuple[Transformation, ...]:
+def parse_transformations(response: Mapping[str, Any]) -> tuple[Transformation, ...]:
     """Anthropic's `input_transformations`, in order."""
     return tuple(
         Transformation(
-            dropped=_TRANSFORMED[text_in(each.get("type"))],
+            is_dropped=_TRANSFORMATION_TYPES[text_in(each.get("type"))],
             place=text_in(each.get("path")),
             reason=text_in(each.get("reason")),
         )
         for each in mappings_in(response.get("input_transformations"))
-        if text_in(each.get("type")) in _TRANSFORMED
+        if text_in(each.get("type")) in _TRANSFORMATION_TYPES
     )
 
 
 #: The place of the block that failed, and of the first change, in Anthropic's error about bound thinking.
-_UNBOUND = re.compile(r"(messages\.\d+\.content\.\d+).{0,20}?Invalid `signature` in `thinking` block", re.DOTALL)
+_UNBOUND_PATTERN = re.compile(
+    r"(messages\.\d+\.content\.\d+).{0,20}?Invalid `signature` in `thinking` block", re.DOTALL
+)
 
 
-def unbound(answer: object) -> str | None:
+def find_unbound_thinking(answer: object) -> str | None:
     """The place of the first thinking block that was refused because something in front of it was edited; None where
     an error says something else."""
-    text = " ".join(_sayings(answer)) if isinstance(answer, Mapping) else answer
-    found = _UNBOUND.search(text[:_READ]) if isinstance(text, str) else None
+    text = " ".join(_list_error_texts(answer)) if isinstance(answer, Mapping) else answer
+    found = _UNBOUND_PATTERN.search(text[:_SEARCHED_LENGTH]) if isinstance(text, str) else None
     return found[1] if found and "bound to a different conversation" in str(text) else None

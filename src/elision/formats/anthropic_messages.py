@@ -5,38 +5,57 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.dialects import Json, Said, anthropic, content_of, count_in, mapping_in, mappings_in, number_in, text_in
+from elision.dialects import (
+    AssistantMessage,
+    Json,
+    anthropic,
+    count_in,
+    mapping_in,
+    mappings_in,
+    number_in,
+    parse_content,
+    text_in,
+)
 from elision.formats.assembler import Assembler
-from elision.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
-from elision.formats.document import Document, Found
+from elision.formats.conversations import (
+    Layout,
+    RecordedConversation,
+    is_mostly_valid,
+    make_list_getter,
+    preview_conversations,
+    read_conversations,
+)
+from elision.formats.document import Document, RunOrProblem
 from elision.formats.fragments import Fragment, is_same_response
-from elision.formats.moments import moment
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.usage import Usage
 
-LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda outer: "role" in outer)
+LAYOUT = Layout(
+    required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer
+)
 _ROLES = frozenset(("system", "user", "assistant"))
 #: Roles that other dialects have and this one does not: a sign of theirs, and no slip.
-_FOREIGN = frozenset(("tool", "function", "developer"))
+_FOREIGN_ROLES = frozenset(("tool", "function", "developer"))
 #: Why a response stopped that the client then asks the model to continue, with nothing added to it.
-_RESUMED = frozenset(("pause_turn", "max_tokens"))
+_RESUMED_REASONS = frozenset(("pause_turn", "max_tokens"))
 
 
-class AnthropicMessages:
+class AnthropicMessagesReader:
     """`sniff` wants a sign of the dialect: a block of its own, `system`, an `input_schema`, its kind of response."""
 
     name = "anthropic-messages"
 
     def sniff(self, document: Document) -> bool:
-        found = preview(document, LAYOUT)
-        return all(map(_fits, found)) and any(map(_shows, found))
+        found = preview_conversations(document, LAYOUT)
+        return all(map(_has_valid_messages, found)) and any(map(_has_dialect_signs, found))
 
-    def read(self, document: Document) -> Iterator[Found]:
-        return runs(document, LAYOUT, format=self.name, feed=_feed)
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
 
 
-def _fits(conversation: Conversation) -> bool:
+def _has_valid_messages(conversation: RecordedConversation) -> bool:
     messages = [mapping_in(message) for _, message in conversation.messages]
-    return mostly(messages, _is_message) and not any(map(_is_foreign, messages))
+    return is_mostly_valid(messages, _is_message) and not any(map(_is_foreign, messages))
 
 
 def _is_message(message: Json) -> bool:
@@ -44,27 +63,27 @@ def _is_message(message: Json) -> bool:
 
 
 def _is_foreign(message: Json) -> bool:
-    return text_in(message.get("role")) in _FOREIGN or "tool_calls" in message
+    return text_in(message.get("role")) in _FOREIGN_ROLES or "tool_calls" in message
 
 
-def _shows(conversation: Conversation) -> bool:
+def _has_dialect_signs(conversation: RecordedConversation) -> bool:
     is_answered = mapping_in(conversation.outer.get("response")).get("type") == "message"
     messages = (mapping_in(message) for _, message in conversation.messages)
-    return is_answered or anthropic.shows(messages, conversation.outer)
+    return is_answered or anthropic.has_dialect_signs(messages, conversation.outer)
 
 
-def _feed(assembler: Assembler, conversation: Conversation) -> None:
+def _feed_conversation(assembler: Assembler, conversation: RecordedConversation) -> None:
     outer = conversation.outer
-    assembler.tools(mappings_in(outer.get("tools")))
-    assembler.system(content_of(outer.get("system")))
-    reader = _Messages(assembler)
+    assembler.add_tools(mappings_in(outer.get("tools")))
+    assembler.add_system(parse_content(outer.get("system")))
+    reader = _MessageFeeder(assembler)
     for line, message in conversation.messages:
-        reader.feed(message, line)
-    for line, message in _answers(outer, conversation.line):
-        reader.feed(message, line, is_response=True)
+        reader.feed_message(message, line)
+    for line, message in _list_responses(outer, conversation.line):
+        reader.feed_message(message, line, is_response=True)
 
 
-def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
+def _list_responses(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     """The answer to a recorded request: a message object of its own."""
     response = mapping_in(outer.get("response"))
     if response.get("role") == "assistant":
@@ -72,7 +91,7 @@ def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     return []
 
 
-class _Messages:
+class _MessageFeeder:
     """Feeds messages to an assembler; assistant messages that are fragments of one response become one turn."""
 
     def __init__(self, assembler: Assembler) -> None:
@@ -80,25 +99,25 @@ class _Messages:
         self._newest: Fragment | None = None
         self._holds_server_tools = False
 
-    def feed(self, message: Any, line: int | None, *, is_response: bool = False) -> None:
+    def feed_message(self, message: Any, line: int | None, *, is_response: bool = False) -> None:
         """The next message. is_response: it was recorded as the response to the request that holds those before."""
         role = mapping_in(message).get("role")
         if role == "assistant":
-            self._assistant(message, line, is_response=is_response)
+            self._feed_assistant(message, line, is_response=is_response)
         elif role == "user":
             # Results belong to the turn of their calls; what else the message says is the user's.
-            for result in anthropic.results(message):
-                self._assembler.result(result.action_id, result.content, error=result.error, line=line)
-            self._assembler.user(anthropic.remarks(message))
+            for result in anthropic.parse_results(message):
+                self._assembler.add_result(result.action_id, result.content, error=result.error, line=line)
+            self._assembler.add_user(anthropic.parse_user_words(message))
         elif role == "system":
-            self._assembler.system(content_of(message.get("content")))
+            self._assembler.add_system(parse_content(message.get("content")))
         else:
-            self._assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
+            self._assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
 
-    def _assistant(self, message: Json, line: int | None, *, is_response: bool) -> None:
-        said = anthropic.said(message)
+    def _feed_assistant(self, message: Json, line: int | None, *, is_response: bool) -> None:
+        said = anthropic.parse_assistant(message)
         fragment = _read_fragment(message)
-        if said == Said() and fragment == Fragment() and "stop_reason" not in message:
+        if said == AssistantMessage() and fragment == Fragment() and "stop_reason" not in message:
             return  # the place of a block that the recorder left out: it tells of no call
         earlier = self._newest
         self._newest = fragment
@@ -108,7 +127,7 @@ class _Messages:
         self._holds_server_tools = _holds_server_tools(message)
         if is_same and not is_resumed:
             self._newest = _join_fragments(earlier, fragment)
-            self._assembler.amend(
+            self._assembler.amend_assistant(
                 content=said.content,
                 reasoning=said.reasoning,
                 actions=said.actions,
@@ -117,13 +136,13 @@ class _Messages:
             )
             return
         if said.summary is not None:
-            self._assembler.compaction(summary=said.summary)
-        self._assembler.assistant(
+            self._assembler.add_compaction(summary=said.summary)
+        self._assembler.add_assistant(
             said.content,
             reasoning=said.reasoning,
             actions=said.actions,
             usage=fragment.usage,
-            at=moment(message.get("ts")),
+            at=parse_timestamp(message.get("ts")),
             model=fragment.model,
             line=line,
         )
@@ -133,8 +152,8 @@ def _read_fragment(message: Json) -> Fragment:
     return Fragment(
         id=text_in(message.get("id")),
         model=text_in(message.get("model")) or text_in(mapping_in(message.get("modelInfo")).get("id")),
-        usage=anthropic.usage(message.get("usage")) or _metrics(message.get("metrics")),
-        is_final=text_in(message.get("stop_reason")) in _RESUMED,
+        usage=anthropic.parse_usage(message.get("usage")) or _read_cline_usage(message.get("metrics")),
+        is_final=text_in(message.get("stop_reason")) in _RESUMED_REASONS,
     )
 
 
@@ -152,7 +171,7 @@ def _holds_server_tools(message: Json) -> bool:
     return any(block.get("type") == "server_tool_use" for block in mappings_in(message.get("content")))
 
 
-def _metrics(value: object) -> Usage | None:
+def _read_cline_usage(value: object) -> Usage | None:
     """What Cline's SDK keeps beside a message; None if there is none.
 
     Its `inputTokens` include cache reads: in a recorded session each call reads what the call before had as its input.

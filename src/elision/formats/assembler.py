@@ -30,15 +30,15 @@ class Assembler:
         self.observations = observations
         self.problems: list[Problem] = []
         self._head: list[Message] = []
-        self._tools: list[Mapping[str, Any]] = []
+        self._tool_definitions: list[Mapping[str, Any]] = []
         self._drafts: list[Draft] = []
         self._compactions: list[Compaction] = []
         self._calls: dict[str, Draft] = {}
         #: Ids given to calls of the newest message that came without one, in order: results without an id answer them.
-        self._unnamed: deque[str] = deque()
+        self._unnamed_ids: deque[str] = deque()
 
     @property
-    def turns(self) -> int:
+    def turn_count(self) -> int:
         """Turns begun so far."""
         return len(self._drafts)
 
@@ -50,29 +50,29 @@ class Assembler:
     @property
     def has_unnamed_call(self) -> bool:
         """Whether a call that was recorded without an id waits for its result."""
-        return bool(self._unnamed)
+        return bool(self._unnamed_ids)
 
-    def problem(self, reason: str, line: int | None = None) -> None:
+    def report_problem(self, reason: str, line: int | None = None) -> None:
         """Report something unreadable; reading goes on."""
         self.problems.append(Problem(file=self.file, line=line, reason=reason))
 
-    def tools(self, definitions: Iterable[Mapping[str, Any]]) -> None:
+    def add_tools(self, definitions: Iterable[Mapping[str, Any]]) -> None:
         """Tool definitions of the head."""
-        self._tools.extend(definitions)
+        self._tool_definitions.extend(definitions)
 
-    def system(self, content: Content, *, role: Literal["system", "developer"] = "system") -> None:
+    def add_system(self, content: Content, *, role: Literal["system", "developer"] = "system") -> None:
         """A system prompt; one that comes after the first turn is kept as an interjection."""
-        self._message(Message(role=role, content=content))
+        self._add_message(Message(role=role, content=content))
 
-    def user(self, content: Content, *, pinned: bool = False) -> None:
+    def add_user(self, content: Content, *, pinned: bool = False) -> None:
         """A user message: task, interjection or, in a text protocol, observation."""
-        self._message(Message(role="user", content=content, pinned=pinned))
+        self._add_message(Message(role="user", content=content, pinned=pinned))
 
-    def _message(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
         if message.content:
             (self._drafts[-1].users if self._drafts else self._head).append(message)
 
-    def assistant(
+    def add_assistant(
         self,
         content: Content = (),
         *,
@@ -84,11 +84,13 @@ class Assembler:
         line: int | None = None,
     ) -> None:
         """An assistant message with its calls; call ids that repeat within the message are reported and dropped."""
-        self._unnamed.clear()
+        self._unnamed_ids.clear()
         unique: dict[str, Action] = {}
-        for action in self._name_calls(actions, self.turns + 1):
+        for action in self._name_calls(actions, self.turn_count + 1):
             if action.id in unique:
-                self.problem(f"call id {action.id!r} stands twice in one assistant message; the first is kept", line)
+                self.report_problem(
+                    f"call id {action.id!r} stands twice in one assistant message; the first is kept", line
+                )
             else:
                 unique[action.id] = action
         draft = Draft(content, reasoning, tuple(unique.values()), usage, at, model)
@@ -96,7 +98,7 @@ class Assembler:
         for key in unique:
             self._calls[key] = draft
 
-    def amend(
+    def amend_assistant(
         self,
         *,
         content: Content = (),
@@ -113,7 +115,7 @@ class Assembler:
         draft.usage = usage or draft.usage
         draft.model = draft.model or model
         known = {action.id for action in draft.actions}
-        fresh = tuple(action for action in self._name_calls(actions, self.turns) if action.id not in known)
+        fresh = tuple(action for action in self._name_calls(actions, self.turn_count) if action.id not in known)
         draft.content += content
         draft.reasoning = "\n".join(filter(None, (draft.reasoning, reasoning)))
         draft.actions += fresh
@@ -126,10 +128,10 @@ class Assembler:
             if action.id:
                 yield action
                 continue
-            self._unnamed.append(f"call_{turn}_{len(self._unnamed) + 1}")
-            yield replace(action, id=self._unnamed[-1])
+            self._unnamed_ids.append(f"call_{turn}_{len(self._unnamed_ids) + 1}")
+            yield replace(action, id=self._unnamed_ids[-1])
 
-    def result(
+    def add_result(
         self,
         action_id: str,
         content: Content,
@@ -140,21 +142,21 @@ class Assembler:
         line: int | None = None,
     ) -> None:
         """A result; it joins the turn of its call, wherever it comes. Without one it is reported and left out."""
-        if not action_id and self._unnamed:
-            action_id = self._unnamed.popleft()
+        if not action_id and self._unnamed_ids:
+            action_id = self._unnamed_ids.popleft()
         draft = self._calls.get(action_id)
         if draft is None:
-            self.problem(f"result of call {action_id!r} has no such call before it; left out", line)
+            self.report_problem(f"result of call {action_id!r} has no such call before it; left out", line)
             return
         if any(known.action_id == action_id for known in draft.results):
-            self.problem(f"call {action_id!r} is answered twice; the first result is kept", line)
+            self.report_problem(f"call {action_id!r} is answered twice; the first result is kept", line)
             return
         name = tool or next(action.name for action in draft.actions if action.id == action_id)
         draft.results.append(Observation(action_id=action_id, tool=name, content=content, error=error, tags=tags))
 
-    def compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
+    def add_compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
         """The recording agent rewrote its own context here."""
-        self._compactions.append(Compaction(before=self.turns + 1, tokens_before=tokens_before, summary=summary))
+        self._compactions.append(Compaction(before=self.turn_count + 1, tokens_before=tokens_before, summary=summary))
 
     def finish(
         self, id: str, *, format: str, model: str = "", parent: str | None = None, recorded_window: int | None = None
@@ -164,7 +166,7 @@ class Assembler:
             return None
         mode = self.observations
         if mode == "auto":
-            seen = bool(self._tools) or any(draft.results or draft.actions for draft in self._drafts)
+            seen = bool(self._tool_definitions) or any(draft.results or draft.actions for draft in self._drafts)
             mode = decide(opening(self._drafts), has_tools=seen)
         models = Counter(draft.model for draft in self._drafts if draft.model)
         _name_models(self._drafts)
@@ -174,7 +176,7 @@ class Assembler:
             format=format,
             model=model or (models.most_common(1)[0][0] if models else ""),
             parent=parent,
-            head=Head(messages=tuple(self._head), tools=tuple(self._tools)),
+            head=Head(messages=tuple(self._head), tools=tuple(self._tool_definitions)),
             turns=tuple(draft.turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
             compactions=tuple(self._compactions),
             recorded_window=recorded_window,

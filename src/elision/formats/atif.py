@@ -15,19 +15,19 @@ from typing import ClassVar
 
 from elision.dialects import (
     Json,
-    arguments_in,
-    content_of,
     count_in,
+    dump_arguments,
     mapping_in,
     mappings_in,
     number_in,
+    parse_content,
     text_in,
 )
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
-from elision.formats.moments import moment
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, content, text_of
 from elision.trajectory.text_protocol import action_in
 from elision.trajectory.trajectory import Problem
@@ -38,7 +38,7 @@ _MARK = "ATIF-v"
 _WRITES = ("cache_write_input_tokens", "cache_creation_input_tokens")
 
 
-class Atif:
+class AtifReader:
     """One trajectory, and the sub-agents' that it embeds."""
 
     name: ClassVar[str] = "atif"
@@ -46,8 +46,8 @@ class Atif:
     def sniff(self, document: Document) -> bool:
         return _is_atif(mapping_in(peek_value(document, "schema_version", _MARK)))
 
-    def read(self, document: Document) -> Iterator[Found]:
-        value = json_value(document)
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        value = read_json_value(document)
         if not _is_atif(mapping_in(value)):
             raise FormatError(f"{document.path}: no ATIF trajectory: it needs a schema_version and a list of steps")
         taken: set[str] = set()
@@ -58,7 +58,7 @@ class Atif:
             names = (text_in(root.get("trajectory_id")), text_in(root.get("session_id")), fallback)
             name = next((name for name in names if name and name not in taken), f"{fallback} {len(taken) + 1}")
             taken.add(name)
-            yield from _run(document.path, root, name, parent)
+            yield from _read_run(document.path, root, name, parent)
             agents = mappings_in(root.get("subagent_trajectories"))
             waiting += [(agent, f"{name} sub-agent {n}", name) for n, agent in enumerate(agents, start=1)]
 
@@ -67,13 +67,13 @@ def _is_atif(value: Json) -> bool:
     return text_in(value.get("schema_version")).startswith(_MARK) and isinstance(value.get("steps"), list)
 
 
-def _run(file: str, root: Json, name: str, parent: str | None) -> Iterator[Found]:
+def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[RunOrProblem]:
     recorded = root.get("steps")
     steps = recorded if isinstance(recorded, list) else []
-    run = _Run(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
+    run = _AtifRun(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
     for number, step in enumerate(steps, start=1):
-        run.feed(step, number)
-    if trajectory := run.assembler.finish(name, format=Atif.name, parent=parent):
+        run.feed_step(step, number)
+    if trajectory := run.assembler.finish(name, format=AtifReader.name, parent=parent):
         yield trajectory
     else:
         yield Problem(file=file, line=None, reason=f"trajectory {name!r} holds no step of an agent")
@@ -83,14 +83,14 @@ def _run(file: str, root: Json, name: str, parent: str | None) -> Iterator[Found
 def _acts_in_text(steps: Sequence[object]) -> bool:
     """Whether the agent acts in its messages: its steps are answered, but hold no calls."""
     own = [step for step in map(mapping_in, steps) if step.get("source") == "agent"]
-    return not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_results, own))
+    return not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_list_results, own))
 
 
-def _results(step: Json) -> list[Json]:
+def _list_results(step: Json) -> list[Json]:
     return mappings_in(mapping_in(step.get("observation")).get("results"))
 
 
-class _Run:
+class _AtifRun:
     """Feeds the steps of one trajectory to the assembler. Step numbers stand for lines in problems."""
 
     def __init__(self, assembler: Assembler, root: Json) -> None:
@@ -98,90 +98,90 @@ class _Run:
         self.assembler = assembler
         self._in_text = assembler.observations == "user"
         self._model = text_in(agent.get("model_name"))
-        self.assembler.tools(mappings_in(agent.get("tool_definitions")))
+        self.assembler.add_tools(mappings_in(agent.get("tool_definitions")))
 
-    def feed(self, step: object, number: int) -> None:
+    def feed_step(self, step: object, number: int) -> None:
         if not isinstance(step, dict):
-            self.assembler.problem(f"a JSON {type(step).__name__} where a step belongs; left out", number)
+            self.assembler.report_problem(f"a JSON {type(step).__name__} where a step belongs; left out", number)
             return
         match step.get("source"):
             case "system":
-                self.assembler.system(content_of(step.get("message")) + _answers(step))
+                self.assembler.add_system(parse_content(step.get("message")) + _join_results(step))
             case "user":
-                self.assembler.user(content_of(step.get("message")) + _answers(step))
+                self.assembler.add_user(parse_content(step.get("message")) + _join_results(step))
             case "agent" if step.get("is_copied_context") is True:
-                self.assembler.user(_told(step))
+                self.assembler.add_user(_describe_step(step))
             case "agent":
-                self._agent(step, number)
+                self._feed_agent(step, number)
             case _:
-                self.assembler.problem("a step whose source is none of system, user and agent; left out", number)
+                self.assembler.report_problem("a step whose source is none of system, user and agent; left out", number)
 
-    def _agent(self, step: Json, number: int) -> None:
-        said = content_of(step.get("message"))
-        actions = _actions(step)
-        if self._in_text and _results(step):
+    def _feed_agent(self, step: Json, number: int) -> None:
+        said = parse_content(step.get("message"))
+        actions = _parse_actions(step)
+        if self._in_text and _list_results(step):
             text = text_of(said)
             actions = [action_in(text) or Action(id="", name="", arguments=text, implicit=True)]
         if step.get("llm_call_count") == 0 and not isinstance(step.get("llm_call_count"), bool):
-            self._uncalled(said, actions)
+            self._add_uncalled_step(said, actions)
         else:
-            self.assembler.assistant(
+            self.assembler.add_assistant(
                 said,
                 reasoning=text_in(step.get("reasoning_content")),
                 actions=actions,
-                usage=_usage(mapping_in(step.get("metrics"))),
-                at=moment(step.get("timestamp")),
+                usage=_read_usage(mapping_in(step.get("metrics"))),
+                at=parse_timestamp(step.get("timestamp")),
                 model=text_in(step.get("model_name")) or self._model,
                 line=number,
             )
         if self._in_text or not actions:
-            self.assembler.user(_answers(step))
+            self.assembler.add_user(_join_results(step))
         else:
-            self._answer(step, actions, number)
+            self._add_results(step, actions, number)
 
-    def _uncalled(self, said: Content, actions: Sequence[Action]) -> None:
-        if self.assembler.turns:
-            self.assembler.amend(content=said, actions=() if self._in_text else actions)
+    def _add_uncalled_step(self, said: Content, actions: Sequence[Action]) -> None:
+        if self.assembler.turn_count:
+            self.assembler.amend_assistant(content=said, actions=() if self._in_text else actions)
         else:
-            self.assembler.assistant(said, actions=actions)
+            self.assembler.add_assistant(said, actions=actions)
 
-    def _answer(self, step: Json, actions: Sequence[Action], number: int) -> None:
+    def _add_results(self, step: Json, actions: Sequence[Action], number: int) -> None:
         """Results by the call they name; those that name none answer the calls that are left, in order."""
-        results = _results(step)
+        results = _list_results(step)
         named = {text_in(result.get("source_call_id")) for result in results}
         left = iter([action.id for action in actions if not action.id or action.id not in named])
         for result in results:
             call = text_in(result.get("source_call_id")) or next(left, None)
             if call is None:
-                self.assembler.user(content_of(result.get("content")))
+                self.assembler.add_user(parse_content(result.get("content")))
             else:
                 error = mapping_in(result.get("extra")).get("is_error")
                 verdict = error if isinstance(error, bool) else None
-                self.assembler.result(call, content_of(result.get("content")), error=verdict, line=number)
+                self.assembler.add_result(call, parse_content(result.get("content")), error=verdict, line=number)
 
 
-def _actions(step: Json) -> list[Action]:
+def _parse_actions(step: Json) -> list[Action]:
     return [
         Action(
             id=text_in(call.get("tool_call_id")),
             name=text_in(call.get("function_name")),
-            arguments=arguments_in(call.get("arguments")),
+            arguments=dump_arguments(call.get("arguments")),
         )
         for call in mappings_in(step.get("tool_calls"))
     ]
 
 
-def _answers(step: Json) -> Content:
-    return tuple(part for result in _results(step) for part in content_of(result.get("content")))
+def _join_results(step: Json) -> Content:
+    return tuple(part for result in _list_results(step) for part in parse_content(result.get("content")))
 
 
-def _told(step: Json) -> Content:
+def _describe_step(step: Json) -> Content:
     """A step of the agent as text: what it said, its calls, their results."""
-    calls = [f"{action.name} {action.arguments}" for action in _actions(step)]
-    return content_of(step.get("message")) + content("\n".join(calls)) + _answers(step)
+    calls = [f"{action.name} {action.arguments}" for action in _parse_actions(step)]
+    return parse_content(step.get("message")) + content("\n".join(calls)) + _join_results(step)
 
 
-def _usage(metrics: Json) -> Usage | None:
+def _read_usage(metrics: Json) -> Usage | None:
     prompt = count_in(metrics.get("prompt_tokens"))
     output = count_in(metrics.get("completion_tokens"))
     if not prompt and not output:

@@ -11,75 +11,77 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A record of the tree.
 
     parent: position of its parent, None for a root.
-    spoken: whether the assistant says something here.
+    is_assistant: whether the assistant says something here.
     """
 
     parent: int | None
-    spoken: bool = False
+    is_assistant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class RecordedBranch:
     """A path from a root to a leaf, as positions.
 
-    own:    how many of its assistant messages stand in no branch before it.
-    shared: how many do.
+    own_count: how many of its assistant messages stand in no branch before it.
+    shared_count: how many do.
     start:  position of the first record that stands in no branch before it.
     """
 
     path: tuple[int, ...]
-    own: int
-    shared: int
+    own_count: int
+    shared_count: int
     start: int
 
     @property
-    def mostly_own(self) -> bool:
+    def is_mostly_own(self) -> bool:
         """Whether it is worth a run of its own: less would count the shared calls twice for little."""
-        return self.own >= self.shared
+        return self.own_count >= self.shared_count
 
 
-def branches(nodes: Sequence[Node], live: int | None = None) -> tuple[list[Branch], list[int]]:
+def split_branches(nodes: Sequence[TreeNode], newest: int | None = None) -> tuple[list[RecordedBranch], list[int]]:
     """Every branch that holds an assistant message, and the positions where circles of parents were cut.
 
-    live: the record at which the run stood when the recording ended; its path comes first. Then, newest first, every
+    newest: the record at which the run stood when the recording ended; its path comes first. Then, newest first, every
     other path that ends in an assistant message and what hangs from it.
     """
-    parents, circles = _cut([node.parent for node in nodes])
+    parents, circles = _cut_circles([node.parent for node in nodes])
     children: dict[int, list[int]] = {}
     for position, parent in enumerate(parents):
         if parent is not None:
             children.setdefault(parent, []).append(position)
-    paths = [_down(_up(end, parents), children) for end in _ends(nodes, parents)]
-    if live is not None:
-        paths.insert(0, _up(live, parents))
+    paths = [_extend_to_newest(_trace_from_root(end, parents), children) for end in _find_ends(nodes, parents)]
+    if newest is not None:
+        paths.insert(0, _trace_from_root(newest, parents))
     seen: set[int] = set()
     found = []
     for path in paths:
         fresh = [position for position in path if position not in seen]
-        own = sum(nodes[position].spoken for position in fresh)
+        own = sum(nodes[position].is_assistant for position in fresh)
         if own:
-            total = sum(nodes[position].spoken for position in path)
-            found.append(Branch(tuple(path), own=own, shared=total - own, start=fresh[0]))
+            total = sum(nodes[position].is_assistant for position in path)
+            found.append(RecordedBranch(tuple(path), own_count=own, shared_count=total - own, start=fresh[0]))
             seen.update(path)
     return found, circles
 
 
-def _ends(nodes: Sequence[Node], parents: Sequence[int | None]) -> list[int]:
+def _find_ends(nodes: Sequence[TreeNode], parents: Sequence[int | None]) -> list[int]:
     """Assistant messages below which the assistant says nothing more, newest first."""
     inner: set[int] = set()
     for position, node in enumerate(nodes):
-        up = parents[position] if node.spoken else None
+        up = parents[position] if node.is_assistant else None
         while up is not None and up not in inner:
             inner.add(up)
             up = parents[up]
-    return [position for position in reversed(range(len(nodes))) if nodes[position].spoken and position not in inner]
+    return [
+        position for position in reversed(range(len(nodes))) if nodes[position].is_assistant and position not in inner
+    ]
 
 
-def _up(end: int, parents: Sequence[int | None]) -> list[int]:
+def _trace_from_root(end: int, parents: Sequence[int | None]) -> list[int]:
     """From the root to `end`."""
     path = [end]
     up = parents[end]
@@ -90,14 +92,14 @@ def _up(end: int, parents: Sequence[int | None]) -> list[int]:
     return path
 
 
-def _down(path: list[int], children: dict[int, list[int]]) -> list[int]:
+def _extend_to_newest(path: list[int], children: dict[int, list[int]]) -> list[int]:
     """`path` and the newest of what hangs from its end."""
     while below := children.get(path[-1]):
         path.append(below[-1])
     return path
 
 
-def _cut(parents: list[int | None]) -> tuple[list[int | None], list[int]]:
+def _cut_circles(parents: list[int | None]) -> tuple[list[int | None], list[int]]:
     """`parents` without circles: of each, the earliest record becomes a root."""
     done: set[int] = set()
     circles = []

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from elision.dialects import Json, Result, anthropic, content_of, count_in, mapping_in, mappings_in, text_in
+from elision.dialects import Json, ToolResult, anthropic, count_in, mapping_in, mappings_in, parse_content, text_in
 from elision.formats.assembler import Assembler
-from elision.formats.branches import Branch, Node, branches
-from elision.formats.claude_code_attachments import find_rendering_versions, sent_content, system_prompt
-from elision.formats.document import Document, Found
-from elision.formats.lines import Line, json_lines, peek
-from elision.formats.moments import moment
+from elision.formats.branches import RecordedBranch, TreeNode, split_branches
+from elision.formats.claude_code_attachments import find_rendering_versions, read_sent_content, read_system_prompt
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, text_of
 from elision.trajectory.trajectory import Problem
 
@@ -27,37 +27,37 @@ from elision.trajectory.trajectory import Problem
 _BOOKKEEPING = frozenset({"summary", "queue-operation", "file-history-snapshot"})
 _COMPACTIONS = frozenset({"compact_boundary", "microcompact_boundary"})
 #: Lines looked at when sniffing: a transcript may begin with a run of bookkeeping.
-_PEEK = 20
+_PEEK_LINES = 20
 
 
-class ClaudeCode:
+class ClaudeCodeReader:
     """One transcript: the main run, each sidechain, and branches left behind that are mostly their own."""
 
     name: ClassVar[str] = "claude-code"
 
     def sniff(self, document: Document) -> bool:
-        return any(_is_message(value) or _is_bookkeeping(value) for value in peek(document, _PEEK))
+        return any(_is_message(value) or _is_bookkeeping(value) for value in peek_objects(document, _PEEK_LINES))
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         lines = []
-        for item in json_lines(document):
+        for item in read_json_lines(document):
             if isinstance(item, Problem):
                 yield item
             elif _is_broken(item.value):
                 reason = f"the {item.value['type']} line holds no message; left out"
                 yield Problem(file=document.path, line=item.number, reason=reason)
-            elif _is_node(item.value):
+            elif _is_in_tree(item.value):
                 lines.append(item)
         spoken = False
-        for chain in _chains(_drop_copies(_unique(lines))):
-            for found in _read_chain(document.path, chain):
+        for chain in _split_agents(_drop_copies(_drop_repeats(lines))):
+            for found in _read_agent(document.path, chain):
                 spoken = spoken or not isinstance(found, Problem)
                 yield found
         if not spoken:
             yield Problem(file=document.path, line=None, reason="no assistant message in this transcript")
 
 
-def _message(line: Line) -> Json:
+def _get_message(line: JsonLine) -> Json:
     return mapping_in(line.value.get("message"))
 
 
@@ -70,12 +70,12 @@ def _is_broken(value: Json) -> bool:
     return value.get("type") in ("user", "assistant") and not isinstance(value.get("message"), dict)
 
 
-def _is_node(value: Json) -> bool:
+def _is_in_tree(value: Json) -> bool:
     """Whether a line has a place in the tree; system and progress lines do, though they say nothing."""
     return bool(text_in(value.get("uuid"))) or value.get("type") in ("user", "assistant", "attachment")
 
 
-def _uuid(line: Line) -> str:
+def _get_uuid(line: JsonLine) -> str:
     return text_in(line.value.get("uuid")) or f"line {line.number}"
 
 
@@ -83,25 +83,25 @@ def _is_bookkeeping(value: Json) -> bool:
     return text_in(value.get("type")) in _BOOKKEEPING and bool({"leafUuid", "sessionId", "messageId"} & value.keys())
 
 
-def _unique(lines: Sequence[Line]) -> list[Line]:
+def _drop_repeats(lines: Sequence[JsonLine]) -> list[JsonLine]:
     """A resumed session may repeat lines; the first of each stands."""
-    first: dict[str, Line] = {}
+    first: dict[str, JsonLine] = {}
     for line in lines:
-        first.setdefault(_uuid(line), line)
+        first.setdefault(_get_uuid(line), line)
     return list(first.values())
 
 
-def _drop_copies(lines: Sequence[Line]) -> list[Line]:
+def _drop_copies(lines: Sequence[JsonLine]) -> list[JsonLine]:
     """`lines` without attachments whose words are a user's line of their own: queued ones that became a turn."""
-    users = {_uuid(line) for line in lines if line.value.get("type") == "user"}
-    return [line for line in lines if text_in(_attachment(line).get("source_uuid")) not in users]
+    users = {_get_uuid(line) for line in lines if line.value.get("type") == "user"}
+    return [line for line in lines if text_in(_get_attachment(line).get("source_uuid")) not in users]
 
 
-def _attachment(line: Line) -> Json:
+def _get_attachment(line: JsonLine) -> Json:
     return mapping_in(line.value.get("attachment"))
 
 
-def _is_attachment(line: Line) -> bool:
+def _is_attachment(line: JsonLine) -> bool:
     return line.value.get("type") == "attachment"
 
 
@@ -109,23 +109,23 @@ def _is_attachment(line: Line) -> bool:
 
 
 @dataclass(slots=True)
-class _Chain:
+class _AgentLines:
     """The lines of one agent: the main one, or a sidechain."""
 
     id: str
     parent: str | None
-    lines: list[Line] = field(default_factory=list)
+    lines: list[JsonLine] = field(default_factory=list)
 
 
-def _chains(lines: Sequence[Line]) -> list[_Chain]:
+def _split_agents(lines: Sequence[JsonLine]) -> list[_AgentLines]:
     """Main first, then the sidechains in the order they began; kept apart by `agentId`, else by their first line."""
-    by_uuid = {_uuid(line): line for line in lines}
+    by_uuid = {_get_uuid(line): line for line in lines}
     has_main = any(not _is_side(line) for line in lines)
-    chains: dict[str, _Chain] = {}
+    chains: dict[str, _AgentLines] = {}
     roots: dict[str, str] = {}
     for line in lines:
         if _is_side(line):
-            key = text_in(line.value.get("agentId")) or _root(line, by_uuid, roots)
+            key = text_in(line.value.get("agentId")) or _find_root(line, by_uuid, roots)
         else:
             key = ""
         if key not in chains:
@@ -133,57 +133,63 @@ def _chains(lines: Sequence[Line]) -> list[_Chain]:
                 starter = "main"
             else:
                 starter = text_in(line.value.get("sessionId")) or "main"
-            chains[key] = _Chain(f"sidechain {key}" if key else "main", starter if key else None)
+            chains[key] = _AgentLines(f"sidechain {key}" if key else "main", starter if key else None)
         chains[key].lines.append(line)
     return sorted(chains.values(), key=lambda chain: chain.parent is not None)
 
 
-def _is_side(line: Line) -> bool:
+def _is_side(line: JsonLine) -> bool:
     return line.value.get("isSidechain") is True
 
 
-def _root(line: Line, by_uuid: Mapping[str, Line], roots: dict[str, str]) -> str:
+def _find_root(line: JsonLine, by_uuid: Mapping[str, JsonLine], roots: dict[str, str]) -> str:
     """The uuid of the sidechain's first line; `roots` remembers it for every line on the way."""
     walk: dict[str, None] = {}
     here = line
-    uuid = _uuid(line)
+    uuid = _get_uuid(line)
     while uuid not in roots:
         walk[uuid] = None
         above = by_uuid.get(text_in(here.value.get("parentUuid")))
-        if above is None or not _is_side(above) or _uuid(above) in walk:
+        if above is None or not _is_side(above) or _get_uuid(above) in walk:
             roots[uuid] = uuid
         else:
             here = above
-            uuid = _uuid(above)
+            uuid = _get_uuid(above)
     for passed in walk:
         roots[passed] = roots[uuid]
     return roots[uuid]
 
 
-def _read_chain(file: str, chain: _Chain) -> Iterator[Found]:
-    exchanges = _exchanges(chain.lines)
-    nodes = _nodes(exchanges)
+def _read_agent(file: str, chain: _AgentLines) -> Iterator[RunOrProblem]:
+    exchanges = _group_lines(chain.lines)
+    nodes = _build_tree(exchanges)
     speaking = [position for position, exchange in enumerate(exchanges) if exchange.is_message]
-    found, circles = branches(nodes, live=speaking[-1] if speaking else None)
+    found, circles = split_branches(nodes, newest=speaking[-1] if speaking else None)
     for position in circles:
-        yield Problem(file=file, line=exchanges[position].line, reason="messages are each other's parents")
+        yield Problem(file=file, line=exchanges[position].line_number, reason="messages are each other's parents")
     for number, branch in enumerate(found):
-        yield from _run(file, chain, exchanges, branch, number)
+        yield from _read_branch(file, chain, exchanges, branch, number)
 
 
-def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branch, number: int) -> Iterator[Found]:
-    if number and not branch.mostly_own:
-        reason = f"a branch of {branch.own} assistant messages starts here, left behind later; left out"
-        yield Problem(file=file, line=exchanges[branch.start].line, reason=reason)
+def _read_branch(
+    file: str, chain: _AgentLines, exchanges: Sequence[_LineGroup], branch: RecordedBranch, number: int
+) -> Iterator[RunOrProblem]:
+    if number and not branch.is_mostly_own:
+        reason = f"a branch of {branch.own_count} assistant messages starts here, left behind later; left out"
+        yield Problem(file=file, line=exchanges[branch.start].line_number, reason=reason)
         return
-    run = _Run(Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines))
+    run = _TranscriptRun(
+        Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines)
+    )
     for position in branch.path:
-        run.feed(exchanges[position])
+        run.feed_group(exchanges[position])
     if number:
         name = f"{chain.id} fork {number}"
     else:
         name = chain.id
-    if trajectory := run.assembler.finish(name, format=ClaudeCode.name, parent=chain.id if number else chain.parent):
+    if trajectory := run.assembler.finish(
+        name, format=ClaudeCodeReader.name, parent=chain.id if number else chain.parent
+    ):
         yield trajectory
     yield from run.assembler.problems
 
@@ -192,22 +198,22 @@ def _run(file: str, chain: _Chain, exchanges: Sequence[_Exchange], branch: Branc
 
 
 @dataclass(slots=True)
-class _Exchange:
+class _LineGroup:
     """One assistant message with the results of its calls, or one other line; either with what is attached to it."""
 
-    fragments: list[Line] = field(default_factory=list)
-    results: list[Line] = field(default_factory=list)
-    other: Line | None = None
+    fragments: list[JsonLine] = field(default_factory=list)
+    results: list[JsonLine] = field(default_factory=list)
+    other: JsonLine | None = None
 
     @property
-    def first(self) -> Line:
+    def first_line(self) -> JsonLine:
         if self.fragments:
             return self.fragments[0]
         return self.other or self.results[0]
 
     @property
-    def line(self) -> int:
-        return self.first.number
+    def line_number(self) -> int:
+        return self.first_line.number
 
     @property
     def is_turn(self) -> bool:
@@ -218,72 +224,72 @@ class _Exchange:
         return self.other is None or self.other.value.get("type") in ("user", "attachment")
 
 
-def _is_synthetic(line: Line) -> bool:
+def _is_synthetic(line: JsonLine) -> bool:
     """An error or notice that Claude Code wrote in the assistant's name; no model said it."""
-    model = _message(line).get("model")
+    model = _get_message(line).get("model")
     return line.value.get("isApiErrorMessage") is True or model == "<synthetic>"
 
 
-def _exchanges(lines: Sequence[Line]) -> list[_Exchange]:
+def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
     """In the order of their first lines."""
-    exchanges: list[_Exchange] = []
-    by_message: dict[str, _Exchange] = {}
-    by_call: dict[str, _Exchange] = {}
-    by_uuid: dict[str, _Exchange] = {}
+    exchanges: list[_LineGroup] = []
+    by_message: dict[str, _LineGroup] = {}
+    by_call: dict[str, _LineGroup] = {}
+    by_uuid: dict[str, _LineGroup] = {}
     for line in lines:
         if line.value.get("type") == "assistant":
-            key = _message_id(line)
+            key = _get_message_id(line)
             if key not in by_message:
-                by_message[key] = _Exchange()
+                by_message[key] = _LineGroup()
                 exchanges.append(by_message[key])
             by_message[key].fragments.append(line)
-            by_call |= {text_in(block.get("id")): by_message[key] for block in _blocks(line, "tool_use")}
-            by_uuid[_uuid(line)] = by_message[key]
+            by_call |= {text_in(block.get("id")): by_message[key] for block in _list_blocks(line, "tool_use")}
+            by_uuid[_get_uuid(line)] = by_message[key]
             continue
         # With parallel calls attachments hang from several results; as nodes of their own they would look like forks.
         if _is_attachment(line):
             above = by_uuid.get(text_in(line.value.get("parentUuid")))
         else:
             above = None
-        owner = above or _owner(line, by_call)
+        owner = above or _find_answered_group(line, by_call)
         if owner:
             owner.results.append(line)
         else:
-            owner = _Exchange(other=line)
+            owner = _LineGroup(other=line)
             exchanges.append(owner)
-        by_uuid[_uuid(line)] = owner
+        by_uuid[_get_uuid(line)] = owner
     return exchanges
 
 
-def _message_id(line: Line) -> str:
-    message = _message(line)
-    return text_in(message.get("id")) or text_in(line.value.get("requestId")) or _uuid(line)
+def _get_message_id(line: JsonLine) -> str:
+    message = _get_message(line)
+    return text_in(message.get("id")) or text_in(line.value.get("requestId")) or _get_uuid(line)
 
 
-def _owner(line: Line, by_call: Mapping[str, _Exchange]) -> _Exchange | None:
+def _find_answered_group(line: JsonLine, by_call: Mapping[str, _LineGroup]) -> _LineGroup | None:
     """The exchange whose call `line` answers."""
-    calls = (text_in(block.get("tool_use_id")) for block in _blocks(line, "tool_result"))
+    calls = (text_in(block.get("tool_use_id")) for block in _list_blocks(line, "tool_result"))
     return next((by_call[call] for call in calls if call in by_call), None)
 
 
-def _blocks(line: Line, kind: str) -> list[Json]:
-    blocks = mappings_in(_message(line).get("content"))
+def _list_blocks(line: JsonLine, kind: str) -> list[Json]:
+    blocks = mappings_in(_get_message(line).get("content"))
     return [block for block in blocks if block.get("type") == kind]
 
 
-def _nodes(exchanges: Sequence[_Exchange]) -> list[Node]:
+def _build_tree(exchanges: Sequence[_LineGroup]) -> list[TreeNode]:
     """The tree of exchanges; one whose parent is lost (a broken line, say) follows the one before."""
     place: dict[str, int] = {}
     for position, exchange in enumerate(exchanges):
         for line in (*exchange.fragments, *exchange.results, *filter(None, (exchange.other,))):
-            place[_uuid(line)] = position
+            place[_get_uuid(line)] = position
     return [
-        Node(_parent(exchange.first.value, place, position), spoken=exchange.is_turn)
+        TreeNode(_find_parent(exchange.first_line.value, place, position), is_assistant=exchange.is_turn)
         for position, exchange in enumerate(exchanges)
     ]
 
 
-def _parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
+def _find_parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
     """A compaction starts a new root in the file; the run goes on, so it hangs from what it compacted."""
     named = text_in(value.get("parentUuid")) or text_in(value.get("logicalParentUuid"))
     if named in place:
@@ -302,7 +308,7 @@ def _parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-class _Run:
+class _TranscriptRun:
     """Feeds the exchanges of one path to the assembler."""
 
     def __init__(self, assembler: Assembler, rendering: frozenset[str]) -> None:
@@ -313,89 +319,89 @@ class _Run:
         self._before: int | None = None
         self._compacting = False
 
-    def feed(self, exchange: _Exchange) -> None:
-        if exchange.is_turn:
-            self._settle()
-            self._assistant(exchange.fragments)
-        elif exchange.other is not None:
-            self._other(exchange.other)
-        for line in exchange.results:
+    def feed_group(self, group: _LineGroup) -> None:
+        if group.is_turn:
+            self._settle_compaction()
+            self._add_assistant(group.fragments)
+        elif group.other is not None:
+            self._add_other(group.other)
+        for line in group.results:
             if _is_attachment(line):
                 self._add_attachment(line)
             else:
-                self._user(line)
+                self._add_user(line)
 
-    def _assistant(self, fragments: Sequence[Line]) -> None:
-        messages = [_message(line) for line in fragments]
-        said = [anthropic.said(message) for message in messages]
-        usages = list(filter(None, (anthropic.usage(message.get("usage")) for message in messages)))
-        self.assembler.assistant(
+    def _add_assistant(self, fragments: Sequence[JsonLine]) -> None:
+        messages = [_get_message(line) for line in fragments]
+        said = [anthropic.parse_assistant(message) for message in messages]
+        usages = list(filter(None, (anthropic.parse_usage(message.get("usage")) for message in messages)))
+        self.assembler.add_assistant(
             tuple(part for fragment in said for part in fragment.content),
             reasoning="\n".join(filter(None, (fragment.reasoning for fragment in said))),
             actions=[action for fragment in said for action in fragment.actions],
             # Every fragment repeats the usage of the whole message; only the last one's output count is final.
             usage=usages[-1] if usages else None,
             # A line's own time is when its block was complete; the request started when its newest input was there.
-            at=self._sent if self._sent is not None else moment(fragments[0].value.get("timestamp")),
+            at=self._sent if self._sent is not None else parse_timestamp(fragments[0].value.get("timestamp")),
             model=text_in(messages[0].get("model")),
             line=fragments[0].number,
         )
 
-    def _other(self, line: Line) -> None:
+    def _add_other(self, line: JsonLine) -> None:
         value = line.value
         if value.get("type") == "system" and text_in(value.get("subtype")) in _COMPACTIONS:
-            self._settle()
+            self._settle_compaction()
             metadata = mapping_in(value.get("compactMetadata")) or mapping_in(value.get("microcompactMetadata"))
             self._compacting, self._before = True, count_in(metadata.get("preTokens")) or None
         elif value.get("type") == "user":
-            self._user(line)
+            self._add_user(line)
         elif _is_attachment(line):
             self._add_attachment(line)
 
-    def _add_attachment(self, line: Line) -> None:
+    def _add_attachment(self, line: JsonLine) -> None:
         """What Claude Code sent beside messages and results, in the user's name."""
-        if not self.assembler.turns and not self._has_prompt:
-            prompt = system_prompt(line.value)
+        if not self.assembler.turn_count and not self._has_prompt:
+            prompt = read_system_prompt(line.value)
             self._has_prompt = bool(prompt)
-            self.assembler.system(prompt)
-        if sent := sent_content(line.value, self._rendering):
-            self.assembler.user(sent)
-            self._note_time(line)
+            self.assembler.add_system(prompt)
+        if sent := read_sent_content(line.value, self._rendering):
+            self.assembler.add_user(sent)
+            self._note_input_time(line)
 
-    def _note_time(self, line: Line) -> None:
+    def _note_input_time(self, line: JsonLine) -> None:
         """Remember when the newest input was there: the next request started then."""
-        self._sent = max(filter(None, (self._sent, moment(line.value.get("timestamp")))), default=None)
+        self._sent = max(filter(None, (self._sent, parse_timestamp(line.value.get("timestamp")))), default=None)
 
-    def _user(self, line: Line) -> None:
+    def _add_user(self, line: JsonLine) -> None:
         """Results, and what the user or a hook says (`isMeta`): the model is sent both."""
-        message = _message(line)
+        message = _get_message(line)
         if line.value.get("isCompactSummary") is True:
-            self._summary(content_of(message.get("content")))
+            self._add_summary(parse_content(message.get("content")))
         elif line.value.get("isVisibleInTranscriptOnly") is not True:
-            for result in anthropic.results(message):
-                self._result(result, line)
-            self.assembler.user(anthropic.remarks(message))
-            self._note_time(line)
+            for result in anthropic.parse_results(message):
+                self._add_result(result, line)
+            self.assembler.add_user(anthropic.parse_user_words(message))
+            self._note_input_time(line)
 
-    def _result(self, result: Result, line: Line) -> None:
+    def _add_result(self, result: ToolResult, line: JsonLine) -> None:
         outcome = mapping_in(line.value.get("toolUseResult"))
         verdicts = [result.error, outcome.get("isError"), outcome.get("is_error")]
         known = [verdict for verdict in verdicts if isinstance(verdict, bool)]
         error = any(known) if known else None
-        self.assembler.result(result.action_id, result.content, error=error, tags=result.tags, line=line.number)
+        self.assembler.add_result(result.action_id, result.content, error=error, tags=result.tags, line=line.number)
 
-    def _summary(self, said: Content) -> None:
+    def _add_summary(self, said: Content) -> None:
         """A summary of this run's own turns is kept with the compaction, one of an earlier file's is its head."""
-        if self.assembler.turns:
+        if self.assembler.turn_count:
             self._compacting = True
-            self._settle(text_of(said))
+            self._settle_compaction(text_of(said))
         else:
             self._compacting = False
-            self.assembler.user(said)
+            self.assembler.add_user(said)
 
-    def _settle(self, summary: str = "") -> None:
+    def _settle_compaction(self, summary: str = "") -> None:
         """Record a compaction once its summary is known, or that none came."""
-        if self._compacting and self.assembler.turns:
-            self.assembler.compaction(tokens_before=self._before, summary=summary)
+        if self._compacting and self.assembler.turn_count:
+            self.assembler.add_compaction(tokens_before=self._before, summary=summary)
         self._compacting = False
         self._before = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from elision.dialects import Json, content_of, json_text, mapping_in, mappings_in, opaque, text_in
+from elision.dialects import Json, dump_json, make_opaque, mapping_in, mappings_in, parse_content, text_in
 from elision.trajectory.content import Content, content
 
 #: Events whose hooks' plain output the model is sent.
@@ -23,26 +23,28 @@ def find_rendering_versions(lines: Iterable[Json]) -> frozenset[str]:
     return frozenset(text_in(line.get("version")) for line in lines if isinstance(line.get("rendered"), list))
 
 
-def sent_content(line: Json, rendering: frozenset[str] = frozenset()) -> Content:
+def read_sent_content(line: Json, rendering_versions: frozenset[str] = frozenset()) -> Content:
     """Return what the model was sent because of an attachment line; () if nothing, or if that is not recorded.
 
-    rendering: the versions that keep what was sent. The user's own words are read in any case.
+    rendering_versions: the versions that keep what was sent. The user's own words are read in any case.
     """
     rendered = line.get("rendered")
     if isinstance(rendered, list):
-        return tuple(part for each in mappings_in(rendered) for part in content_of(each.get("content")))
+        return tuple(part for each in mappings_in(rendered) for part in parse_content(each.get("content")))
     attachment = mapping_in(line.get("attachment"))
     kind = text_in(attachment.get("type"))
-    if kind not in _FIELDS or (kind != "queued_command" and text_in(line.get("version")) in rendering):
+    if kind not in _CONTENT_READERS or (
+        kind != "queued_command" and text_in(line.get("version")) in rendering_versions
+    ):
         return ()
-    return _FIELDS[kind](attachment)
+    return _CONTENT_READERS[kind](attachment)
 
 
-def system_prompt(line: Json) -> Content:
+def read_system_prompt(line: Json) -> Content:
     """Return the system prompt that a snapshot of it holds; () for any other attachment."""
     attachment = mapping_in(line.get("attachment"))
     if attachment.get("type") == "prompt_snapshot":
-        return content_of(attachment.get("systemPrompt"))
+        return parse_content(attachment.get("systemPrompt"))
     return ()
 
 
@@ -66,30 +68,30 @@ def _flatten_text(value: object) -> str:
     if said:
         return "\n".join(filter(None, (*names, *said)))
     if held:
-        return json_text(held)
+        return dump_json(held)
     return ""
 
 
-def _file_content(attachment: Json) -> Content:
+def _read_file_content(attachment: Json) -> Content:
     """A file that the user mentioned: its name, and its text or picture."""
     held = mapping_in(attachment.get("content"))
     name = text_in(attachment.get("filename")) or text_in(attachment.get("displayPath"))
     if held.get("type") == "image":
-        return (*content(name), opaque("image", held))
+        return (*content(name), make_opaque("image", held))
     return content("\n".join(filter(None, (name, _flatten_text(attachment.get("content"))))))
 
 
-def _hook_output(attachment: Json) -> Content:
+def _read_hook_output(attachment: Json) -> Content:
     heard = text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS
     if heard:
         return content(text_in(attachment.get("content")))
     return ()
 
 
-_FIELDS: Mapping[str, Callable[[Json], Content]] = {
-    "queued_command": lambda attachment: content_of(attachment.get("prompt")),
-    "file": _file_content,
-    "new_file": _file_content,
+_CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
+    "queued_command": lambda attachment: parse_content(attachment.get("prompt")),
+    "file": _read_file_content,
+    "new_file": _read_file_content,
     "directory": _join_fields("path", "content"),
     "edited_text_file": _join_fields("filename", "snippet"),
     "selected_lines_in_ide": _join_fields("filename", "content"),
@@ -117,5 +119,5 @@ _FIELDS: Mapping[str, Callable[[Json], Content]] = {
     "hook_blocking_error": lambda attachment: _join_fields("blockingError")(
         mapping_in(attachment.get("blockingError"))
     ),
-    "hook_success": _hook_output,
+    "hook_success": _read_hook_output,
 }

@@ -14,61 +14,70 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from elision.dialects import Json, Result, content_of, count_in, mapping_in, mappings_in, openai_responses, text_in
+from elision.dialects import (
+    Json,
+    ToolResult,
+    count_in,
+    mapping_in,
+    mappings_in,
+    openai_responses,
+    parse_content,
+    text_in,
+)
 from elision.dialects.openai_responses import OUTPUTS
 from elision.formats.assembler import Assembler
-from elision.formats.branches import Branch, Node, branches
-from elision.formats.document import Document, Found
-from elision.formats.lines import Line, json_lines, peek
-from elision.formats.moments import moment
+from elision.formats.branches import RecordedBranch, TreeNode, split_branches
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import text_of
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
 
 _TYPES = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted", "token_usage_record"})
 #: Items that are kept for the user's sake (undo points) or stand for nothing; the model is not sent them.
-_UNSENT = frozenset({"ghost_snapshot", "other"})
+_UNSENT_TYPES = frozenset({"ghost_snapshot", "other"})
 #: Items in which the server hands over its own summary, unreadable.
 _COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
 #: User messages that Codex writes itself begin like this; they start no turn of the user's.
-_OWN = ("<", "# AGENTS.md")
-_EXIT = re.compile(
+_CODEX_OWN_STARTS = ("<", "# AGENTS.md")
+_EXIT_CODE = re.compile(
     r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Exit code: |Process exited with code )(-?\d+)\s*$", re.M
 )
 
 
-class Codex:
+class CodexReader:
     """One rollout; turns that were rolled back are a run of their own where they are mostly their own."""
 
     name: ClassVar[str] = "codex"
 
     def sniff(self, document: Document) -> bool:
-        return any(_is_rollout(value) for value in peek(document))
+        return any(_is_rollout(value) for value in peek_objects(document))
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         lines = []
-        for item in json_lines(document):
+        for item in read_json_lines(document):
             if isinstance(item, Problem):
                 yield item
             elif isinstance(item.value.get("payload"), dict):
                 lines.append(item)
             elif text_in(item.value.get("type")) in _TYPES:
                 yield Problem(file=document.path, line=item.number, reason="a line without payload; left out")
-        nodes = _nodes(lines)
-        found, _ = branches(nodes, live=len(nodes) - 1 if nodes else None)
+        nodes = _build_tree(lines)
+        found, _ = split_branches(nodes, newest=len(nodes) - 1 if nodes else None)
         if not found:
             yield Problem(file=document.path, line=None, reason="no assistant message in this rollout")
         for number, branch in enumerate(found):
-            yield from _run(document.path, lines, branch, number)
+            yield from _read_branch(document.path, lines, branch, number)
 
 
 def _is_rollout(value: Json) -> bool:
     return text_in(value.get("type")) in _TYPES and isinstance(value.get("payload"), dict)
 
 
-def _run(file: str, lines: Sequence[Line], branch: Branch, number: int) -> Iterator[Found]:
-    if number and not branch.mostly_own:
-        reason = f"{branch.own} items of the assistant from here on were rolled back; left out"
+def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, number: int) -> Iterator[RunOrProblem]:
+    if number and not branch.is_mostly_own:
+        reason = f"{branch.own_count} items of the assistant from here on were rolled back; left out"
         yield Problem(file=file, line=lines[branch.start].number, reason=reason)
         return
     rollout = _Rollout(Assembler(file, observations="tools"), [lines[position] for position in branch.path])
@@ -76,7 +85,7 @@ def _run(file: str, lines: Sequence[Line], branch: Branch, number: int) -> Itera
     parent = rollout.parent
     if number:
         name, parent = f"{name} fork {number}", name
-    if run := rollout.assembler.finish(name, format=Codex.name, parent=parent):
+    if run := rollout.assembler.finish(name, format=CodexReader.name, parent=parent):
         yield run
     yield from rollout.assembler.problems
 
@@ -84,49 +93,49 @@ def _run(file: str, lines: Sequence[Line], branch: Branch, number: int) -> Itera
 # -- rollbacks --------------------------------------------------------------------------------------------------------
 
 
-def _nodes(lines: Sequence[Line]) -> list[Node]:
+def _build_tree(lines: Sequence[JsonLine]) -> list[TreeNode]:
     """The lines as a list, but that what follows a rollback hangs from where it went back to."""
-    nodes: list[Node] = []
+    nodes: list[TreeNode] = []
     starts: list[int] = []
     last: int | None = None
     for position, line in enumerate(lines):
-        payload = _payload(line)
+        payload = _get_payload(line)
         if payload.get("type") == "thread_rolled_back" and starts:
             dropped = starts[-max(1, count_in(payload.get("num_turns"))) :]
             del starts[-len(dropped) :]
             last = dropped[0] - 1 if dropped[0] else None
         elif _is_item(line) and _starts_turn(payload):
             starts.append(position)
-        nodes.append(Node(last, spoken=_is_item(line) and _is_said(payload)))
+        nodes.append(TreeNode(last, is_assistant=_is_item(line) and _is_from_model(payload)))
         last = position
     return nodes
 
 
-def _payload(line: Line) -> Json:
+def _get_payload(line: JsonLine) -> Json:
     return mapping_in(line.value.get("payload"))
 
 
-def _is_item(line: Line) -> bool:
+def _is_item(line: JsonLine) -> bool:
     return line.value.get("type") == "response_item"
 
 
-def _is_said(item: Json) -> bool:
+def _is_from_model(item: Json) -> bool:
     """Whether the model put this item out."""
     kind = text_in(item.get("type"))
     if kind == "message":
         return item.get("role") == "assistant"
-    return bool(kind) and kind not in OUTPUTS | _UNSENT | _COMPACTIONS
+    return bool(kind) and kind not in OUTPUTS | _UNSENT_TYPES | _COMPACTIONS
 
 
 def _starts_turn(item: Json) -> bool:
-    said = text_of(content_of(item.get("content"))).lstrip()
-    return item.get("type") == "message" and item.get("role") == "user" and not said.startswith(_OWN)
+    said = text_of(parse_content(item.get("content"))).lstrip()
+    return item.get("type") == "message" and item.get("role") == "user" and not said.startswith(_CODEX_OWN_STARTS)
 
 
 # -- what each call was billed ----------------------------------------------------------------------------------------
 
 
-class _Calls:
+class _CallBills:
     """Where on a path each assistant message starts, and what the call that wrote it was billed.
 
     A token count belongs to the newest message: it comes behind its items, before or behind the results. Older
@@ -134,7 +143,7 @@ class _Calls:
     one is meant.
     """
 
-    def __init__(self, path: Sequence[Line]) -> None:
+    def __init__(self, path: Sequence[JsonLine]) -> None:
         self.usages: dict[int, Usage | None] = {}
         self._newest: int | None = None
         #: Nothing can be added to the newest message: a result, the user, a count or a compaction came.
@@ -146,14 +155,14 @@ class _Calls:
         #: Newer versions record each call on a line of its own; the events then only repeat it.
         records = any(line.value.get("type") == "token_usage_record" for line in path)
         for place, line in enumerate(path):
-            self._see(place, line, records)
+            self._read_line(place, line, records)
 
-    def _see(self, place: int, line: Line, records: bool) -> None:
-        payload = _payload(line)
+    def _read_line(self, place: int, line: JsonLine, records: bool) -> None:
+        payload = _get_payload(line)
         match line.value.get("type"):
-            case "response_item" if _is_said(payload):
-                self._say(place)
-            case "response_item" if text_in(payload.get("type")) not in _UNSENT:
+            case "response_item" if _is_from_model(payload):
+                self._begin_message(place)
+            case "response_item" if text_in(payload.get("type")) not in _UNSENT_TYPES:
                 self._closed = True
                 self._unsure = False
             case "compacted":
@@ -161,18 +170,18 @@ class _Calls:
                 self._closed = True
                 self._announced = None
             case "token_usage_record":
-                self._count(_usage(mapping_in(payload.get("usage"))))
+                self._take_usage(_read_usage(mapping_in(payload.get("usage"))))
             case "event_msg" if payload.get("type") == "token_count" and not records:
-                self._count(self._fresh(mapping_in(payload.get("info"))))
+                self._take_usage(self._read_new_usage(mapping_in(payload.get("info"))))
 
-    def _say(self, place: int) -> None:
+    def _begin_message(self, place: int) -> None:
         if self._closed:
             self._newest = place
             self._closed = False
             self.usages[place], self._announced = self._announced, None
             self._unsure = self.usages[place] is not None
 
-    def _count(self, usage: Usage | None) -> None:
+    def _take_usage(self, usage: Usage | None) -> None:
         if usage is None:
             return
         if self._newest is not None and (self._unsure or self.usages[self._newest] is None):
@@ -182,19 +191,21 @@ class _Calls:
         else:
             self._announced = usage
 
-    def _fresh(self, info: Json) -> Usage | None:
+    def _read_new_usage(self, token_info: Json) -> Usage | None:
         """The usage of the last call; None where the event repeats one (rate limits changed, say)."""
         before = self._total
-        self._total = mapping_in(info.get("total_token_usage"))
+        self._total = mapping_in(token_info.get("total_token_usage"))
         if self._total and self._total == before:
             return None
-        return _usage(mapping_in(info.get("last_token_usage"))) or _usage(_difference(self._total, before))
+        return _read_usage(mapping_in(token_info.get("last_token_usage"))) or _read_usage(
+            _subtract_totals(self._total, before)
+        )
 
 
 _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
 
 
-def _difference(now: Json, before: Json) -> Json:
+def _subtract_totals(now: Json, before: Json) -> Json:
     """What was added to the running totals; the totals themselves where they started over."""
     added = {key: count_in(now.get(key)) - count_in(before.get(key)) for key in _COUNTS}
     if min(added.values()) < 0:
@@ -202,7 +213,7 @@ def _difference(now: Json, before: Json) -> Json:
     return added
 
 
-def _usage(counts: Json) -> Usage | None:
+def _read_usage(counts: Json) -> Usage | None:
     """`input_tokens` include what was read from and written to the cache; all zeros is no usage."""
     prompt, read, write, output = (count_in(counts.get(key)) for key in _COUNTS)
     if not prompt and not output:
@@ -216,101 +227,101 @@ def _usage(counts: Json) -> Usage | None:
 class _Rollout:
     """Feeds the lines of one path to the assembler."""
 
-    def __init__(self, assembler: Assembler, path: Sequence[Line]) -> None:
+    def __init__(self, assembler: Assembler, path: Sequence[JsonLine]) -> None:
         self.assembler = assembler
         self.session = ""
         self.parent: str | None = None
         self._model = ""
         self._sent: float | None = None
-        usages = _Calls(path).usages
+        usages = _CallBills(path).usages
         for place, line in enumerate(path):
-            self._feed(line, place in usages, usages.get(place))
+            self._feed_line(line, place in usages, usages.get(place))
 
-    def _feed(self, line: Line, starts: bool, usage: Usage | None) -> None:
-        payload = _payload(line)
+    def _feed_line(self, line: JsonLine, starts: bool, usage: Usage | None) -> None:
+        payload = _get_payload(line)
         match line.value.get("type"):
             case "session_meta":
-                self._meta(payload)
+                self._add_head(payload)
             case "turn_context":
                 self._model = text_in(payload.get("model")) or self._model
-            case "response_item" if _is_said(payload):
+            case "response_item" if _is_from_model(payload):
                 if starts:
-                    at = self._sent if self._sent is not None else moment(line.value.get("timestamp"))
-                    self.assembler.assistant(usage=usage, at=at, model=self._model, line=line.number)
-                self._said(payload, line)
+                    at = self._sent if self._sent is not None else parse_timestamp(line.value.get("timestamp"))
+                    self.assembler.add_assistant(usage=usage, at=at, model=self._model, line=line.number)
+                self._add_output(payload, line)
             case "response_item":
-                self._heard(payload, line)
+                self._add_input(payload, line)
             case "compacted":
                 # The rewritten history is not read: the raw turns it replaced are all here.
-                self.assembler.compaction(summary=text_in(payload.get("message")))
+                self.assembler.add_compaction(summary=text_in(payload.get("message")))
 
-    def _meta(self, meta: Json) -> None:
+    def _add_head(self, meta: Json) -> None:
         """A fork repeats its parent's; the first is the session's own."""
         if self.session:
             return
         self.session = text_in(meta.get("id")) or text_in(meta.get("session_id")) or "main"
         spawn = mapping_in(mapping_in(mapping_in(meta.get("source")).get("subagent")).get("thread_spawn"))
         self.parent = text_in(spawn.get("parent_thread_id")) or None
-        self.assembler.tools(mappings_in(meta.get("dynamic_tools")))
-        self.assembler.system(content_of(mapping_in(meta.get("base_instructions")).get("text")))
-        self.assembler.system(content_of(meta.get("instructions")))
+        self.assembler.add_tools(mappings_in(meta.get("dynamic_tools")))
+        self.assembler.add_system(parse_content(mapping_in(meta.get("base_instructions")).get("text")))
+        self.assembler.add_system(parse_content(meta.get("instructions")))
 
-    def _said(self, item: Json, line: Line) -> None:
-        said = openai_responses.said(item)
-        self.assembler.amend(content=said.content, reasoning=said.reasoning, actions=said.actions)
-        if result := openai_responses.inline_result(item):
-            self.assembler.result(result.action_id, result.content, error=result.error, line=line.number)
+    def _add_output(self, item: Json, line: JsonLine) -> None:
+        said = openai_responses.parse_item(item)
+        self.assembler.amend_assistant(content=said.content, reasoning=said.reasoning, actions=said.actions)
+        if result := openai_responses.parse_inline_result(item):
+            self.assembler.add_result(result.action_id, result.content, error=result.error, line=line.number)
 
-    def _heard(self, item: Json, line: Line) -> None:
+    def _add_input(self, item: Json, line: JsonLine) -> None:
         """Input for the next call: its request starts no earlier."""
         kind = text_in(item.get("type"))
-        if kind in _UNSENT:
+        if kind in _UNSENT_TYPES:
             return
-        self._sent = moment(line.value.get("timestamp"))
+        self._sent = parse_timestamp(line.value.get("timestamp"))
         if kind in OUTPUTS:
-            result = _outcome(item)
-            self.assembler.result(
+            result = _parse_outcome(item)
+            self.assembler.add_result(
                 result.action_id, result.content, error=result.error, tags=result.tags, line=line.number
             )
         elif kind in _COMPACTIONS:
-            self.assembler.compaction()
+            self.assembler.add_compaction()
         elif kind == "message":
-            self._message(item, line)
+            self._add_message(item, line)
         else:
-            self.assembler.problem("a response item without type; left out", line.number)
+            self.assembler.report_problem("a response item without type; left out", line.number)
 
-    def _message(self, item: Json, line: Line) -> None:
-        said = content_of(item.get("content"))
+    def _add_message(self, item: Json, line: JsonLine) -> None:
+        said = parse_content(item.get("content"))
         match item.get("role"):
             case "user":
-                self.assembler.user(said)
+                self.assembler.add_user(said)
             case "developer":
-                self.assembler.system(said, role="developer")
+                self.assembler.add_system(said, role="developer")
             case "system":
-                self.assembler.system(said)
+                self.assembler.add_system(said)
             case _:
-                self.assembler.problem("a message of unknown role; left out", line.number)
+                self.assembler.report_problem("a message of unknown role; left out", line.number)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def _outcome(item: Json) -> Result:
+def _parse_outcome(item: Json) -> ToolResult:
     """An output item: its text out of the wrappings of several versions, and whether it failed."""
-    result = openai_responses.result(item)
+    result = openai_responses.parse_result(item)
     output = item.get("output")
-    wrapped = output if isinstance(output, dict) else _json(text_in(output))
+    wrapped = output if isinstance(output, dict) else _parse_json_object(text_in(output))
     if "success" in wrapped and "content" in wrapped:
-        return replace(result, content=content_of(wrapped["content"]), error=_failed(wrapped["success"]))
+        return replace(result, content=parse_content(wrapped["content"]), error=_negate_success(wrapped["success"]))
     metadata = mapping_in(wrapped.get("metadata"))
     if "output" in wrapped and "exit_code" in metadata:
-        return replace(result, content=content_of(wrapped["output"]), error=metadata["exit_code"] != 0)
-    if found := _EXIT.search(text_in(output)[:400]):
+        return replace(result, content=parse_content(wrapped["output"]), error=metadata["exit_code"] != 0)
+    if found := _EXIT_CODE.search(text_in(output)[:400]):
         return replace(result, error=int(found[1]) != 0)
     return result
 
 
-def _json(text: str) -> Json:
+def _parse_json_object(text: str) -> Json:
     """The JSON object that `text` is, or {}; output of a command that merely looks like one is left alone."""
     if not text.startswith("{"):
         return {}
@@ -320,7 +331,7 @@ def _json(text: str) -> Json:
         return {}
 
 
-def _failed(success: object) -> bool | None:
+def _negate_success(success: object) -> bool | None:
     if isinstance(success, bool):
         return not success
     return None

@@ -13,17 +13,17 @@ from typing import Any, TypeAlias
 from elision.dialects import Json, mapping_in, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.continued import continued
-from elision.formats.document import Document, Found
-from elision.formats.lines import PEEK_LINES, json_lines, json_value, peek
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import PEEK_LINES, peek_objects, read_json_lines, read_json_value
+from elision.formats.request_log_chains import merge_continued_runs
 from elision.trajectory.trajectory import Problem
 
 #: (line or number, message): where a message stands, for problems.
-Placed: TypeAlias = tuple[int | None, Any]
+PlacedMessage: TypeAlias = tuple[int | None, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class RecordedConversation:
     """One conversation as recorded.
 
     name:     unique within its file.
@@ -34,7 +34,7 @@ class Conversation:
 
     name: str
     line: int | None = None
-    messages: tuple[Placed, ...]
+    messages: tuple[PlacedMessage, ...]
     outer: Json = field(default_factory=dict, hash=False)
 
 
@@ -42,22 +42,22 @@ class Conversation:
 class Layout:
     """How a dialect nests its messages.
 
-    mark:        a text without which no file has this layout.
+    required_text: a text without which no file has this layout.
     messages_of: the messages that an object holds; None where it is no conversation.
     is_message:  whether an object that is no conversation is a message.
     """
 
-    mark: str
+    required_text: str
     messages_of: Callable[[Json], list[Any] | None]
     is_message: Callable[[Json], bool]
 
-    def knows(self, value: object) -> bool:
+    def is_known(self, value: object) -> bool:
         """Whether `value` is a conversation or a message."""
-        outer = unwrapped(value)
+        outer = unwrap_request(value)
         return self.messages_of(outer) is not None or self.is_message(outer)
 
 
-def listed(name: str) -> Callable[[Json], list[Any] | None]:
+def make_list_getter(name: str) -> Callable[[Json], list[Any] | None]:
     """The list under `name`."""
 
     def messages_of(outer: Json) -> list[Any] | None:
@@ -69,7 +69,7 @@ def listed(name: str) -> Callable[[Json], list[Any] | None]:
     return messages_of
 
 
-def unwrapped(value: object) -> Json:
+def unwrap_request(value: object) -> Json:
     """A conversation object; `{"request": {...}, "response": {...}}` is the request with its response inside."""
     outer = mapping_in(value)
     request = mapping_in(outer.get("request"))
@@ -78,20 +78,20 @@ def unwrapped(value: object) -> Json:
     return outer
 
 
-def runs(
-    document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, Conversation], None]
-) -> Iterator[Found]:
+def read_conversations(
+    document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, RecordedConversation], None]
+) -> Iterator[RunOrProblem]:
     """Every conversation of `document` as a run; `feed` gives its messages to the assembler.
 
     Records that tell one conversation further and further, as logs of requests do, are one run.
     """
-    return continued(_every(document, layout, format=format, feed=feed))
+    return merge_continued_runs(_read_each(document, layout, format=format, feed=feed))
 
 
-def _every(
-    document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, Conversation], None]
-) -> Iterator[Found]:
-    for item in conversations(document, layout):
+def _read_each(
+    document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, RecordedConversation], None]
+) -> Iterator[RunOrProblem]:
+    for item in split_conversations(document, layout):
         if isinstance(item, Problem):
             yield item
             continue
@@ -106,72 +106,74 @@ def _every(
             yield run
 
 
-def conversations(document: Document, layout: Layout) -> Iterator[Conversation | Problem]:
+def split_conversations(document: Document, layout: Layout) -> Iterator[RecordedConversation | Problem]:
     """Every conversation of `document`; what is none is a Problem.
 
     Raises FormatError where the file is neither JSON nor JSON lines of this layout.
     """
     try:
-        value = json_value(document)
+        value = read_json_value(document)
     except FormatError:
-        if not any(map(layout.knows, peek(document, PEEK_LINES))):
+        if not any(map(layout.is_known, peek_objects(document, PEEK_LINES))):
             raise
-        yield from _gathered(document, layout, _lines(document), "line")
+        yield from _gather_conversations(document, layout, _read_lines(document), "line")
         return
-    if isinstance(value, dict) and (messages := layout.messages_of(unwrapped(value))) is not None:
-        yield Conversation(name="main", messages=_placed(messages, None), outer=unwrapped(value))
+    if isinstance(value, dict) and (messages := layout.messages_of(unwrap_request(value))) is not None:
+        yield RecordedConversation(name="main", messages=_number_messages(messages, None), outer=unwrap_request(value))
     else:
         entries = value if isinstance(value, list) else [value]
-        yield from _gathered(document, layout, enumerate(entries, start=1), "conversation")
+        yield from _gather_conversations(document, layout, enumerate(entries, start=1), "conversation")
 
 
-def _lines(document: Document) -> Iterator[Placed | Problem]:
-    for line in json_lines(document):
+def _read_lines(document: Document) -> Iterator[PlacedMessage | Problem]:
+    for line in read_json_lines(document):
         yield line if isinstance(line, Problem) else (line.number, line.value)
 
 
-def _gathered(
-    document: Document, layout: Layout, entries: Iterable[Placed | Problem], word: str
-) -> Iterator[Conversation | Problem]:
+def _gather_conversations(
+    document: Document, layout: Layout, entries: Iterable[PlacedMessage | Problem], unit_name: str
+) -> Iterator[RecordedConversation | Problem]:
     """Conversations among `entries`, and one more of all the bare messages."""
-    bare: list[Placed] = []
+    bare: list[PlacedMessage] = []
     for entry in entries:
         if isinstance(entry, Problem):
             yield entry
             continue
         number, value = entry
-        outer = unwrapped(value)
+        outer = unwrap_request(value)
         messages = value if isinstance(value, list) else layout.messages_of(outer)
         if messages is not None:
-            yield Conversation(name=f"{word} {number}", line=number, messages=_placed(messages, number), outer=outer)
+            yield RecordedConversation(
+                name=f"{unit_name} {number}", line=number, messages=_number_messages(messages, number), outer=outer
+            )
         elif layout.is_message(outer):
             bare.append((number, value))
         else:
             yield Problem(file=document.path, line=number, reason="no message and no conversation; left out")
     if bare:
-        yield Conversation(name="main", messages=tuple(bare))
+        yield RecordedConversation(name="main", messages=tuple(bare))
 
 
-def _placed(messages: list[Any], line: int | None) -> tuple[Placed, ...]:
+def _number_messages(messages: list[Any], line: int | None) -> tuple[PlacedMessage, ...]:
     return tuple((line or number, message) for number, message in enumerate(messages, start=1))
 
 
-def mostly(messages: Iterable[Json], valid: Callable[[Json], bool]) -> bool:
+def is_mostly_valid(messages: Iterable[Json], is_valid: Callable[[Json], bool]) -> bool:
     """Whether most of `messages` are valid: an odd one is a Problem when it is read, no reason to refuse the file."""
-    verdicts = [valid(message) for message in messages]
+    verdicts = [is_valid(message) for message in messages]
     return not verdicts or sum(verdicts) * 2 > len(verdicts)
 
 
-def preview(document: Document, layout: Layout, count: int = 5) -> list[Conversation]:
+def preview_conversations(document: Document, layout: Layout, count: int = 5) -> list[RecordedConversation]:
     """The first `count` conversations, for sniffing, or none if most of the file is something else; never raises."""
-    if layout.mark.encode() not in document.data:
+    if layout.required_text.encode() not in document.data:
         return []
-    found: list[Conversation] = []
+    found: list[RecordedConversation] = []
     strange = 0
     try:
-        for item in conversations(document, layout):
+        for item in split_conversations(document, layout):
             strange += isinstance(item, Problem)
-            if isinstance(item, Conversation):
+            if isinstance(item, RecordedConversation):
                 found += [item]
             else:
                 found += []

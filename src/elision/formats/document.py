@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from elision.trajectory.trajectory import Problem, Trajectory
 
 #: What a reader yields: runs, and what it could not read, in any order.
-Found: TypeAlias = Trajectory | Problem
+RunOrProblem: TypeAlias = Trajectory | Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Document:
     members: Mapping[str, bytes] = field(default_factory=dict, hash=False)
 
 
-class Reader(Protocol):
+class FormatReader(Protocol):
     """One recorded format. Registered in `formats.registry`."""
 
     @property
@@ -38,7 +38,7 @@ class Reader(Protocol):
         """Whether `document` is in this format, by content; cheap, never raises."""
         ...
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """Every run in `document`; a broken record is a Problem with its line, and the rest is read on.
 
         Raises FormatError only where nothing at all can be read.

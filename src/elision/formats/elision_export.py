@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.document import Document, Found
-from elision.formats.lines import Line, json_lines, peek
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.trajectory.json_form import (
     given,
     head_in,
@@ -40,7 +40,7 @@ _FORMAT = re.compile(r"(?:elision|lacuna)\.trajectory/(\d{1,9})")
 
 def export(trajectory: Trajectory) -> Iterator[str]:
     """The lines of `trajectory`, without line ends; pure ASCII."""
-    yield _line(
+    yield _dump_line(
         {
             "format": f"elision.trajectory/{VERSION}",
             "id": trajectory.id,
@@ -49,21 +49,21 @@ def export(trajectory: Trajectory) -> Iterator[str]:
                 recorded_as=trajectory.format,
                 model=trajectory.model,
                 observations=trajectory.observations if trajectory.observations != "tools" else "",
-                compactions=[_compaction_out(compaction) for compaction in trajectory.compactions],
+                compactions=[_dump_compaction(compaction) for compaction in trajectory.compactions],
             ),
             **stated(parent=trajectory.parent, recorded_window=trajectory.recorded_window),
             "head": head_out(trajectory.head),
         }
     )
     for turn in trajectory.turns:
-        yield _line(turn_out(turn))
+        yield _dump_line(turn_out(turn))
 
 
-def _line(value: Mapping[str, Any]) -> str:
+def _dump_line(value: Mapping[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"), default=dict)
 
 
-def _compaction_out(compaction: Compaction) -> dict[str, Any]:
+def _dump_compaction(compaction: Compaction) -> dict[str, Any]:
     return {
         "before": compaction.before,
         **given(summary=compaction.summary),
@@ -75,7 +75,7 @@ def _compaction_out(compaction: Compaction) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _ExportedRun:
     """A run while its turns still come in."""
 
     line: int
@@ -83,7 +83,7 @@ class _Run:
     turns: list[Turn] = field(default_factory=list)
 
 
-class ElisionExport:
+class ElisionExportReader:
     """Reads what `export` wrote; keys it does not know are passed over.
 
     Raises FormatError for a run of a newer format: half-understood runs would be measured wrong.
@@ -92,26 +92,26 @@ class ElisionExport:
     name = "elision"
 
     def sniff(self, document: Document) -> bool:
-        first = peek(document, 1)
+        first = peek_objects(document, 1)
         found = first[0].get("format") if first else None
         return isinstance(found, str) and found.startswith(("elision.trajectory/", "lacuna.trajectory/"))
 
-    def read(self, document: Document) -> Iterator[Found]:
-        run: _Run | None = None
-        for line in json_lines(document):
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        run: _ExportedRun | None = None
+        for line in read_json_lines(document):
             if isinstance(line, Problem):
                 yield line
             elif "format" in line.value:
-                yield from _finished(document, run)
-                run = _begun(document, line)
+                yield from _finish_run(document, run)
+                run = _begin_run(document, line)
             elif run is None:
-                yield _problem(document, line.number, "a turn without a run before it; left out")
+                yield _make_problem(document, line.number, "a turn without a run before it; left out")
             else:
-                yield from _added(document, run, line)
-        yield from _finished(document, run)
+                yield from _add_turn(document, run, line)
+        yield from _finish_run(document, run)
 
 
-def _begun(document: Document, line: Line) -> _Run:
+def _begin_run(document: Document, line: JsonLine) -> _ExportedRun:
     found = _FORMAT.fullmatch(str(line.value["format"]))
     version = int(found[1]) if found else 0
     if not found or version < 1:
@@ -121,35 +121,35 @@ def _begun(document: Document, line: Line) -> _Run:
             f"{document.path}:{line.number}: format {found[0]} is newer than this Elision reads "
             f"(elision.trajectory/{VERSION}); update elision"
         )
-    return _Run(line.number, line.value)
+    return _ExportedRun(line.number, line.value)
 
 
-def _added(document: Document, run: _Run, line: Line) -> Iterator[Problem]:
+def _add_turn(document: Document, run: _ExportedRun, line: JsonLine) -> Iterator[Problem]:
     expected = len(run.turns) + 1
     try:
         turn = turn_in(line.value, expected)
     except ValueError as error:
-        yield _problem(document, line.number, f"unreadable turn ({error}); left out, later turns move up")
+        yield _make_problem(document, line.number, f"unreadable turn ({error}); left out, later turns move up")
         return
     run.turns.append(turn)
 
 
-def _finished(document: Document, run: _Run | None) -> Iterator[Found]:
+def _finish_run(document: Document, run: _ExportedRun | None) -> Iterator[RunOrProblem]:
     if run is None:
         return
     try:
-        trajectory = _trajectory_in(document, run)
+        trajectory = _parse_trajectory(document, run)
     except ValueError as error:
-        yield _problem(document, run.line, f"unreadable run ({error}); left out")
+        yield _make_problem(document, run.line, f"unreadable run ({error}); left out")
         return
     yield trajectory
 
 
-def _problem(document: Document, line: int, reason: str) -> Problem:
+def _make_problem(document: Document, line: int, reason: str) -> Problem:
     return Problem(file=document.path, line=line, reason=reason)
 
 
-def _trajectory_in(document: Document, run: _Run) -> Trajectory:
+def _parse_trajectory(document: Document, run: _ExportedRun) -> Trajectory:
     value = run.head
     return Trajectory(
         id=text(value, "id"),
@@ -159,13 +159,13 @@ def _trajectory_in(document: Document, run: _Run) -> Trajectory:
         format=text(value, "recorded_as"),
         model=text(value, "model"),
         parent=optional(value, "parent", text),
-        compactions=tuple(map(_compaction_in, mappings(value, "compactions"))),
+        compactions=tuple(map(_parse_compaction, mappings(value, "compactions"))),
         recorded_window=optional(value, "recorded_window", whole),
         observations="user" if text(value, "observations") == "user" else "tools",
     )
 
 
-def _compaction_in(value: Mapping[str, Any]) -> Compaction:
+def _parse_compaction(value: Mapping[str, Any]) -> Compaction:
     return Compaction(
         before=whole(value, "before"),
         tokens_before=optional(value, "tokens_before", whole),

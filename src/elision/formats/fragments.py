@@ -38,9 +38,13 @@ def is_same_response(earlier: Fragment, later: Fragment, *, is_adjacent: bool) -
         return False
     if earlier.model and later.model and earlier.model != later.model:
         return False
-    return earlier.usage is None or later.usage is None or _prompt(earlier.usage) == _prompt(later.usage)
+    return (
+        earlier.usage is None
+        or later.usage is None
+        or _list_prompt_counts(earlier.usage) == _list_prompt_counts(later.usage)
+    )
 
 
-def _prompt(usage: Usage) -> tuple[int, int, int]:
+def _list_prompt_counts(usage: Usage) -> tuple[int, int, int]:
     """What was sent: a second request would be longer by the first response."""
     return usage.input, usage.cache_read, usage.cache_write

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import Json, arguments_in, count_in, json_text, mapping_in, mappings_in, opaque, text_in
+from elision.dialects import Json, count_in, dump_arguments, dump_json, make_opaque, mapping_in, mappings_in, text_in
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import Line, json_lines, json_value, peek, peek_value
-from elision.formats.moments import moment
-from elision.formats.source import run_name
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
@@ -29,10 +29,10 @@ _CONTENTS = ("clientHistory", "history")
 #: What the CLI itself said in the model's name, behind the first message: no model was called.
 _GREETING = "Got it. Thanks for the context!"
 #: States of a call that has ended, and whether that was a failure.
-_ENDED = {"success": False, "error": True, "cancelled": True}
+_END_STATES = {"success": False, "error": True, "cancelled": True}
 
 
-class GeminiCli:
+class GeminiCliReader:
     """One run a file."""
 
     name: ClassVar[str] = "gemini-cli"
@@ -40,16 +40,16 @@ class GeminiCli:
     def sniff(self, document: Document) -> bool:
         """A header with session and project, or contents of the API."""
         if b'"projectHash"' in document.data:
-            values: list[Any] = [*peek(document), peek_value(document, '"messages"')]
+            values: list[Any] = [*peek_objects(document), peek_value(document, '"messages"')]
             return any(map(_is_header, values))
         return b'"parts"' in document.data and bool(_find_contents(peek_value(document, '"role"')))
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """The chat, without what was taken back."""
         assembler = Assembler(document.path, observations="tools")
         if b'"projectHash"' not in document.data:
-            _feed_contents(assembler, _find_contents(json_value(document)))
-            run = assembler.finish(run_name(document.path), format=self.name)
+            _feed_contents(assembler, _find_contents(read_json_value(document)))
+            run = assembler.finish(derive_run_name(document.path), format=self.name)
             yield from assembler.problems
             if run:
                 yield run
@@ -59,11 +59,11 @@ class GeminiCli:
             if isinstance(item, Problem):
                 yield item
             else:
-                chat.take(item)
+                chat.take_record(item)
         yield from chat.problems
         _feed_chat(assembler, chat)
-        id = text_in(chat.header.get("sessionId")) or run_name(document.path)
-        run = assembler.finish(id, format=self.name, parent=_parent_id(document.path, chat.header))
+        id = text_in(chat.header.get("sessionId")) or derive_run_name(document.path)
+        run = assembler.finish(id, format=self.name, parent=_find_parent_id(document.path, chat.header))
         yield from assembler.problems
         if run:
             yield run
@@ -74,7 +74,7 @@ def _is_header(value: Any) -> bool:
     return bool(text_in(held.get("sessionId"))) and "projectHash" in held
 
 
-def _parent_id(path: str, header: Json) -> str | None:
+def _find_parent_id(path: str, header: Json) -> str | None:
     """The session that started a sub-agent: the folder that its chat lies in."""
     folders = path.replace("!", "/").split("/")
     if header.get("kind") == "subagent" and len(folders) > 1:
@@ -82,17 +82,17 @@ def _parent_id(path: str, header: Json) -> str | None:
     return None
 
 
-def _read_records(document: Document) -> Iterator[Line | Problem]:
+def _read_records(document: Document) -> Iterator[JsonLine | Problem]:
     """The records of a chat: lines, or the one object of older versions."""
     value = peek_value(document, '"messages"')
     if not isinstance(value, dict) or "$set" in value:
-        yield from json_lines(document)
+        yield from read_json_lines(document)
         return
-    yield Line(1, {name: held for name, held in value.items() if name != "messages"})
+    yield JsonLine(1, {name: held for name, held in value.items() if name != "messages"})
     messages = value["messages"]
     for number, message in enumerate(messages if isinstance(messages, list) else [], start=1):
         if isinstance(message, dict):
-            yield Line(number, {"id": f"message {number}", **message})
+            yield JsonLine(number, {"id": f"message {number}", **message})
         else:
             yield Problem(file=document.path, line=number, reason="no message; left out")
 
@@ -111,41 +111,41 @@ class _RecordedChat:
 
     path: str
     header: dict[str, Any] = field(default_factory=dict)
-    messages: dict[str, Line] = field(default_factory=dict)
+    messages: dict[str, JsonLine] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _live: set[str] = field(default_factory=set)
 
-    def take(self, line: Line) -> None:
+    def take_record(self, line: JsonLine) -> None:
         """The next record; what it is shows in its fields, as the CLI itself tells them apart."""
         value = line.value
         changes = mapping_in(value.get("$set"))
         if back_to := text_in(value.get("$rewindTo")):
-            self._rewind(back_to, line)
+            self._rewind_to(back_to, line)
         elif text_in(value.get("id")):
-            self._add(line)
+            self._add_message(line)
         elif isinstance(changes.get("messages"), list):
-            self._replace([Line(line.number, message) for message in mappings_in(changes["messages"])])
+            self._replace_history([JsonLine(line.number, message) for message in mappings_in(changes["messages"])])
         elif not changes:
             self.header.update(value)
 
-    def _add(self, line: Line) -> None:
+    def _add_message(self, line: JsonLine) -> None:
         id = text_in(line.value["id"])
         known = self.messages.get(id)
         if known is None:
             self.messages[id] = line
         else:
-            self.messages[id] = Line(known.number, _merge_records(known.value, line.value))
-        if line.value.get("type") == "user" or _is_model(line.value):
+            self.messages[id] = JsonLine(known.number, _merge_records(known.value, line.value))
+        if line.value.get("type") == "user" or _is_from_model(line.value):
             self._live.add(id)
 
-    def _rewind(self, id: str, line: Line) -> None:
+    def _rewind_to(self, id: str, line: JsonLine) -> None:
         ids = list(self.messages)
         if id in self.messages:
             gone = ids[ids.index(id) :]
         else:
             gone = ids
-        said = sum(_is_model(self.messages[each].value) for each in gone)
+        said = sum(_is_from_model(self.messages[each].value) for each in gone)
         for each in gone:
             del self.messages[each]
             self._live.discard(each)
@@ -153,21 +153,21 @@ class _RecordedChat:
             reason = f"the user went back here; {said} messages of the model are left out"
             self.problems.append(Problem(file=self.path, line=line.number, reason=reason))
 
-    def _replace(self, history: list[Line]) -> None:
+    def _replace_history(self, history: list[JsonLine]) -> None:
         """The history as it is sent from now on: without some messages if it was compressed, then with a summary."""
         ids = [text_in(line.value.get("id")) for line in history]
         fresh = [line for line, id in zip(history, ids, strict=True) if id not in self._live]
         if self._live - set(ids) and self.messages:
-            summary = "\n".join(text for line in fresh if (text := _text_of(line.value.get("content"))))
+            summary = "\n".join(text for line in fresh if (text := _join_texts(line.value.get("content"))))
             self.summaries[next(reversed(self.messages))] = summary
             self._live = set(ids)
             return
         for line, id in zip(history, ids, strict=True):
             if id and id not in self.messages:
-                self._add(line)
+                self._add_message(line)
 
 
-def _is_model(message: Json) -> bool:
+def _is_from_model(message: Json) -> bool:
     """Whether the model says a message; forks of the CLI give it their own type."""
     return message.get("type") == "gemini" or any(name in message for name in ("toolCalls", "thoughts", "tokens"))
 
@@ -197,43 +197,45 @@ def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
     for id, line in chat.messages.items():
         message = line.value
         parts = _list_parts(line.value.get("content"))
-        if _is_model(message):
+        if _is_from_model(message):
             _add_model_message(assembler, line, parts, clock)
         elif message.get("type") == "user":
-            assembler.user(_spoken_content(parts))
+            assembler.add_user(_read_content(parts))
         for call, shown, error in [*_read_recorded_results(message), *_read_results(parts)]:
             if call not in answered:
-                assembler.result(call, shown, error=error, line=line.number)
+                assembler.add_result(call, shown, error=error, line=line.number)
                 answered.add(call)
-        ends = [moment(call.get("timestamp")) for call in mappings_in(message.get("toolCalls"))]
-        clock = max(filter(None, (clock, moment(message.get("timestamp")), *ends)), default=None)
+        ends = [parse_timestamp(call.get("timestamp")) for call in mappings_in(message.get("toolCalls"))]
+        clock = max(filter(None, (clock, parse_timestamp(message.get("timestamp")), *ends)), default=None)
         if id in chat.summaries:
-            assembler.compaction(summary=chat.summaries[id])
+            assembler.add_compaction(summary=chat.summaries[id])
 
 
-def _add_model_message(assembler: Assembler, line: Line, parts: list[Json], clock: float | None) -> None:
+def _add_model_message(assembler: Assembler, line: JsonLine, parts: list[Json], clock: float | None) -> None:
     message = line.value
     calls = {action.id: action for action in [*map(_read_recorded_call, mappings_in(message.get("toolCalls")))]}
     for action in map(_read_call, filter(None, (mapping_in(part.get("functionCall")) for part in parts))):
         calls.setdefault(action.id, action)
-    thoughts = [_thought_text(thought) for thought in mappings_in(message.get("thoughts"))]
-    said = _spoken_content(parts)
+    thoughts = [_join_thought(thought) for thought in mappings_in(message.get("thoughts"))]
+    said = _read_content(parts)
     usage = _read_usage(message.get("tokens"))
     if not (said or calls or any(thoughts) or usage):
         return  # begun and given up: nothing was answered
-    assembler.assistant(
+    assembler.add_assistant(
         said,
-        reasoning="\n".join(filter(None, (*thoughts, *_thought_texts(parts)))),
+        reasoning="\n".join(filter(None, (*thoughts, *_list_thoughts(parts)))),
         actions=calls.values(),
         usage=usage,
-        at=moment(message.get("timestamp")) if clock is None else clock,
+        at=parse_timestamp(message.get("timestamp")) if clock is None else clock,
         model=text_in(message.get("model")),
         line=line.number,
     )
 
 
 def _read_recorded_call(call: Json) -> Action:
-    return Action(id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("args")))
+    return Action(
+        id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("args"))
+    )
 
 
 def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool | None]]:
@@ -241,12 +243,12 @@ def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool |
     for call in mappings_in(message.get("toolCalls")):
         status = text_in(call.get("status"))
         parts = _list_parts(call.get("result"))
-        if parts or status in _ENDED:
-            shown = tuple(part for _, shown, _ in _read_results(parts) for part in shown) + _spoken_content(parts)
-            yield text_in(call.get("id")), shown or (Text(""),), _ENDED.get(status)
+        if parts or status in _END_STATES:
+            shown = tuple(part for _, shown, _ in _read_results(parts) for part in shown) + _read_content(parts)
+            yield text_in(call.get("id")), shown or (Text(""),), _END_STATES.get(status)
 
 
-def _thought_text(thought: Json) -> str:
+def _join_thought(thought: Json) -> str:
     return ": ".join(filter(None, (text_in(thought.get("subject")), text_in(thought.get("description")))))
 
 
@@ -279,7 +281,7 @@ def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
     for number, each in enumerate(contents, start=1):
         parts = _list_parts(each.get("parts"))
         if each.get("role") == "model":
-            if number == 2 and _text_of(parts) == _GREETING:
+            if number == 2 and _join_texts(parts) == _GREETING:
                 continue
             calls = [mapping_in(part["functionCall"]) for part in parts if "functionCall" in part]
             named = [(text_in(call.get("id")) or f"call {number}.{at}", call) for at, call in enumerate(calls, start=1)]
@@ -287,17 +289,17 @@ def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
             _add_response(assembler, parts, [_read_call({**call, "id": id}) for id, call in named], number)
             continue
         for id, shown, error in _read_results(parts, waiting):
-            assembler.result(id, shown, error=error, line=number)
-        assembler.user(_spoken_content(parts))
+            assembler.add_result(id, shown, error=error, line=number)
+        assembler.add_user(_read_content(parts))
 
 
 def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action], number: int) -> None:
     """A content of the model; one behind another without anything between is the same response."""
-    reasoning = "\n".join(_thought_texts(parts))
+    reasoning = "\n".join(_list_thoughts(parts))
     if assembler.is_unanswered:
-        assembler.amend(content=_spoken_content(parts), reasoning=reasoning, actions=actions)
+        assembler.amend_assistant(content=_read_content(parts), reasoning=reasoning, actions=actions)
     else:
-        assembler.assistant(_spoken_content(parts), reasoning=reasoning, actions=actions, line=number)
+        assembler.add_assistant(_read_content(parts), reasoning=reasoning, actions=actions, line=number)
 
 
 def _list_parts(value: object) -> list[Json]:
@@ -313,7 +315,7 @@ def _list_parts(value: object) -> list[Json]:
     return []
 
 
-def _spoken_content(parts: list[Json]) -> Content:
+def _read_content(parts: list[Json]) -> Content:
     """What parts say beside calls, results and thoughts; pictures and unknown parts are kept as they are."""
     said: list[Any] = []
     for part in parts:
@@ -323,20 +325,22 @@ def _spoken_content(parts: list[Json]) -> Content:
             else:
                 said += ()
         elif "functionCall" not in part and "functionResponse" not in part:
-            said.append(opaque("image" if "inlineData" in part or "fileData" in part else "unknown", part))
+            said.append(make_opaque("image" if "inlineData" in part or "fileData" in part else "unknown", part))
     return tuple(said)
 
 
-def _text_of(value: object) -> str:
+def _join_texts(value: object) -> str:
     return "\n".join(part["text"] for part in _list_parts(value) if isinstance(part.get("text"), str))
 
 
-def _thought_texts(parts: list[Json]) -> list[str]:
+def _list_thoughts(parts: list[Json]) -> list[str]:
     return [part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str)]
 
 
 def _read_call(call: Mapping[str, Any]) -> Action:
-    return Action(id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("args")))
+    return Action(
+        id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("args"))
+    )
 
 
 def _read_results(
@@ -361,4 +365,4 @@ def _read_results(
             shown = error
         else:
             shown = response.get("output", response or "")
-        yield found[0], content(json_text(shown)) or (Text(""),), True if error else None
+        yield found[0], content(dump_json(shown)) or (Text(""),), True if error else None

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from elision.dialects import (
+    AssistantMessage,
     Json,
-    Said,
-    arguments_in,
-    content_of,
     count_in,
+    dump_arguments,
+    make_sealed,
     mapping_in,
     mappings_in,
     number_in,
-    sealed,
+    parse_content,
     text_in,
 )
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
-from elision.formats.moments import moment
-from elision.formats.zip_members import INSPECT_HEADERS, ZIP, ZipMembers, is_inspect_log
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.timestamps import parse_timestamp
+from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
 from elision.trajectory.content import Part, content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
@@ -36,29 +36,29 @@ from elision.trajectory.usage import Usage
 _ATTACHMENT = "attachment://"
 
 
-class InspectAi:
+class InspectAiReader:
     name = "inspect-ai"
 
     def sniff(self, document: Document) -> bool:
-        if document.data.startswith(ZIP):
+        if document.data.startswith(ZIP_START):
             return _is_log(document)
         value = peek_value(document, '"eval"', '"samples"')
         return isinstance(value, dict) and isinstance(value.get("eval"), dict) and "samples" in value
 
-    def read(self, document: Document) -> Iterator[Found]:
-        if document.data.startswith(ZIP):
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        if document.data.startswith(ZIP_START):
             members = ZipMembers(document.path, document.data)
-            model = _model_of_zip(members, document)
-            samples = _samples_of_zip(members, document)
+            model = _read_zip_model(members, document)
+            samples = _read_zip_samples(members, document)
         else:
-            log = mapping_in(json_value(document))
-            model = _model(log)
-            samples = _samples_of_json(log, document)
+            log = mapping_in(read_json_value(document))
+            model = _read_model(log)
+            samples = _read_json_samples(log, document)
         for sample in samples:
             if isinstance(sample, Problem):
                 yield sample
             else:
-                yield from _runs(document, sample, model, self.name)
+                yield from _read_sample(document, sample, model, self.name)
 
 
 # --- samples -----------------------------------------------------------------------------------------------------
@@ -80,23 +80,23 @@ def _is_log(document: Document) -> bool:
         return False
 
 
-def _model(log: Json) -> str:
+def _read_model(log: Json) -> str:
     return text_in(mapping_in(log.get("eval")).get("model"))
 
 
-def _model_of_zip(members: ZipMembers, document: Document) -> str:
+def _read_zip_model(members: ZipMembers, document: Document) -> str:
     """The model of the log; a log that was cut off has no header yet, but its start."""
     found = [name for name in INSPECT_HEADERS if name in members.names]
     if found:
-        return _model(mapping_in(_json(members, document, found[0])))
+        return _read_model(mapping_in(_read_member_json(members, document, found[0])))
     return ""
 
 
-def _json(members: ZipMembers, document: Document, name: str) -> Any:
-    return json_value(Document(f"{document.path}!{name}", members.read(name)))
+def _read_member_json(members: ZipMembers, document: Document, name: str) -> Any:
+    return read_json_value(Document(f"{document.path}!{name}", members.read_member(name)))
 
 
-def _samples_of_json(log: Json, document: Document) -> Iterator[_Sample | Problem]:
+def _read_json_samples(log: Json, document: Document) -> Iterator[_Sample | Problem]:
     samples = log.get("samples")
     for number, sample in enumerate(samples if isinstance(samples, list) else [], start=1):
         if isinstance(sample, dict):
@@ -105,7 +105,7 @@ def _samples_of_json(log: Json, document: Document) -> Iterator[_Sample | Proble
             yield Problem(file=document.path, line=number, reason="a sample that is no object; left out")
 
 
-def _samples_of_zip(members: ZipMembers, document: Document) -> Iterator[_Sample | Problem]:
+def _read_zip_samples(members: ZipMembers, document: Document) -> Iterator[_Sample | Problem]:
     for name in members.names:
         folder, _, file = name.removeprefix("samples/").rpartition("/")
         whole = not folder and file.endswith(".json") and name.startswith("samples/")
@@ -113,39 +113,41 @@ def _samples_of_zip(members: ZipMembers, document: Document) -> Iterator[_Sample
             continue
         place = f"{document.path}!{name}"
         try:
-            value = mapping_in(_json(members, document, name))
-            yield _Sample(place, None, value if whole else _chunked(members, document, name, value))
+            value = mapping_in(_read_member_json(members, document, name))
+            yield _Sample(place, None, value if whole else _join_chunks(members, document, name, value))
         except FormatError as error:
             yield Problem(file=place, line=None, reason=str(error).removeprefix(f"{place}: "))
 
 
-def _chunked(members: ZipMembers, document: Document, name: str, shell: Json) -> Json:
+def _join_chunks(members: ZipMembers, document: Document, name: str, shell: Json) -> Json:
     """A sample of log version 3: its lists lie in chunks named by the number of their first entry.
 
     Attachments have numbers instead of hashes there, and the conversation is a list of ranges of messages.
     """
     folder = name.removesuffix("sample.json")
     messages, events, attachments = (
-        _sequence(members, document, f"{folder}{part}/") for part in ("messages", "events", "attachments")
+        _read_sequence(members, document, f"{folder}{part}/") for part in ("messages", "events", "attachments")
     )
     return {
         **shell,
-        "messages": [message for start, end in _ranges(shell.get("message_refs")) for message in messages[start:end]],
+        "messages": [
+            message for start, end in _read_ranges(shell.get("message_refs")) for message in messages[start:end]
+        ],
         "events": events,
         "attachments": {str(number): text for number, text in enumerate(attachments)},
     }
 
 
-def _sequence(members: ZipMembers, document: Document, prefix: str) -> list[Any]:
+def _read_sequence(members: ZipMembers, document: Document, prefix: str) -> list[Any]:
     starts = {
         name.removeprefix(prefix).removesuffix(".json"): name for name in members.names if name.startswith(prefix)
     }
     chunks = sorted((int(start), name) for start, name in starts.items() if start.isdecimal())
-    values = (_json(members, document, name) for _, name in chunks)
+    values = (_read_member_json(members, document, name) for _, name in chunks)
     return [entry for value in values if isinstance(value, list) for entry in value]
 
 
-def _ranges(refs: object) -> Iterator[tuple[int, int]]:
+def _read_ranges(refs: object) -> Iterator[tuple[int, int]]:
     for ref in refs if isinstance(refs, list) else []:
         if isinstance(ref, list) and len(ref) == 2:
             yield count_in(ref[0]), count_in(ref[1])
@@ -154,12 +156,12 @@ def _ranges(refs: object) -> Iterator[tuple[int, int]]:
 # --- runs --------------------------------------------------------------------------------------------------------
 
 
-def _runs(document: Document, sample: _Sample, model: str, format: str) -> Iterator[Found]:
+def _read_sample(document: Document, sample: _Sample, model: str, format: str) -> Iterator[RunOrProblem]:
     """The run of one sample, if a model said anything in it, with its problems."""
     assembler = Assembler(sample.place)
     name = f"{sample.value.get('id', sample.number or 1)} epoch {count_in(sample.value.get('epoch')) or 1}"
     try:
-        _Conversation(assembler, sample).feed()
+        _SampleFeeder(assembler, sample).feed_sample()
         run = assembler.finish(name, format=format, model=model)
     except RecursionError:
         yield Problem(file=sample.place, line=sample.number, reason="nested too deeply to read; left out")
@@ -170,18 +172,18 @@ def _runs(document: Document, sample: _Sample, model: str, format: str) -> Itera
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _ModelCall:
     """What a model event says about the message that it brought forth.
 
-    compacted: tokens before the compaction that preceded the call; None if there was none, -1 if it gave no number.
+    tokens_before_compaction: of the compaction that preceded the call; None if there was none, -1 if it gave no number.
     """
 
     usage: Usage | None
     at: float | None
-    compacted: int | None
+    tokens_before_compaction: int | None
 
 
-class _Conversation:
+class _SampleFeeder:
     """Feeds the messages of one sample to an assembler, with what its events know about them."""
 
     def __init__(self, assembler: Assembler, sample: _Sample) -> None:
@@ -190,22 +192,22 @@ class _Conversation:
         self._attachments = mapping_in(sample.value.get("attachments"))
         self._messages = sample.value.get("messages")
         self._events = mappings_in(sample.value.get("events"))
-        self._calls = _calls(self._events)
+        self._calls = _collect_calls(self._events)
 
-    def feed(self) -> None:
-        self._assembler.tools(self._tools())
+    def feed_sample(self) -> None:
+        self._assembler.add_tools(self._find_tools())
         for message in self._messages if isinstance(self._messages, list) else []:
             if isinstance(message, dict):
-                self._message(self._resolved(message))
+                self._add_message(self._resolve_attachments(message))
             else:
-                self._assembler.problem(f"a JSON {type(message).__name__} where a message belongs", self._line)
+                self._assembler.report_problem(f"a JSON {type(message).__name__} where a message belongs", self._line)
 
-    def _tools(self) -> list[Json]:
+    def _find_tools(self) -> list[Json]:
         """The tools of the first call that had any."""
         offered = (mappings_in(event.get("tools")) for event in self._events if event.get("event") == "model")
-        return [self._resolved(tool) for tool in next(filter(None, offered), [])]
+        return [self._resolve_attachments(tool) for tool in next(filter(None, offered), [])]
 
-    def _resolved(self, value: Any) -> Any:
+    def _resolve_attachments(self, value: Any) -> Any:
         """`value` with every attachment in its place."""
         if isinstance(value, str):
             if not value.startswith(_ATTACHMENT):
@@ -215,30 +217,32 @@ class _Conversation:
                 return found
             return value
         if isinstance(value, list):
-            return [self._resolved(item) for item in value]
+            return [self._resolve_attachments(item) for item in value]
         if isinstance(value, dict):
-            return {key: self._resolved(item) for key, item in value.items()}
+            return {key: self._resolve_attachments(item) for key, item in value.items()}
         return value
 
-    def _message(self, message: Json) -> None:
+    def _add_message(self, message: Json) -> None:
         role = message.get("role")
         if role == "assistant":
-            self._assistant(message)
+            self._add_assistant(message)
         elif role == "tool":
-            self._result(message)
+            self._add_result(message)
         elif role == "user":
-            self._assembler.user(_said(message).content)
+            self._assembler.add_user(_parse_assistant(message).content)
         elif role in ("system", "developer"):
-            self._assembler.system(_said(message).content)
+            self._assembler.add_system(_parse_assistant(message).content)
         else:
-            self._assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", self._line)
+            self._assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", self._line)
 
-    def _assistant(self, message: Json) -> None:
+    def _add_assistant(self, message: Json) -> None:
         call = self._calls.get(text_in(message.get("id")))
-        if call and call.compacted is not None:
-            self._assembler.compaction(tokens_before=call.compacted if call.compacted > 0 else None)
-        said = _said(message)
-        self._assembler.assistant(
+        if call and call.tokens_before_compaction is not None:
+            self._assembler.add_compaction(
+                tokens_before=call.tokens_before_compaction if call.tokens_before_compaction > 0 else None
+            )
+        said = _parse_assistant(message)
+        self._assembler.add_assistant(
             said.content,
             reasoning=said.reasoning,
             actions=said.actions,
@@ -248,11 +252,11 @@ class _Conversation:
             line=self._line,
         )
 
-    def _result(self, message: Json) -> None:
+    def _add_result(self, message: Json) -> None:
         error = mapping_in(message.get("error"))
         # A tool that failed leaves no content; the agent is shown the error in its place.
-        said = _said(message).content or content(text_in(error.get("message")))
-        self._assembler.result(
+        said = _parse_assistant(message).content or content(text_in(error.get("message")))
+        self._assembler.add_result(
             text_in(message.get("tool_call_id")),
             said,
             tool=text_in(message.get("function")),
@@ -261,9 +265,9 @@ class _Conversation:
         )
 
 
-def _calls(events: list[Json]) -> Mapping[str, _Call]:
+def _collect_calls(events: list[Json]) -> Mapping[str, _ModelCall]:
     """Message id -> the call that brought it forth; calls that failed and were tried again are passed over."""
-    calls: dict[str, _Call] = {}
+    calls: dict[str, _ModelCall] = {}
     compacted: int | None = None
     for event in events:
         if event.get("event") == "compaction":
@@ -275,13 +279,13 @@ def _calls(events: list[Json]) -> Mapping[str, _Call]:
                 message = mapping_in(choices[0].get("message"))
             else:
                 message = {}
-            call = _Call(_usage(output.get("usage")), moment(event.get("timestamp")), compacted)
+            call = _ModelCall(_read_usage(output.get("usage")), parse_timestamp(event.get("timestamp")), compacted)
             calls[text_in(message.get("id"))] = call
             compacted = None
     return calls
 
 
-def _usage(value: object) -> Usage | None:
+def _read_usage(value: object) -> Usage | None:
     """A `ModelUsage`.
 
     Whether `input_tokens` include cache reads and writes depends on Inspect's version and the provider: they do where
@@ -304,33 +308,33 @@ def _usage(value: object) -> Usage | None:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def _said(message: Json) -> Said:
+def _parse_assistant(message: Json) -> AssistantMessage:
     value = message.get("content")
     parts = value if isinstance(value, list) else []
-    return Said(
-        content=tuple(part for item in parts for part in _parts(item)) if parts else content_of(value),
-        reasoning="\n".join(filter(None, (_reasoning(mapping_in(item)) for item in parts))),
-        actions=tuple(_action(call) for call in mappings_in(message.get("tool_calls"))),
+    return AssistantMessage(
+        content=tuple(part for item in parts for part in _parse_parts(item)) if parts else parse_content(value),
+        reasoning="\n".join(filter(None, (_read_reasoning(mapping_in(item)) for item in parts))),
+        actions=tuple(_parse_action(call) for call in mappings_in(message.get("tool_calls"))),
     )
 
 
-def _reasoning(part: Json) -> str:
+def _read_reasoning(part: Json) -> str:
     """Reasoning in clear text: the text itself, or the summary of a redacted one."""
     if part.get("type") != "reasoning":
         return ""
     return text_in(part.get("summary") if part.get("redacted") else part.get("reasoning"))
 
 
-def _parts(item: Any) -> Iterator[Part]:
+def _parse_parts(item: Any) -> Iterator[Part]:
     part = mapping_in(item)
     if part.get("type") == "reasoning":
         if part.get("redacted"):
-            yield sealed("reasoning", part, text_in(part.get("reasoning")))
+            yield make_sealed("reasoning", part, text_in(part.get("reasoning")))
     else:
-        yield from content_of(item)
+        yield from parse_content(item)
 
 
-def _action(call: Json) -> Action:
+def _parse_action(call: Json) -> Action:
     return Action(
-        id=text_in(call.get("id")), name=text_in(call.get("function")), arguments=arguments_in(call.get("arguments"))
+        id=text_in(call.get("id")), name=text_in(call.get("function")), arguments=dump_arguments(call.get("arguments"))
     )

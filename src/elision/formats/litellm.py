@@ -33,36 +33,36 @@ class _Counts:
 class PromptTokens:
     """What the `prompt_tokens` of one run include."""
 
-    reads: bool = True
-    writes: bool = True
+    includes_reads: bool = True
+    includes_writes: bool = True
 
     @classmethod
-    def of_run(cls, usages: Iterable[Any]) -> PromptTokens:
+    def detect(cls, usages: Iterable[Any]) -> PromptTokens:
         """Decided over all calls of a run, since one call alone may fit several readings."""
-        calls = [_counts(raw) for raw in usages if isinstance(raw, Mapping)]
+        calls = [_read_counts(raw) for raw in usages if isinstance(raw, Mapping)]
         reads = all(call.read <= call.prompt for call in calls)
         writes = reads and all(call.read + call.write <= call.prompt for call in calls)
-        return cls(reads=reads, writes=writes)
+        return cls(includes_reads=reads, includes_writes=writes)
 
-    def usage(self, raw: Any, *, usd: float | None = None) -> Usage | None:
+    def parse_usage(self, raw: Any, *, usd: float | None = None) -> Usage | None:
         """The usage of one call; None where nothing was recorded."""
         if not isinstance(raw, Mapping):
             return None
-        call = _counts(raw)
+        call = _read_counts(raw)
         if not call.prompt and not call.output:
             return None
-        inside = (call.read if self.reads else 0) + (call.write if self.writes else 0)
+        inside = (call.read if self.includes_reads else 0) + (call.write if self.includes_writes else 0)
         plain = max(0, call.prompt - inside)
         return Usage(input=plain, cache_read=call.read, cache_write=call.write, output=call.output, usd=usd)
 
 
-def _counts(raw: Mapping[str, Any]) -> _Counts:
+def _read_counts(raw: Mapping[str, Any]) -> _Counts:
     details: Mapping[str, Any] = next((raw[key] for key in _DETAILS if isinstance(raw.get(key), Mapping)), {})
-    read = _first(raw, _READ) or _first(details, ("cached_tokens",))
-    write = _first(raw, _WRITE) or _first(details, ("cache_creation_tokens",))
-    return _Counts(_first(raw, _PROMPT), _first(raw, _OUTPUT), read, write)
+    read = _find_first_count(raw, _READ) or _find_first_count(details, ("cached_tokens",))
+    write = _find_first_count(raw, _WRITE) or _find_first_count(details, ("cache_creation_tokens",))
+    return _Counts(_find_first_count(raw, _PROMPT), _find_first_count(raw, _OUTPUT), read, write)
 
 
-def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
+def _find_first_count(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
     """The first count above 0 under one of `names`; recorders leave 0 or null under the names they do not use."""
     return next((found for name in names if (found := count_in(raw.get(name)))), 0)

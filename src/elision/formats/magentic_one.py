@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from elision.dialects import Json, mapping_in, mappings_in, text_in
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
-from elision.formats.source import run_name
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.source import derive_run_name
 from elision.trajectory.content import Text, content
 from elision.trajectory.turn import Action
 
@@ -26,7 +26,7 @@ _THOUGHT = "Orchestrator (thought)"
 _WRITTEN_BY_MODEL = ("Initial plan", "New plan", "Updated Ledger")
 
 
-class MagenticOne:
+class MagenticOneReader:
     """One run a file."""
 
     name: ClassVar[str] = "magentic-one"
@@ -36,8 +36,8 @@ class MagenticOne:
         history = mapping_in(peek_value(document, '"history"', '"Orchestrator (')).get("history")
         return any(text_in(each.get("role")).startswith("Orchestrator (") for each in mappings_in(history))
 
-    def read(self, document: Document) -> Iterator[Found]:
-        value = mapping_in(json_value(document))
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        value = mapping_in(read_json_value(document))
         assembler = Assembler(document.path, observations="tools")
         history: list[Any] = value["history"] if isinstance(value.get("history"), list) else []
         waiting: list[tuple[str, str]] = []
@@ -45,33 +45,33 @@ class MagenticOne:
             if isinstance(said, dict):
                 _add_message(assembler, said, waiting, number)
             else:
-                assembler.problem("no message; left out", number)
-        run = assembler.finish(text_in(value.get("question_ID")) or run_name(document.path), format=self.name)
+                assembler.report_problem("no message; left out", number)
+        run = assembler.finish(text_in(value.get("question_ID")) or derive_run_name(document.path), format=self.name)
         yield from assembler.problems
         if run:
             yield run
 
 
-def _add_message(assembler: Assembler, said: Json, waiting: list[tuple[str, str]], number: int) -> None:
+def _add_message(assembler: Assembler, message: Json, waiting: list[tuple[str, str]], number: int) -> None:
     """The next message. waiting: (agent, call) of instructions without an answer, the newest last."""
-    role = text_in(said.get("role"))
-    text = text_in(said.get("content"))
+    role = text_in(message.get("role"))
+    text = text_in(message.get("content"))
     if role == "human":
-        assembler.user(content(text))
+        assembler.add_user(content(text))
     elif role == _THOUGHT:
         if text.startswith(_WRITTEN_BY_MODEL):
-            assembler.assistant(content(text), line=number)
+            assembler.add_assistant(content(text), line=number)
     elif found := _INSTRUCTION.fullmatch(role):
         call = Action(
             id=f"call {number}", name=found[1], arguments=json.dumps({"instruction": text}, ensure_ascii=False)
         )
         waiting.append((call.name, call.id))
         if assembler.is_unanswered:
-            assembler.amend(actions=[call])
+            assembler.amend_assistant(actions=[call])
         else:
-            assembler.assistant(actions=[call], line=number)
+            assembler.add_assistant(actions=[call], line=number)
     elif (asked := next((each for each in reversed(waiting) if each[0] == role), None)) is not None:
         waiting.clear()
-        assembler.result(asked[1], content(text) or (Text(""),), tool=role, line=number)
+        assembler.add_result(asked[1], content(text) or (Text(""),), tool=role, line=number)
     elif not role.startswith("Orchestrator"):  # else a note of the program, such as that the rounds are over
-        assembler.user(content(text))
+        assembler.add_user(content(text))

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import Json, anthropic, arguments_in, content_of, mapping_in, mappings_in, text_in
+from elision.dialects import Json, anthropic, dump_arguments, mapping_in, mappings_in, parse_content, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import PEEK_LINES, json_lines, json_value, peek, peek_value
-from elision.formats.moments import moment
-from elision.formats.source import run_name
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import PEEK_LINES, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
@@ -27,24 +27,24 @@ from elision.trajectory.usage import Usage
 #: Where a page of events, or a session with its events, keeps them.
 _HOLDERS = ("data", "events")
 #: Event types that no other recorder writes.
-_OWN = ("agent.", "span.model_request_")
+_OWN_PREFIXES = ("agent.", "span.model_request_")
 #: Fields that name the call that a result answers.
-_ANSWERED = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id")
+_ANSWERED_FIELDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id")
 
 
-class ManagedAgents:
+class ManagedAgentsReader:
     """Reads a log as JSON lines, as a list, or as pages (`{"data": [...]}`); each thread of it is a run."""
 
     name: ClassVar[str] = "managed-agents"
 
     def sniff(self, document: Document) -> bool:
         """Whether one of the first values is an event of an agent, or holds some."""
-        if not any(f'"{mark}'.encode() in document.data for mark in _OWN):
+        if not any(f'"{mark}'.encode() in document.data for mark in _OWN_PREFIXES):
             return False
-        values = peek(document, PEEK_LINES) or [peek_value(document)]
-        return any(map(_is_own, (event for value in values for event in _events_of(value)[:PEEK_LINES])))
+        values = peek_objects(document, PEEK_LINES) or [peek_value(document)]
+        return any(map(_is_own, (event for value in values for event in _list_events(value)[:PEEK_LINES])))
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """One run a thread."""
         events: list[tuple[int, Json]] = []
         agent: Json = {}
@@ -54,47 +54,47 @@ class ManagedAgents:
                 continue
             held = mapping_in(value)
             agent = mapping_in(held.get("agent")) or mapping_in(mapping_in(held.get("session")).get("agent")) or agent
-            for number, event in enumerate(_events_of(value), start=1):
+            for number, event in enumerate(_list_events(value), start=1):
                 if isinstance(event, dict) and text_in(event.get("type")):
                     events.append((place or number, event))
                 else:
                     yield Problem(file=document.path, line=place or number, reason="no event; left out")
         for thread, own in _group_threads(_sort_events(events)).items():
             run = _AgentThread(Assembler(document.path, observations="tools"))
-            run.begin(agent)
+            run.add_head(agent)
             for line, event in own:
-                run.take(event, line)
-            yield from run.finish(thread or run_name(document.path), self.name, _model_name(agent))
+                run.take_event(event, line)
+            yield from run.finish(thread or derive_run_name(document.path), self.name, _read_model_name(agent))
 
 
 def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
     """(line, value) of JSON lines, or (0, value) of the one value that the file is."""
     try:
-        value = json_value(document)
+        value = read_json_value(document)
     except FormatError:
-        if not peek(document, 1):
+        if not peek_objects(document, 1):
             raise
-        for line in json_lines(document):
+        for line in read_json_lines(document):
             yield (line.line or 0, line) if isinstance(line, Problem) else (line.number, line.value)
     else:
         yield 0, value
 
 
-def _events_of(value: Any) -> list[Any]:
+def _list_events(value: Any) -> list[Any]:
     """The events that a value is or holds: one, a list, a page, a list of pages."""
     if isinstance(value, list):
-        return [event for item in value for event in (_events_of(item) if isinstance(item, dict) else [item])]
+        return [event for item in value for event in (_list_events(item) if isinstance(item, dict) else [item])]
     held = mapping_in(value)
     return next((held[name] for name in _HOLDERS if isinstance(held.get(name), list)), [value])
 
 
 def _is_own(event: Any) -> bool:
-    return text_in(mapping_in(event).get("type")).startswith(_OWN)
+    return text_in(mapping_in(event).get("type")).startswith(_OWN_PREFIXES)
 
 
 def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
     """`events` from the oldest on; the API lists them either way."""
-    times = [at for _, event in events if (at := moment(event.get("processed_at"))) is not None]
+    times = [at for _, event in events if (at := parse_timestamp(event.get("processed_at"))) is not None]
     if times and times[0] > times[-1]:
         return events[::-1]
     return events
@@ -111,7 +111,7 @@ def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[i
     return {key: threads[key] for key in threads if key}
 
 
-def _model_name(holder: Json) -> str:
+def _read_model_name(holder: Json) -> str:
     """The model that an agent's definition or a request names: a text, or an object with its id."""
     return text_in(holder.get("model")) or text_in(mapping_in(holder.get("model")).get("id"))
 
@@ -135,18 +135,18 @@ class _AgentThread:
     _denied: dict[str, str] = field(default_factory=dict)
     _answered: set[str] = field(default_factory=set)
 
-    def begin(self, agent: Json) -> None:
+    def add_head(self, agent: Json) -> None:
         """The head, where the log says which agent it is of."""
-        self.assembler.system(content_of(agent.get("system")))
-        self.assembler.tools(mappings_in(agent.get("tools")))
+        self.assembler.add_system(parse_content(agent.get("system")))
+        self.assembler.add_tools(mappings_in(agent.get("tools")))
 
-    def take(self, event: Json, line: int) -> None:
+    def take_event(self, event: Json, line: int) -> None:
         """The next event; kinds that say nothing to the model are passed over."""
         handler = _HANDLERS.get(event["type"])
         if handler:
             handler(self, event, line)
 
-    def finish(self, id: str, format: str, model: str) -> Iterator[Found]:
+    def finish(self, id: str, format: str, model: str) -> Iterator[RunOrProblem]:
         """The run and its problems."""
         self._close_request()
         run = self.assembler.finish(id, format=format, model=model)
@@ -154,20 +154,20 @@ class _AgentThread:
         if run:
             yield run
 
-    def start(self, event: Json, line: int) -> None:
+    def begin_request(self, event: Json, line: int) -> None:
         """A request begins: it is sent everything that came before."""
         self._close_request()
         self._request = text_in(event.get("id")) or f"line {line}"
         self._is_answered = False
-        self._at, self._usage, self._model = moment(event.get("processed_at")), None, _model_name(event)
+        self._at, self._usage, self._model = parse_timestamp(event.get("processed_at")), None, _read_model_name(event)
 
-    def end(self, event: Json, line: int) -> None:
+    def end_request(self, event: Json, line: int) -> None:
         """A request ended; one that failed said nothing and is no turn."""
-        usage = anthropic.usage(event.get("model_usage"))
+        usage = anthropic.parse_usage(event.get("model_usage"))
         if event.get("is_error") is True and not self._is_answered:
             self._request = ""
         elif self._is_answered or (not self._request and self.assembler.is_unanswered):
-            self.assembler.amend(usage=usage)
+            self.assembler.amend_assistant(usage=usage)
         elif self._request:
             self._usage = usage
 
@@ -176,20 +176,20 @@ class _AgentThread:
         if self._request and not self._is_answered and self._usage is not None:
             self._add_response_part({}, 0)
         for call in self._denied.keys() - self._answered:
-            self.assembler.result(call, content(self._denied[call]) or (Text(""),), error=True)
+            self.assembler.add_result(call, content(self._denied[call]) or (Text(""),), error=True)
         for said in self._waiting:
-            self.assembler.user(said)
+            self.assembler.add_user(said)
         self._denied.clear()
         self._waiting.clear()
 
-    def message(self, event: Json, line: int) -> None:
-        self._add_response_part(event, line, content_of(event.get("content")))
+    def add_message(self, event: Json, line: int) -> None:
+        self._add_response_part(event, line, parse_content(event.get("content")))
 
-    def call(self, event: Json, line: int) -> None:
+    def add_call(self, event: Json, line: int) -> None:
         name = text_in(event.get("name"))
         id = text_in(event.get("id"))
         self._add_response_part(
-            event, line, actions=(Action(id=id, name=name, arguments=arguments_in(event.get("input"))),)
+            event, line, actions=(Action(id=id, name=name, arguments=dump_arguments(event.get("input"))),)
         )
 
     def _add_response_part(
@@ -197,31 +197,31 @@ class _AgentThread:
     ) -> None:
         """A part of the response of the newest request; without requests in the log, of what was said last."""
         if self._is_answered if self._request else self.assembler.is_unanswered:
-            self.assembler.amend(content=said, actions=actions)
+            self.assembler.amend_assistant(content=said, actions=actions)
             return
         if self._request:
             at = self._at
         else:
-            at = moment(event.get("processed_at"))
-        self.assembler.assistant(said, actions=actions, usage=self._usage, at=at, model=self._model, line=line)
+            at = parse_timestamp(event.get("processed_at"))
+        self.assembler.add_assistant(said, actions=actions, usage=self._usage, at=at, model=self._model, line=line)
         self._is_answered = True
 
-    def result(self, event: Json, line: int) -> None:
-        call = next(filter(None, (text_in(event.get(name)) for name in _ANSWERED)), "")
+    def add_result(self, event: Json, line: int) -> None:
+        call = next(filter(None, (text_in(event.get(name)) for name in _ANSWERED_FIELDS)), "")
         error = event.get("is_error")
-        shown = content_of(event.get("content")) or (Text(""),)
+        shown = parse_content(event.get("content")) or (Text(""),)
         self._answered.add(call)
-        self.assembler.result(call, shown, error=error if isinstance(error, bool) else None, line=line)
+        self.assembler.add_result(call, shown, error=error if isinstance(error, bool) else None, line=line)
 
-    def confirmation(self, event: Json, line: int) -> None:
+    def note_confirmation(self, event: Json, line: int) -> None:
         """A call that the user forbade is answered with the reason, unless a result follows."""
         if event.get("result") == "deny":
             self._denied[text_in(event.get("tool_use_id"))] = text_in(event.get("deny_message"))
 
-    def user(self, event: Json, line: int) -> None:
-        self._add_user_words(content_of(event.get("content")))
+    def add_user(self, event: Json, line: int) -> None:
+        self._add_user_words(parse_content(event.get("content")))
 
-    def outcome(self, event: Json, line: int) -> None:
+    def add_outcome(self, event: Json, line: int) -> None:
         """What the agent is to produce, and how that will be graded."""
         rubric = text_in(mapping_in(event.get("rubric")).get("content"))
         self._add_user_words(content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
@@ -230,34 +230,34 @@ class _AgentThread:
         if self._request:
             self._waiting.append(said)
         else:
-            self.assembler.user(said)
+            self.assembler.add_user(said)
 
-    def system(self, event: Json, line: int) -> None:
-        self.assembler.system(content_of(event.get("content")))
+    def add_system(self, event: Json, line: int) -> None:
+        self.assembler.add_system(parse_content(event.get("content")))
 
-    def compaction(self, event: Json, line: int) -> None:
+    def add_compaction(self, event: Json, line: int) -> None:
         """The harness summarized the thread; a request without words just before was the summary's."""
         if not self._is_answered:
             self._usage = None
-        self.assembler.compaction()
+        self.assembler.add_compaction()
 
 
 _HANDLERS: Mapping[str, Callable[[_AgentThread, Json, int], None]] = {
-    "span.model_request_start": _AgentThread.start,
-    "span.model_request_end": _AgentThread.end,
-    "agent.message": _AgentThread.message,
-    "agent.thread_message_sent": _AgentThread.message,
-    "agent.tool_use": _AgentThread.call,
-    "agent.mcp_tool_use": _AgentThread.call,
-    "agent.custom_tool_use": _AgentThread.call,
-    "agent.tool_result": _AgentThread.result,
-    "agent.mcp_tool_result": _AgentThread.result,
-    "user.custom_tool_result": _AgentThread.result,
-    "user.tool_result": _AgentThread.result,
-    "user.tool_confirmation": _AgentThread.confirmation,
-    "user.message": _AgentThread.user,
-    "user.define_outcome": _AgentThread.outcome,
-    "agent.thread_message_received": _AgentThread.user,
-    "system.message": _AgentThread.system,
-    "agent.thread_context_compacted": _AgentThread.compaction,
+    "span.model_request_start": _AgentThread.begin_request,
+    "span.model_request_end": _AgentThread.end_request,
+    "agent.message": _AgentThread.add_message,
+    "agent.thread_message_sent": _AgentThread.add_message,
+    "agent.tool_use": _AgentThread.add_call,
+    "agent.mcp_tool_use": _AgentThread.add_call,
+    "agent.custom_tool_use": _AgentThread.add_call,
+    "agent.tool_result": _AgentThread.add_result,
+    "agent.mcp_tool_result": _AgentThread.add_result,
+    "user.custom_tool_result": _AgentThread.add_result,
+    "user.tool_result": _AgentThread.add_result,
+    "user.tool_confirmation": _AgentThread.note_confirmation,
+    "user.message": _AgentThread.add_user,
+    "user.define_outcome": _AgentThread.add_outcome,
+    "agent.thread_message_received": _AgentThread.add_user,
+    "system.message": _AgentThread.add_system,
+    "agent.thread_context_compacted": _AgentThread.add_compaction,
 }

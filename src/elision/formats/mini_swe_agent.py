@@ -11,27 +11,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from elision.dialects import (
+    AssistantMessage,
     Json,
-    Said,
-    content_of,
     mapping_in,
     mappings_in,
     number_in,
     openai_chat,
     openai_responses,
+    parse_content,
     text_in,
 )
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import PromptTokens
-from elision.formats.source import run_name
+from elision.formats.source import derive_run_name
 from elision.trajectory.content import Text
 from elision.trajectory.turn import Action
 
 
-class MiniSweAgent:
+class MiniSweAgentReader:
     """Reads trajectory formats mini-swe-agent-1 and mini-swe-agent-1.1."""
 
     name = "mini-swe-agent"
@@ -41,139 +41,143 @@ class MiniSweAgent:
         value = mapping_in(peek_value(document, "trajectory_format", "mini-swe-agent"))
         return text_in(value.get("trajectory_format")).startswith("mini-swe-agent")
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """The run."""
-        value = mapping_in(json_value(document))
+        value = mapping_in(read_json_value(document))
         if not isinstance(value.get("messages"), list):
             raise FormatError(f"{document.path}: no `messages` list in it; was the run saved by mini-swe-agent?")
         messages = mappings_in(value["messages"])
-        feed = _Feed(Assembler(document.path, observations="tools" if _by_tools(messages) else "user"), messages)
+        feed = _RunFeeder(
+            Assembler(document.path, observations="tools" if _acts_by_tools(messages) else "user"), messages
+        )
         for number, message in enumerate(value["messages"], start=1):
-            feed.take(message, number)
+            feed.take_message(message, number)
         trajectory = feed.assembler.finish(
-            text_in(value.get("instance_id")) or run_name(document.path), format=self.name, model=feed.fallback(value)
+            text_in(value.get("instance_id")) or derive_run_name(document.path),
+            format=self.name,
+            model=feed.find_configured_model(value),
         )
         yield from feed.assembler.problems
         if trajectory:
             yield trajectory
 
 
-class _Feed:
+class _RunFeeder:
     """Gives the messages of one run to the assembler, one by one."""
 
     def __init__(self, assembler: Assembler, messages: list[Json]) -> None:
         self.assembler = assembler
-        self._counted = PromptTokens.of_run(_response(message).get("usage") for message in messages)
-        self._open: list[str] = []
-        self._models = False
+        self._counted = PromptTokens.detect(_get_response(message).get("usage") for message in messages)
+        self._open_calls: list[str] = []
+        self._has_models = False
         self._clock: float | None = None
 
-    def take(self, message: Any, number: int) -> None:
+    def take_message(self, message: Any, number: int) -> None:
         if not isinstance(message, dict):
-            self.assembler.problem("a message that is no object; left out", number)
+            self.assembler.report_problem("a message that is no object; left out", number)
             return
         kind = text_in(message.get("role")) or text_in(message.get("object")) or text_in(message.get("type"))
         handler = _HANDLERS.get(kind)
         if handler is None:
-            self.assembler.problem(f"a message of unknown role {kind!r}; left out", number)
+            self.assembler.report_problem(f"a message of unknown role {kind!r}; left out", number)
             return
         handler(self, message, number)
-        self._clock = _recorded(message) or self._clock
+        self._clock = _read_time(message) or self._clock
 
-    def fallback(self, value: Json) -> str:
+    def find_configured_model(self, value: Json) -> str:
         """The configured model, for runs whose answers do not name theirs."""
         config = mapping_in(mapping_in(mapping_in(value.get("info")).get("config")).get("model"))
-        if self._models:
+        if self._has_models:
             return ""
         return text_in(config.get("model_name"))
 
-    def system(self, message: Json, number: int) -> None:
-        self.assembler.system(content_of(message.get("content")))
+    def add_system(self, message: Json, number: int) -> None:
+        self.assembler.add_system(parse_content(message.get("content")))
 
-    def user(self, message: Json, number: int) -> None:
-        self.assembler.user(content_of(message.get("content")))
+    def add_user(self, message: Json, number: int) -> None:
+        self.assembler.add_user(parse_content(message.get("content")))
 
-    def assistant(self, message: Json, number: int) -> None:
-        spoken = _spoken(message)
-        response = _response(message)
+    def add_assistant(self, message: Json, number: int) -> None:
+        spoken = _parse_assistant(message)
+        response = _get_response(message)
         extra = mapping_in(message.get("extra"))
         # The request left when the last result was in. That time is exact to the request's own set-up; `created` comes
         # from the provider, in whole seconds, and is the answer's time with some of them.
-        at = self._clock or number_in(response.get("created")) or _recorded(message)
+        at = self._clock or number_in(response.get("created")) or _read_time(message)
         model = text_in(response.get("model"))
-        self._models = self._models or bool(model)
-        self._open = [action.id for action in spoken.actions]
-        self.assembler.assistant(
+        self._has_models = self._has_models or bool(model)
+        self._open_calls = [action.id for action in spoken.actions]
+        self.assembler.add_assistant(
             spoken.content,
             reasoning=spoken.reasoning,
             actions=spoken.actions,
-            usage=self._counted.usage(response.get("usage"), usd=number_in(extra.get("cost"))),
+            usage=self._counted.parse_usage(response.get("usage"), usd=number_in(extra.get("cost"))),
             at=at,
             model=model,
             line=number,
         )
 
-    def result(self, message: Json, number: int) -> None:
+    def add_result(self, message: Json, number: int) -> None:
         if "role" in message:
-            result = openai_chat.result(message)
+            result = openai_chat.parse_result(message)
         else:
-            result = openai_responses.result(message)
+            result = openai_responses.parse_result(message)
         code = mapping_in(message.get("extra")).get("returncode")
         error = code != 0 if isinstance(code, int) else result.error
-        self._answer(result.action_id, result.content or (Text(""),), number, error)
+        self._answer_call(result.action_id, result.content or (Text(""),), number, error)
 
-    def exit(self, message: Json, number: int) -> None:
+    def add_exit(self, message: Json, number: int) -> None:
         if mapping_in(message.get("extra")).get("exit_status") != "Submitted":
             return
-        printed = content_of(message.get("content")) or (Text(""),)
-        if self._open:
-            self._answer(self._open[0], printed, number, None)
+        printed = parse_content(message.get("content")) or (Text(""),)
+        if self._open_calls:
+            self._answer_call(self._open_calls[0], printed, number, None)
         elif self.assembler.observations == "user":
-            self.assembler.user(printed)
+            self.assembler.add_user(printed)
 
-    def _answer(self, call: str, content: Any, number: int, error: bool | None) -> None:
-        self._open = [each for each in self._open if each != call]
-        self.assembler.result(call, content, error=error, line=number)
+    def _answer_call(self, call: str, content: Any, number: int, error: bool | None) -> None:
+        self._open_calls = [each for each in self._open_calls if each != call]
+        self.assembler.add_result(call, content, error=error, line=number)
 
 
 _HANDLERS = {
-    "system": _Feed.system,
-    "user": _Feed.user,
-    "assistant": _Feed.assistant,
-    "response": _Feed.assistant,
-    "tool": _Feed.result,
-    "function_call_output": _Feed.result,
-    "exit": _Feed.exit,
+    "system": _RunFeeder.add_system,
+    "user": _RunFeeder.add_user,
+    "assistant": _RunFeeder.add_assistant,
+    "response": _RunFeeder.add_assistant,
+    "tool": _RunFeeder.add_result,
+    "function_call_output": _RunFeeder.add_result,
+    "exit": _RunFeeder.add_exit,
 }
 
 
-def _by_tools(messages: list[Json]) -> bool:
+def _acts_by_tools(messages: list[Json]) -> bool:
     return any(message.get("tool_calls") or message.get("object") == "response" for message in messages)
 
 
-def _recorded(message: Json) -> float | None:
+def _read_time(message: Json) -> float | None:
     """When a message was recorded; the first versions put the time beside the text, later ones in `extra`."""
     return number_in(mapping_in(message.get("extra")).get("timestamp")) or number_in(message.get("timestamp"))
 
 
-def _response(message: Json) -> Json:
+def _get_response(message: Json) -> Json:
     """The provider's answer: beside the message, or (Responses) the message itself."""
     if message.get("object") == "response":
         return message
     return mapping_in(mapping_in(message.get("extra")).get("response"))
 
 
-def _spoken(message: Json) -> Said:
+def _parse_assistant(message: Json) -> AssistantMessage:
     if message.get("object") == "response":
-        items = [openai_responses.said(item) for item in mappings_in(message.get("output"))]
-        return Said(
+        items = [openai_responses.parse_item(item) for item in mappings_in(message.get("output"))]
+        return AssistantMessage(
             content=tuple(part for item in items for part in item.content),
             reasoning="\n".join(filter(None, (item.reasoning for item in items))),
             actions=tuple(action for item in items for action in item.actions),
         )
-    spoken = openai_chat.said(message)
+    spoken = openai_chat.parse_assistant(message)
     if spoken.actions:
         return spoken
     commands = [text_in(each.get("command")) for each in mappings_in(mapping_in(message.get("extra")).get("actions"))]
     actions = tuple(Action(id="", name="bash", arguments=each, implicit=True) for each in commands[:1])
-    return Said(content=spoken.content, reasoning=spoken.reasoning, actions=actions)
+    return AssistantMessage(content=spoken.content, reasoning=spoken.reasoning, actions=actions)

@@ -6,59 +6,68 @@ from collections.abc import Iterator
 from typing import Any
 
 from elision.dialects import (
+    AssistantMessage,
     Json,
-    Said,
     anthropic,
-    content_of,
     mapping_in,
     mappings_in,
     number_in,
     openai_chat,
     openai_responses,
+    parse_content,
     text_in,
 )
 from elision.formats.assembler import Assembler
-from elision.formats.conversations import Conversation, Layout, listed, mostly, preview, runs
-from elision.formats.document import Document, Found
+from elision.formats.conversations import (
+    Layout,
+    RecordedConversation,
+    is_mostly_valid,
+    make_list_getter,
+    preview_conversations,
+    read_conversations,
+)
+from elision.formats.document import Document, RunOrProblem
 from elision.formats.fragments import Fragment, is_same_response
 
-LAYOUT = Layout(mark='"role"', messages_of=listed("messages"), is_message=lambda outer: "role" in outer)
+LAYOUT = Layout(
+    required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer
+)
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
-_CONTENTS = frozenset(("content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning"))
+_CONTENT_FIELDS = frozenset(("content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning"))
 
 
-class OpenAIChat:
+class OpenAIChatReader:
     """`sniff` also takes plain conversations without any call, which several dialects write alike."""
 
     name = "openai-chat"
 
     def sniff(self, document: Document) -> bool:
-        found = preview(document, LAYOUT)
+        found = preview_conversations(document, LAYOUT)
         return bool(found) and all(_is_chat(conversation) for conversation in found)
 
-    def read(self, document: Document) -> Iterator[Found]:
-        return runs(document, LAYOUT, format=self.name, feed=_feed)
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
 
 
-def _is_chat(conversation: Conversation) -> bool:
+def _is_chat(conversation: RecordedConversation) -> bool:
     messages = [mapping_in(message) for _, message in conversation.messages]
-    foreign = anthropic.shows(messages, conversation.outer) or openai_responses.shows(messages)
-    return bool(messages) and mostly(messages, _is_message) and not foreign
+    foreign = anthropic.has_dialect_signs(messages, conversation.outer) or openai_responses.has_dialect_signs(messages)
+    return bool(messages) and is_mostly_valid(messages, _is_message) and not foreign
 
 
 def _is_message(message: Json) -> bool:
-    return text_in(message.get("role")) in _ROLES and not _CONTENTS.isdisjoint(message)
+    return text_in(message.get("role")) in _ROLES and not _CONTENT_FIELDS.isdisjoint(message)
 
 
-def _feed(assembler: Assembler, conversation: Conversation) -> None:
+def _feed_conversation(assembler: Assembler, conversation: RecordedConversation) -> None:
     outer = conversation.outer
-    assembler.tools(mappings_in(outer.get("tools")) or mappings_in(outer.get("functions")))
-    reader = ChatMessages(assembler)
-    for line, message in (*conversation.messages, *_answers(outer, conversation.line)):
-        reader.feed(message, line)
+    assembler.add_tools(mappings_in(outer.get("tools")) or mappings_in(outer.get("functions")))
+    reader = ChatMessageFeeder(assembler)
+    for line, message in (*conversation.messages, *_list_responses(outer, conversation.line)):
+        reader.feed_message(message, line)
 
 
-def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
+def _list_responses(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     """The answer to a recorded request, as one more message with its usage; beside the request or under `response`."""
     response = mapping_in(outer.get("response")) or outer
     choices = mappings_in(response.get("choices"))
@@ -71,36 +80,36 @@ def _answers(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     return []
 
 
-class ChatMessages:
+class ChatMessageFeeder:
     """Feeds messages to an assembler, which pairs calls and results that were recorded without ids in order."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
-        self._newest: tuple[Said, Fragment] | None = None
+        self._newest: tuple[AssistantMessage, Fragment] | None = None
 
-    def feed(self, message: Any, line: int | None) -> None:
+    def feed_message(self, message: Any, line: int | None) -> None:
         role = mapping_in(message).get("role")
         if role == "assistant":
-            self._assistant(message, line)
+            self._add_assistant(message, line)
         elif role in ("tool", "function"):
-            self._result(message, line)
+            self._add_result(message, line)
         elif role in ("system", "developer"):
-            self._assembler.system(
-                content_of(message.get("content")), role="system" if role == "system" else "developer"
+            self._assembler.add_system(
+                parse_content(message.get("content")), role="system" if role == "system" else "developer"
             )
         elif role == "user":
-            self._assembler.user(content_of(message.get("content")))
+            self._assembler.add_user(parse_content(message.get("content")))
         else:
-            self._assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
+            self._assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
 
-    def _assistant(self, message: Json, line: int | None) -> None:
-        said = openai_chat.said(message)
+    def _add_assistant(self, message: Json, line: int | None) -> None:
+        said = openai_chat.parse_assistant(message)
         response = mapping_in(message.get("response"))
         fragment = _read_fragment(message, response)
         is_same = self._continues_newest(said, fragment)
         self._newest = (said, fragment)
         if is_same:
-            self._assembler.amend(
+            self._assembler.amend_assistant(
                 content=said.content,
                 reasoning=said.reasoning,
                 actions=said.actions,
@@ -108,7 +117,7 @@ class ChatMessages:
                 model=fragment.model,
             )
             return
-        self._assembler.assistant(
+        self._assembler.add_assistant(
             said.content,
             reasoning=said.reasoning,
             actions=said.actions,
@@ -118,7 +127,7 @@ class ChatMessages:
             line=line,
         )
 
-    def _continues_newest(self, said: Said, fragment: Fragment) -> bool:
+    def _continues_newest(self, said: AssistantMessage, fragment: Fragment) -> bool:
         """Whether a message belongs to the response that the newest one is of.
 
         In this dialect one message holds text and calls, and agents exist that ask again with nothing added. So a text
@@ -130,10 +139,10 @@ class ChatMessages:
         fits = not earlier.content or bool(earlier.actions) or (bool(said.actions) and not said.content)
         return fits and is_same_response(newest, fragment, is_adjacent=self._assembler.is_unanswered)
 
-    def _result(self, message: Json, line: int | None) -> None:
-        result = openai_chat.result(message)
+    def _add_result(self, message: Json, line: int | None) -> None:
+        result = openai_chat.parse_result(message)
         is_named = bool(text_in(message.get("tool_call_id"))) or not self._assembler.has_unnamed_call
-        self._assembler.result(
+        self._assembler.add_result(
             result.action_id if is_named else "", result.content, tool=result.tool, error=result.error, line=line
         )
 
@@ -143,5 +152,5 @@ def _read_fragment(message: Json, response: Json) -> Fragment:
         id=text_in(response.get("id")),
         model=text_in(message.get("model")) or text_in(response.get("model")),
         speaker=text_in(message.get("name")),
-        usage=openai_chat.usage(message.get("usage")) or openai_chat.usage(response.get("usage")),
+        usage=openai_chat.parse_usage(message.get("usage")) or openai_chat.parse_usage(response.get("usage")),
     )

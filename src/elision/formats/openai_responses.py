@@ -9,27 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from elision.dialects import Json, content_of, mapping_in, mappings_in, number_in, openai_responses, text_in
+from elision.dialects import Json, mapping_in, mappings_in, number_in, openai_responses, parse_content, text_in
 from elision.dialects.openai_responses import CALLS, OUTPUTS, SILENT
 from elision.formats.assembler import Assembler
-from elision.formats.conversations import Conversation, Layout, mostly, preview, runs
-from elision.formats.document import Document, Found
+from elision.formats.conversations import (
+    Layout,
+    RecordedConversation,
+    is_mostly_valid,
+    preview_conversations,
+    read_conversations,
+)
+from elision.formats.document import Document, RunOrProblem
 
 
-class OpenAIResponses:
+class OpenAIResponsesReader:
     """`sniff` wants a sign of the dialect: one of its items, or one of its content parts."""
 
     name = "openai-responses"
 
     def sniff(self, document: Document) -> bool:
-        found = preview(document, LAYOUT)
-        return all(map(_fits, found)) and any(map(_shows, found))
+        found = preview_conversations(document, LAYOUT)
+        return all(map(_has_known_items, found)) and any(map(_has_dialect_signs, found))
 
-    def read(self, document: Document) -> Iterator[Found]:
-        return runs(document, LAYOUT, format=self.name, feed=_feed)
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
 
 
-def _messages_of(outer: Json) -> list[Any] | None:
+def _find_messages(outer: Json) -> list[Any] | None:
     """The input of a recorded request. Calls have an `input` and results an `output` too, but they have a type."""
     given = outer.get("input")
     if "type" in outer or _is_response(outer):
@@ -53,11 +59,11 @@ def _is_message(outer: Json) -> bool:
     return "type" in outer or "role" in outer or _is_response(outer)
 
 
-LAYOUT = Layout(mark='"type"', messages_of=_messages_of, is_message=_is_message)
+LAYOUT = Layout(required_text='"type"', messages_of=_find_messages, is_message=_is_message)
 
 
-def _fits(conversation: Conversation) -> bool:
-    return mostly(_items(conversation), _is_known)
+def _has_known_items(conversation: RecordedConversation) -> bool:
+    return is_mostly_valid(_list_items(conversation), _is_known)
 
 
 def _is_known(item: Json) -> bool:
@@ -67,143 +73,143 @@ def _is_known(item: Json) -> bool:
     return calls or "role" in item or _is_response(item) or kind.startswith(("mcp_", "additional_"))
 
 
-def _shows(conversation: Conversation) -> bool:
-    return openai_responses.shows(_items(conversation))
+def _has_dialect_signs(conversation: RecordedConversation) -> bool:
+    return openai_responses.has_dialect_signs(_list_items(conversation))
 
 
-def _items(conversation: Conversation) -> list[Json]:
+def _list_items(conversation: RecordedConversation) -> list[Json]:
     """Items given and put out, those inside bare response objects included."""
     given = [mapping_in(item) for _, item in conversation.messages]
-    responses = [item for item in given if _is_response(item)] + [_response_of(conversation.outer)]
+    responses = [item for item in given if _is_response(item)] + [_get_response(conversation.outer)]
     return given + [item for response in responses for item in mappings_in(response.get("output"))]
 
 
-def _response_of(outer: Json) -> Json:
+def _get_response(outer: Json) -> Json:
     return mapping_in(outer.get("response")) or outer
 
 
-def _feed(assembler: Assembler, conversation: Conversation) -> None:
-    reader = _Items(assembler)
-    reader.head(conversation.outer)
+def _feed_conversation(assembler: Assembler, conversation: RecordedConversation) -> None:
+    reader = _ItemFeeder(assembler)
+    reader.add_head(conversation.outer)
     for line, item in conversation.messages:
-        reader.feed(item, line)
-    response = _response_of(conversation.outer)
+        reader.feed_item(item, line)
+    response = _get_response(conversation.outer)
     if isinstance(response.get("output"), list):
-        reader.response(response, conversation.line)
+        reader.add_response(response, conversation.line)
 
 
-class _Items:
+class _ItemFeeder:
     """Feeds items to an assembler: a run of output items becomes one assistant message."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
-        self._open = False
-        self._headed = False
+        self._is_open = False
+        self._has_head = False
         self._response: Json = {}
         #: id of a call item -> the id its result refers to; also every item seen, for references.
         self._ids: dict[str, str] = {}
 
-    def head(self, outer: Json) -> None:
+    def add_head(self, outer: Json) -> None:
         """Tools and instructions, which each request and response repeats; the first are taken."""
         tools = mappings_in(outer.get("tools"))
-        instructions = content_of(outer.get("instructions"))
-        if not self._headed and (tools or instructions):
-            self._headed = True
-            self._assembler.tools(tools)
-            self._assembler.system(instructions)
+        instructions = parse_content(outer.get("instructions"))
+        if not self._has_head and (tools or instructions):
+            self._has_head = True
+            self._assembler.add_tools(tools)
+            self._assembler.add_system(instructions)
 
-    def response(self, response: Json, line: int | None) -> None:
+    def add_response(self, response: Json, line: int | None) -> None:
         """A response object: its output is a message of its own, with its usage."""
-        self.head(response)
-        self._open = False
+        self.add_head(response)
+        self._is_open = False
         self._response = response
         for item in response["output"]:
-            self.feed(item, line)
-        self._open = False
+            self.feed_item(item, line)
+        self._is_open = False
         self._response = {}
 
-    def feed(self, item: Any, line: int | None) -> None:
+    def feed_item(self, item: Any, line: int | None) -> None:
         if not isinstance(item, dict):
-            self._assembler.problem(f"a JSON {type(item).__name__} where an item belongs; left out", line)
+            self._assembler.report_problem(f"a JSON {type(item).__name__} where an item belongs; left out", line)
             return
         kind = text_in(item.get("type")) or ("message" if "role" in item else "")
         if _is_response(item):
-            self.response(item, line)
+            self.add_response(item, line)
         elif not kind:
-            self._assembler.problem("an item without type and role; left out", line)
+            self._assembler.report_problem("an item without type and role; left out", line)
         elif kind == "message" and item.get("role") == "assistant":
-            self._said(item, line)
+            self._add_output(item, line)
         else:
-            _FEEDERS.get(kind, _Items._said)(self, item, line)
+            _FEEDERS.get(kind, _ItemFeeder._add_output)(self, item, line)
 
-    def _said(self, item: Json, line: int | None) -> None:
-        self._know(item)
-        said = openai_responses.said(item)
-        if not self._open:
-            self._begin(line)
-        self._assembler.amend(content=said.content, reasoning=said.reasoning, actions=said.actions)
-        if result := openai_responses.inline_result(item):
-            self._assembler.result(result.action_id, result.content, error=result.error, line=line)
+    def _add_output(self, item: Json, line: int | None) -> None:
+        self._note_id(item)
+        said = openai_responses.parse_item(item)
+        if not self._is_open:
+            self._begin_message(line)
+        self._assembler.amend_assistant(content=said.content, reasoning=said.reasoning, actions=said.actions)
+        if result := openai_responses.parse_inline_result(item):
+            self._assembler.add_result(result.action_id, result.content, error=result.error, line=line)
 
-    def _begin(self, line: int | None) -> None:
-        self._open = True
-        self._assembler.assistant(
-            usage=openai_responses.usage(self._response.get("usage")),
+    def _begin_message(self, line: int | None) -> None:
+        self._is_open = True
+        self._assembler.add_assistant(
+            usage=openai_responses.parse_usage(self._response.get("usage")),
             at=number_in(self._response.get("created_at")),
             model=text_in(self._response.get("model")),
             line=line,
         )
 
-    def _know(self, item: Json) -> None:
+    def _note_id(self, item: Json) -> None:
         if name := text_in(item.get("id")):
             if text_in(item.get("type")) in CALLS:
-                self._ids[name] = openai_responses.call_id(item)
+                self._ids[name] = openai_responses.read_call_id(item)
             else:
                 self._ids[name] = name
 
-    def _result(self, item: Json, line: int | None) -> None:
-        self._open = False
-        result = openai_responses.result(item)
+    def _add_result(self, item: Json, line: int | None) -> None:
+        self._is_open = False
+        result = openai_responses.parse_result(item)
         action_id = self._ids.get(result.action_id, result.action_id)
-        self._assembler.result(
+        self._assembler.add_result(
             action_id, result.content, tool=result.tool, error=result.error, tags=result.tags, line=line
         )
 
-    def _message(self, item: Json, line: int | None) -> None:
-        self._open = False
-        self._know(item)
+    def _add_message(self, item: Json, line: int | None) -> None:
+        self._is_open = False
+        self._note_id(item)
         role = item.get("role")
-        said = content_of(item.get("content"))
+        said = parse_content(item.get("content"))
         if role == "user":
-            self._assembler.user(said)
+            self._assembler.add_user(said)
         elif role in ("system", "developer"):
-            self._assembler.system(said, role="system" if role == "system" else "developer")
+            self._assembler.add_system(said, role="system" if role == "system" else "developer")
         else:
-            self._assembler.problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
+            self._assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
 
-    def _compacted(self, item: Json, line: int | None) -> None:
-        self._open = False
-        self._assembler.compaction()
+    def _add_compaction(self, item: Json, line: int | None) -> None:
+        self._is_open = False
+        self._assembler.add_compaction()
 
-    def _more_tools(self, item: Json, line: int | None) -> None:
-        self._assembler.tools(mappings_in(item.get("tools")))
+    def _add_tools(self, item: Json, line: int | None) -> None:
+        self._assembler.add_tools(mappings_in(item.get("tools")))
 
-    def _approval(self, item: Json, line: int | None) -> None:
-        self._open = False
-        self._assembler.user(openai_responses.said(item).content)
+    def _add_approval(self, item: Json, line: int | None) -> None:
+        self._is_open = False
+        self._assembler.add_user(openai_responses.parse_item(item).content)
 
-    def _silent(self, item: Json, line: int | None) -> None:
+    def _check_reference(self, item: Json, line: int | None) -> None:
         name = text_in(item.get("id"))
         if item.get("type") == "item_reference" and name not in self._ids:
-            self._assembler.problem(f"item_reference to {name!r}, which is not in this file; left out", line)
+            self._assembler.report_problem(f"item_reference to {name!r}, which is not in this file; left out", line)
 
 
 #: Item type -> what is done with it; every other item is something the assistant said.
-_FEEDERS: Mapping[str, Callable[[_Items, Json, int | None], None]] = {
-    **dict.fromkeys(OUTPUTS, _Items._result),
-    **dict.fromkeys(SILENT, _Items._silent),
-    "message": _Items._message,
-    "compaction": _Items._compacted,
-    "additional_tools": _Items._more_tools,
-    "mcp_approval_response": _Items._approval,
+_FEEDERS: Mapping[str, Callable[[_ItemFeeder, Json, int | None], None]] = {
+    **dict.fromkeys(OUTPUTS, _ItemFeeder._add_result),
+    **dict.fromkeys(SILENT, _ItemFeeder._check_reference),
+    "message": _ItemFeeder._add_message,
+    "compaction": _ItemFeeder._add_compaction,
+    "additional_tools": _ItemFeeder._add_tools,
+    "mcp_approval_response": _ItemFeeder._add_approval,
 }

@@ -16,22 +16,22 @@ from typing import Any, ClassVar
 
 from elision.dialects import (
     Json,
-    arguments_in,
-    content_of,
     count_in,
+    dump_arguments,
+    make_opaque,
     mapping_in,
     mappings_in,
     number_in,
-    opaque,
+    parse_content,
     text_in,
 )
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import PromptTokens
-from elision.formats.moments import moment
 from elision.formats.openhands_events import read_member
-from elision.formats.source import run_name
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
@@ -45,10 +45,10 @@ _SENT_AS_TEXT = frozenset(("text/plain", "application/x-directory"))
 #: What opencode sends for a call that never ended.
 _INTERRUPTED = "[Tool execution was interrupted]"
 #: Messages that are looked at to recognise an export: the first ones may be broken.
-_LOOKED_AT = 10
+_PEEK_MESSAGES = 10
 
 
-class OpenCode:
+class OpenCodeReader:
     """One run a session; a session that a task of another one started names it as its parent."""
 
     name: ClassVar[str] = "opencode"
@@ -57,9 +57,9 @@ class OpenCode:
         """Messages of sessions in a folder, or an export with messages in parts."""
         if document.members:
             return any(_MESSAGE.fullmatch(name) for name in document.members)
-        return any(map(_is_message, _messages_of(peek_value(document, '"parts"', '"info"'))[:_LOOKED_AT]))
+        return any(map(_is_message, _list_messages(peek_value(document, '"parts"', '"info"'))[:_PEEK_MESSAGES]))
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """Every session, the oldest first."""
         problems = Assembler(document.path)
         if document.members:
@@ -80,7 +80,7 @@ class _StoredSession:
     messages: list[Any] = field(default_factory=list)
 
 
-def _messages_of(value: Any) -> list[Any]:
+def _list_messages(value: Any) -> list[Any]:
     """The messages of an export, or of a list of them as the server returns it."""
     held = value if isinstance(value, list) else mapping_in(value).get("messages")
     return held if isinstance(held, list) else []
@@ -92,9 +92,9 @@ def _is_message(value: Any) -> bool:
 
 
 def _read_export(document: Document) -> _StoredSession:
-    value = json_value(document)
+    value = read_json_value(document)
     info = mapping_in(mapping_in(value).get("info"))
-    return _StoredSession(text_in(info.get("id")) or run_name(document.path), info, _messages_of(value))
+    return _StoredSession(text_in(info.get("id")) or derive_run_name(document.path), info, _list_messages(value))
 
 
 def _read_storage(problems: Assembler, document: Document) -> list[_StoredSession]:
@@ -114,14 +114,14 @@ def _read_storage(problems: Assembler, document: Document) -> list[_StoredSessio
     return list(sessions.values())
 
 
-def _read_session(file: str, session: _StoredSession, format: str) -> Iterator[Found]:
+def _read_session(file: str, session: _StoredSession, format: str) -> Iterator[RunOrProblem]:
     run = _SessionRun(Assembler(file, observations="tools"), _detect_counting(session.messages))
-    run.head(session.messages)
+    run.add_head(session.messages)
     for number, message in enumerate(session.messages, start=1):
         if _is_message(message):
-            run.take(mapping_in(message["info"]), mappings_in(message["parts"]), number)
+            run.take_message(mapping_in(message["info"]), mappings_in(message["parts"]), number)
         else:
-            run.assembler.problem("no message of user or assistant; left out", number)
+            run.assembler.report_problem("no message of user or assistant; left out", number)
     trajectory = run.assembler.finish(session.id, format=format, parent=text_in(session.info.get("parentID")) or None)
     yield from run.assembler.problems
     if trajectory:
@@ -137,44 +137,44 @@ class _SessionRun:
     assembler: Assembler
     counted: PromptTokens
 
-    def head(self, messages: Iterable[Any]) -> None:
+    def add_head(self, messages: Iterable[Any]) -> None:
         """The system prompt, which old versions keep with each message of the assistant."""
         for message in messages:
             prompt = mapping_in(mapping_in(message).get("info")).get("system")
             if isinstance(prompt, list) and prompt:
-                self.assembler.system(content("\n".join(map(text_in, prompt))))
+                self.assembler.add_system(content("\n".join(map(text_in, prompt))))
                 return
 
-    def take(self, info: Json, parts: list[Json], number: int) -> None:
+    def take_message(self, info: Json, parts: list[Json], number: int) -> None:
         """The next message."""
         if info.get("role") == "user":
-            self.assembler.user(tuple(part for each in parts for part in _user_content(each)))
+            self.assembler.add_user(tuple(part for each in parts for part in _read_user_content(each)))
         elif info.get("summary") is True:
-            self._summary(info, parts)
+            self._add_summary(info, parts)
         elif not info.get("error") or _has_words(parts):
-            self._assistant(info, parts, number)
+            self._add_assistant(info, parts, number)
 
-    def _summary(self, info: Json, parts: list[Json]) -> None:
-        usage = self._read_usage([*_finish_parts(parts), info][0])
+    def _add_summary(self, info: Json, parts: list[Json]) -> None:
+        usage = self._read_usage([*_list_finish_parts(parts), info][0])
         summary = "\n".join(filter(None, (text_in(part.get("text")) for part in parts if part.get("type") == "text")))
-        self.assembler.compaction(tokens_before=usage.prompt if usage else None, summary=summary)
+        self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
-    def _assistant(self, info: Json, parts: list[Json], number: int) -> None:
+    def _add_assistant(self, info: Json, parts: list[Json], number: int) -> None:
         """A turn for each step. The first request left when the message began, another when its results were there."""
-        at = moment(mapping_in(info.get("time")).get("created"))
+        at = parse_timestamp(mapping_in(info.get("time")).get("created"))
         steps = _split_steps(parts)
         for step in steps:
-            finished = _finish_parts(step)
+            finished = _list_finish_parts(step)
             if finished or len(steps) == 1:
                 usage = self._read_usage([*finished, info][0])
             else:
                 usage = None
             tools = [part for part in step if part.get("type") == "tool"]
-            said = tuple(part for each in step for part in _spoken_content(each))
-            reasoning = "\n".join(filter(None, map(_reasoning_text, step)))
+            said = tuple(part for each in step for part in _read_text(each))
+            reasoning = "\n".join(filter(None, map(_read_reasoning, step)))
             if not (said or reasoning or tools or usage):
                 continue
-            self.assembler.assistant(
+            self.assembler.add_assistant(
                 said,
                 reasoning=reasoning,
                 actions=map(_read_call, tools),
@@ -187,12 +187,12 @@ class _SessionRun:
                 shown, error = _read_result(mapping_in(part.get("state")))
                 call = text_in(part.get("callID"))
                 tool = text_in(part.get("tool"))
-                self.assembler.result(call, shown or (Text(""),), tool=tool, error=error, line=number)
-            at = max(filter(None, (at, *map(_end_time, tools))), default=None)
+                self.assembler.add_result(call, shown or (Text(""),), tool=tool, error=error, line=number)
+            at = max(filter(None, (at, *map(_read_end_time, tools))), default=None)
 
     def _read_usage(self, holder: Json) -> Usage | None:
-        tokens = _RecordedTokens.of(holder)
-        return self.counted.usage(tokens.litellm, usd=tokens.usd)
+        tokens = _RecordedTokens.from_holder(holder)
+        return self.counted.parse_usage(tokens.litellm_counts, usd=tokens.usd)
 
 
 def _split_steps(parts: list[Json]) -> list[list[Json]]:
@@ -211,7 +211,7 @@ def _has_words(parts: list[Json]) -> bool:
     return any(part.get("type") in ("text", "tool") for part in parts)
 
 
-def _finish_parts(parts: list[Json]) -> list[Json]:
+def _list_finish_parts(parts: list[Json]) -> list[Json]:
     return [part for part in parts if part.get("type") == "step-finish"]
 
 
@@ -228,7 +228,7 @@ class _RecordedTokens:
     usd: float | None
 
     @classmethod
-    def of(cls, holder: Json) -> _RecordedTokens:
+    def from_holder(cls, holder: Json) -> _RecordedTokens:
         tokens = mapping_in(holder.get("tokens"))
         cache = mapping_in(tokens.get("cache"))
         return cls(
@@ -242,7 +242,7 @@ class _RecordedTokens:
         )
 
     @property
-    def litellm(self) -> Json:
+    def litellm_counts(self) -> Json:
         """The counts as `PromptTokens` reads them."""
         # Versions differ in whether the output holds the reasoning; a part cannot be larger than its whole.
         sums = {self.input + self.output + cached for cached in (0, self.read + self.write)}
@@ -270,14 +270,16 @@ class _RecordedTokens:
 def _detect_counting(messages: Iterable[Any]) -> PromptTokens:
     """What the input of a session's requests includes: versions and providers differ in that too."""
     infos = [mapping_in(message) for message in messages]
-    holders = [part for each in infos for part in _finish_parts(mappings_in(each.get("parts")))]
-    tokens = [_RecordedTokens.of(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]]
+    holders = [part for each in infos for part in _list_finish_parts(mappings_in(each.get("parts")))]
+    tokens = [
+        _RecordedTokens.from_holder(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]
+    ]
     if any(each.excludes_cache for each in tokens):
-        return PromptTokens(reads=False, writes=False)
-    return PromptTokens.of_run(each.litellm for each in tokens)
+        return PromptTokens(includes_reads=False, includes_writes=False)
+    return PromptTokens.detect(each.litellm_counts for each in tokens)
 
 
-def _user_content(part: Json) -> Content:
+def _read_user_content(part: Json) -> Content:
     """What a part of a user's message says to the model."""
     kind = part.get("type")
     if kind == "text":
@@ -289,26 +291,26 @@ def _user_content(part: Json) -> Content:
     return ()
 
 
-def _spoken_content(part: Json) -> Content:
+def _read_text(part: Json) -> Content:
     if part.get("type") == "text":
         return content(text_in(part.get("text")))
     return ()
 
 
-def _reasoning_text(part: Json) -> str:
+def _read_reasoning(part: Json) -> str:
     if part.get("type") == "reasoning":
         return text_in(part.get("text"))
     return ""
 
 
 def _keep_media(part: Json) -> Any:
-    return opaque("image" if text_in(part.get("mime")).startswith("image/") else "file", part)
+    return make_opaque("image" if text_in(part.get("mime")).startswith("image/") else "file", part)
 
 
 def _read_call(part: Json) -> Action:
     state = mapping_in(part.get("state"))
     return Action(
-        id=text_in(part.get("callID")), name=text_in(part.get("tool")), arguments=arguments_in(state.get("input"))
+        id=text_in(part.get("callID")), name=text_in(part.get("tool")), arguments=dump_arguments(state.get("input"))
     )
 
 
@@ -317,7 +319,7 @@ def _read_result(state: Json) -> tuple[Content, bool]:
     status = state.get("status")
     if status == "completed":
         attached = tuple(_keep_media(part) for part in mappings_in(state.get("attachments")))
-        return content_of(state.get("output")) + attached, False
+        return parse_content(state.get("output")) + attached, False
     if status == "error":
         metadata = mapping_in(state.get("metadata"))
         if metadata.get("interrupted") is True:
@@ -328,5 +330,5 @@ def _read_result(state: Json) -> tuple[Content, bool]:
     return content(_INTERRUPTED), True
 
 
-def _end_time(part: Json) -> float | None:
-    return moment(mapping_in(mapping_in(part.get("state")).get("time")).get("end"))
+def _read_end_time(part: Json) -> float | None:
+    return parse_timestamp(mapping_in(mapping_in(part.get("state")).get("time")).get("end"))

@@ -12,20 +12,20 @@ from typing import Any
 from elision.dialects import Json, count_in, mapping_in, mappings_in, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import Line, json_lines, json_value, peek, peek_value
-from elision.formats.openhands_events import KINDS, V1Run, bills
-from elision.formats.openhands_v0 import V0Run, is_event, is_flat_event, prompt_tokens
-from elision.formats.source import run_name
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.openhands_events import V1_EVENT_KINDS, V1RunFeeder, read_bills
+from elision.formats.openhands_v0 import V0RunFeeder, detect_prompt_tokens, is_event, is_flat_event
+from elision.formats.source import derive_run_name
 from elision.trajectory.trajectory import Problem
 
 #: Where a record keeps its events.
 _HOLDERS = ("history", "trajectory")
 #: Events of a history that are looked at to recognise it.
-_LOOKED_AT = 10
+_PEEK_EVENTS = 10
 
 
-class OpenHandsOutput:
+class OpenHandsOutputReader:
     """Reads `output.jsonl` and histories as one JSON value, V0 and V1."""
 
     name = "openhands-output"
@@ -36,37 +36,41 @@ class OpenHandsOutput:
             return _is_history(peek_value(document, "timestamp", "action"))
         if not any(f'"{name}"'.encode() in document.data for name in _HOLDERS):
             return False
-        records = peek(document) or [mapping_in(peek_value(document))]
-        return any(_is_history(_history(record)) for record in records)
+        records = peek_objects(document) or [mapping_in(peek_value(document))]
+        return any(_is_history(_find_history(record)) for record in records)
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """One run a record."""
-        if not _is_lines(document):
-            value = json_value(document)
-            yield from _read(document, {"history": value} if isinstance(value, list) else mapping_in(value), None)
+        if not _has_records_on_lines(document):
+            value = read_json_value(document)
+            yield from _read_record(
+                document, {"history": value} if isinstance(value, list) else mapping_in(value), None
+            )
             return
-        for line in json_lines(document):
+        for line in read_json_lines(document):
             if isinstance(line, Problem):
                 yield line
             else:
                 yield from _read_line(document, line)
 
 
-def _read_line(document: Document, line: Line) -> Iterator[Found]:
-    if _is_history(_history(line.value)):
-        yield from _read(document, line.value, line.number)
+def _read_line(document: Document, line: JsonLine) -> Iterator[RunOrProblem]:
+    if _is_history(_find_history(line.value)):
+        yield from _read_record(document, line.value, line.number)
     else:
         yield Problem(file=document.path, line=line.number, reason="a record without OpenHands events; left out")
 
 
-def _read(document: Document, record: Json, line: int | None) -> Iterator[Found]:
-    history = _history(record)
+def _read_record(document: Document, record: Json, line: int | None) -> Iterator[RunOrProblem]:
+    history = _find_history(record)
     if not _is_history(history):
         raise FormatError(f"{document.path}: no OpenHands events in it: neither a list of them nor one in `history`")
-    name = _name(record) or (f"line {line}" if line else run_name(document.path))
+    name = _name_record(record) or (f"line {line}" if line else derive_run_name(document.path))
     assembler = Assembler(document.path, observations="tools")
-    _feed(assembler, [event for item in history for event in (item if isinstance(item, list) else [item])], record)
-    trajectory = assembler.finish(name, format=OpenHandsOutput.name)
+    _feed_events(
+        assembler, [event for item in history for event in (item if isinstance(item, list) else [item])], record
+    )
+    trajectory = assembler.finish(name, format=OpenHandsOutputReader.name)
     yield from assembler.problems
     if trajectory:
         yield trajectory
@@ -74,7 +78,7 @@ def _read(document: Document, record: Json, line: int | None) -> Iterator[Found]
         yield Problem(file=document.path, line=line, reason=f"{name}: no assistant message in it")
 
 
-def _name(record: Json) -> str:
+def _name_record(record: Json) -> str:
     """The task of a benchmark, or the issue that the resolver worked on: `owner/repo#5`; "" if neither is named."""
     issue = mapping_in(record.get("issue"))
     owner = text_in(issue.get("owner"))
@@ -83,35 +87,35 @@ def _name(record: Json) -> str:
     return text_in(record.get("instance_id")) or (f"{owner}/{repo}#{number}" if repo and number else "")
 
 
-def _feed(assembler: Assembler, events: list[Any], record: Json) -> None:
-    recorded = bills([mapping_in(record.get("metrics"))])
+def _feed_events(assembler: Assembler, events: list[Any], record: Json) -> None:
+    recorded = read_bills([mapping_in(record.get("metrics"))])
     is_v1 = any("kind" in event for event in mappings_in(events))
-    run = V1Run(assembler, recorded) if is_v1 else V0Run(assembler, prompt_tokens(events), recorded)
+    run = V1RunFeeder(assembler, recorded) if is_v1 else V0RunFeeder(assembler, detect_prompt_tokens(events), recorded)
     for number, event in enumerate(events, start=1):
-        run.take(event, number)
+        run.take_event(event, number)
 
 
 def _is_list(document: Document) -> bool:
     return document.data[:256].lstrip().startswith(b"[")
 
 
-def _is_lines(document: Document) -> bool:
+def _has_records_on_lines(document: Document) -> bool:
     """Whether records stand on lines; a record alone, on one line or spread over many, is a JSON value."""
-    return not _is_list(document) and b"\n" in document.data.rstrip() and bool(peek(document, 1))
+    return not _is_list(document) and b"\n" in document.data.rstrip() and bool(peek_objects(document, 1))
 
 
-def _history(record: Json) -> Any:
+def _find_history(record: Json) -> Any:
     return next((record[name] for name in _HOLDERS if isinstance(record.get(name), list)), None)
 
 
 def _is_history(value: Any) -> bool:
-    return isinstance(value, list) and any(map(_is_ours, value[:_LOOKED_AT]))
+    return isinstance(value, list) and any(map(_is_openhands_event, value[:_PEEK_EVENTS]))
 
 
-def _is_ours(item: Any) -> bool:
+def _is_openhands_event(item: Any) -> bool:
     """An event of either version, or a pair of V0 events."""
     if isinstance(item, list):
         return any(map(is_event, item))
     # `source` sets V0 events apart from SWE-agent's steps, which act and observe in one object.
     is_v0 = is_event(item) and ("source" in item or is_flat_event(item))
-    return is_v0 or text_in(mapping_in(item).get("kind")) in KINDS
+    return is_v0 or text_in(mapping_in(item).get("kind")) in V1_EVENT_KINDS

@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import peek_value
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value
 from elision.formats.openhands_events import read_member
-from elision.formats.openhands_v0 import V0Run, is_event, prompt_tokens
-from elision.formats.source import run_name
+from elision.formats.openhands_v0 import V0RunFeeder, detect_prompt_tokens, is_event
+from elision.formats.source import derive_run_name
 
 _EVENT = re.compile(r"events/(\d+)\.json")
 _PAGE = re.compile(r"event_cache/(\d+)-(\d+)\.json")
 #: Files that are looked at to recognise a session: the first of them may be broken.
-_LOOKED_AT = 10
+_PEEK_FILES = 10
 
 
-class OpenHandsSession:
+class OpenHandsSessionReader:
     """Reads folders, tars and zips that hold `events/<number>.json`."""
 
     name: ClassVar[str] = "openhands-session"
@@ -32,26 +32,26 @@ class OpenHandsSession:
     def sniff(self, document: Document) -> bool:
         """Whether one of the first event files, or of the first page, holds a V0 event."""
         names = [name for name in document.members if _EVENT.fullmatch(name) or _PAGE.fullmatch(name)]
-        for name in sorted(names, key=_first_number)[:_LOOKED_AT]:
+        for name in sorted(names, key=_read_first_number)[:_PEEK_FILES]:
             value = peek_value(Document(path=name, data=document.members[name]))
             if any(map(is_event, value if isinstance(value, list) else [value])):
                 return True
         return False
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """The one conversation of the folder."""
         assembler = Assembler(document.path, observations="tools")
         events = _read_events(assembler, document)
-        run = V0Run(assembler, prompt_tokens(events.values()))
+        run = V0RunFeeder(assembler, detect_prompt_tokens(events.values()))
         for number in sorted(events):
-            run.take(events[number], number)
-        trajectory = assembler.finish(run_name(document.path), format=self.name)
+            run.take_event(events[number], number)
+        trajectory = assembler.finish(derive_run_name(document.path), format=self.name)
         yield from assembler.problems
         if trajectory:
             yield trajectory
 
 
-def _first_number(name: str) -> int:
+def _read_first_number(name: str) -> int:
     found = _EVENT.fullmatch(name) or _PAGE.fullmatch(name)
     if found:
         return int(found[1])

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elision.dialects import Json, Said, arguments_in, mapping_in, mappings_in, text_in
-from elision.dialects.openai_chat import said
+from elision.dialects import AssistantMessage, Json, dump_arguments, mapping_in, mappings_in, text_in
+from elision.dialects.openai_chat import parse_assistant
 from elision.formats.assembler import Assembler
 from elision.formats.litellm import PromptTokens
-from elision.formats.moments import moment
-from elision.formats.openhands_events import Bill, shell_text
+from elision.formats.openhands_events import RecordedBill, format_shell_output
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Text, content
 from elision.trajectory.turn import Action
 
@@ -26,13 +26,13 @@ _SILENT_ACTIONS = frozenset(
 )
 _SILENT_OBSERVATIONS = frozenset(("null", "agent_state_changed", "condense"))
 #: Actions that only speak: no observation follows, and no call is made where none carries them.
-_SPOKEN = frozenset(("message", "finish", "reject"))
+_SPOKEN_ACTIONS = frozenset(("message", "finish", "reject"))
 #: By these a flat event is recognised, which has no other mark.
 _FLAT_ACTIONS = frozenset(
     ("message", "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "delegate", "finish")
 )
 #: Fields of an event that are no arguments of its action.
-_FRAME = frozenset(("action", "id", "timestamp", "source", "cause", "message", "tool_call_metadata"))
+_FRAME_FIELDS = frozenset(("action", "id", "timestamp", "source", "cause", "message", "tool_call_metadata"))
 
 
 def is_event(value: Any) -> bool:
@@ -45,13 +45,13 @@ def is_flat_event(value: Any) -> bool:
     return is_event(value) and "observation" not in value and value["action"] in _FLAT_ACTIONS
 
 
-def prompt_tokens(events: Iterable[Any]) -> PromptTokens:
+def detect_prompt_tokens(events: Iterable[Any]) -> PromptTokens:
     """What the prompt tokens of a run's answers include."""
-    return PromptTokens.of_run(_response(mapping_in(event)).get("usage") for event in events)
+    return PromptTokens.detect(_get_response(mapping_in(event)).get("usage") for event in events)
 
 
 @dataclass(slots=True)
-class V0Run:
+class V0RunFeeder:
     """Gives V0 events to the assembler, one by one.
 
     bills: usage by response id where the record keeps it apart; the answer's own usage comes first.
@@ -59,145 +59,147 @@ class V0Run:
 
     assembler: Assembler
     counted: PromptTokens
-    bills: Mapping[str, Bill] = field(default_factory=dict)
+    bills: Mapping[str, RecordedBill] = field(default_factory=dict)
     _calls: dict[str, str] = field(default_factory=dict)
     _by_user: set[str] = field(default_factory=set)
     _newest: str = ""
-    _open: str = ""
+    _open_call: str = ""
     _clock: float | None = None
 
-    def take(self, event: Any, number: int) -> None:
+    def take_event(self, event: Any, number: int) -> None:
         """The next event; unknown ones say nothing to the model and are passed over."""
         if not isinstance(event, dict):
-            self.assembler.problem("an event that is no object; left out", number)
+            self.assembler.report_problem("an event that is no object; left out", number)
         elif isinstance(event.get("observation"), str):
-            self._observation(event, number)
+            self._add_observation(event, number)
         elif isinstance(event.get("action"), str):
-            self._action(event, number)
-        self._clock = moment(mapping_in(event).get("timestamp")) or self._clock
+            self._add_action(event, number)
+        self._clock = parse_timestamp(mapping_in(event).get("timestamp")) or self._clock
 
-    def _action(self, event: Json, number: int) -> None:
+    def _add_action(self, event: Json, number: int) -> None:
         kind = event["action"]
         if kind in _HEADS:
-            _HEADS[kind](self.assembler, _arguments(event))
+            _HEADS[kind](self.assembler, _get_arguments(event))
         elif _is_user(event):
-            self._user(event)
+            self._add_user(event)
         elif kind not in _SILENT_ACTIONS:
-            self._agent(event, number)
+            self._add_agent_action(event, number)
 
-    def _user(self, event: Json) -> None:
+    def _add_user(self, event: Json) -> None:
         if event["action"] == "message":
-            self.assembler.user(content(_said_by(event)))
+            self.assembler.add_user(content(_read_words(event)))
         else:  # a command that the user ran: what it prints is shown to the model as the user's words
-            self._by_user.add(_id(event))
+            self._by_user.add(_get_id(event))
 
-    def _agent(self, event: Json, number: int) -> None:
-        response = _response(event)
+    def _add_agent_action(self, event: Json, number: int) -> None:
+        response = _get_response(event)
         newest = self._newest
         self._newest = text_in(response.get("id"))
-        spoken = _spoken(event, number)
-        call = _call_id(event) or (spoken.actions[0].id if spoken.actions else "")
-        self._calls[_id(event)] = call
-        self._open = "" if event["action"] in _SPOKEN else call
+        spoken = _parse_assistant(event, number)
+        call = _get_call_id(event) or (spoken.actions[0].id if spoken.actions else "")
+        self._calls[_get_id(event)] = call
+        self._open_call = "" if event["action"] in _SPOKEN_ACTIONS else call
         if self._newest and self._newest == newest:
-            self.assembler.amend(actions=spoken.actions)
+            self.assembler.amend_assistant(actions=spoken.actions)
             return
         bill = self.bills.get(self._newest)
-        self.assembler.assistant(
+        self.assembler.add_assistant(
             spoken.content,
             reasoning=spoken.reasoning,
             actions=spoken.actions,
-            usage=self.counted.usage(response.get("usage")) or (bill.usage if bill else None),
-            at=self._clock or moment(event.get("timestamp")),
+            usage=self.counted.parse_usage(response.get("usage")) or (bill.usage if bill else None),
+            at=self._clock or parse_timestamp(event.get("timestamp")),
             model=text_in(response.get("model")),
             line=number,
         )
 
-    def _observation(self, event: Json, number: int) -> None:
+    def _add_observation(self, event: Json, number: int) -> None:
         kind = event["observation"]
         if kind in _SILENT_OBSERVATIONS:
             return
         if kind == "recall":
-            self.assembler.user(content(_recalled(mapping_in(event.get("extras")))))
+            self.assembler.add_user(content(_join_recalled(mapping_in(event.get("extras")))))
             return
-        shown = content(shell_text(text_in(event.get("content")), _metadata(event)))
-        call = self._answered(event)
+        shown = content(format_shell_output(text_in(event.get("content")), _get_metadata(event)))
+        call = self._find_answered_call(event)
         if call:
-            self.assembler.result(call, shown or (Text(""),), error=_failed(event), line=number)
-        elif kind == "error" or _cause(event) in self._by_user:
-            self.assembler.user(shown)
+            self.assembler.add_result(call, shown or (Text(""),), error=_has_failed(event), line=number)
+        elif kind == "error" or _get_cause(event) in self._by_user:
+            self.assembler.add_user(shown)
         else:
-            self.assembler.problem(f"{kind} observation answers no action; left out", number)
+            self.assembler.report_problem(f"{kind} observation answers no action; left out", number)
 
-    def _answered(self, event: Json) -> str:
+    def _find_answered_call(self, event: Json) -> str:
         """The call that an observation answers: named, or by its cause; in pairs without either, the one before."""
-        cause = _cause(event)
-        call = _call_id(event) or (self._calls.get(cause, "") if cause else self._open)
-        if call == self._open:
-            self._open = ""
+        cause = _get_cause(event)
+        call = _get_call_id(event) or (self._calls.get(cause, "") if cause else self._open_call)
+        if call == self._open_call:
+            self._open_call = ""
         return call
 
 
-def _system(assembler: Assembler, arguments: Json) -> None:
-    assembler.system(content(text_in(arguments.get("content"))))
-    assembler.tools(mappings_in(arguments.get("tools")))
+def _add_system(assembler: Assembler, arguments: Json) -> None:
+    assembler.add_system(content(text_in(arguments.get("content"))))
+    assembler.add_tools(mappings_in(arguments.get("tools")))
 
 
-def _condensation(assembler: Assembler, arguments: Json) -> None:
-    assembler.compaction(summary=text_in(arguments.get("summary")))
+def _add_condensation(assembler: Assembler, arguments: Json) -> None:
+    assembler.add_compaction(summary=text_in(arguments.get("summary")))
 
 
-_HEADS: Mapping[str, Callable[[Assembler, Json], None]] = {"system": _system, "condensation": _condensation}
+_HEADS: Mapping[str, Callable[[Assembler, Json], None]] = {"system": _add_system, "condensation": _add_condensation}
 
 
-def _spoken(event: Json, number: int) -> Said:
+def _parse_assistant(event: Json, number: int) -> AssistantMessage:
     """The assistant message that an action stands for: the provider's own, else one made from the event."""
-    choices = mappings_in(_response(event).get("choices"))
+    choices = mappings_in(_get_response(event).get("choices"))
     if choices:
-        spoken = said(mapping_in(choices[0].get("message")))
+        spoken = parse_assistant(mapping_in(choices[0].get("message")))
     else:
-        spoken = Said(content=content(_said_by(event)))
-    call = _call_id(event)
-    name = text_in(_metadata_of_call(event).get("function_name"))
-    if not call and event["action"] in _SPOKEN:
+        spoken = AssistantMessage(content=content(_read_words(event)))
+    call = _get_call_id(event)
+    name = text_in(_get_call_metadata(event).get("function_name"))
+    if not call and event["action"] in _SPOKEN_ACTIONS:
         return spoken
     if call and any(action.id == call for action in spoken.actions):
         return spoken
-    arguments = {key: value for key, value in _arguments(event).items() if key != "thought"}
-    own = Action(id=call or f"event {number}", name=name or event["action"], arguments=arguments_in(arguments))
-    return Said(content=spoken.content, reasoning=spoken.reasoning, actions=(*spoken.actions, own))
+    arguments = {key: value for key, value in _get_arguments(event).items() if key != "thought"}
+    own = Action(id=call or f"event {number}", name=name or event["action"], arguments=dump_arguments(arguments))
+    return AssistantMessage(content=spoken.content, reasoning=spoken.reasoning, actions=(*spoken.actions, own))
 
 
-def _arguments(event: Json) -> Json:
+def _get_arguments(event: Json) -> Json:
     """The arguments of an action; those of a flat event stand in the event itself."""
     if "args" in event:
         return mapping_in(event["args"])
-    return {key: value for key, value in event.items() if key not in _FRAME}
+    return {key: value for key, value in event.items() if key not in _FRAME_FIELDS}
 
 
 def _is_user(event: Json) -> bool:
     """Whether the user acts here. Without a source a message is the user's unless it waits for the user's answer."""
     if "source" in event:
         return text_in(event["source"]) == "user"
-    return event["action"] == "message" and not _arguments(event).get("wait_for_response") and not _call_id(event)
+    return (
+        event["action"] == "message" and not _get_arguments(event).get("wait_for_response") and not _get_call_id(event)
+    )
 
 
-def _said_by(event: Json) -> str:
-    arguments = _arguments(event)
+def _read_words(event: Json) -> str:
+    arguments = _get_arguments(event)
     thought = arguments.get("thought")
     thought = thought if isinstance(thought, str) else mapping_in(thought).get("text")  # an object in late versions
     texts = (arguments.get("content"), thought, arguments.get("final_thought"))
     return next(filter(None, map(text_in, texts)), "")
 
 
-def _recalled(extras: Json) -> str:
+def _join_recalled(extras: Json) -> str:
     """What OpenHands adds to the user's message: repository and user instructions, and triggered knowledge."""
     names = ("repo_instructions", "additional_agent_instructions", "conversation_instructions")
     knowledge = (text_in(each.get("content")) for each in mappings_in(extras.get("microagent_knowledge")))
     return "\n\n".join(filter(None, (*(text_in(extras.get(name)) for name in names), *knowledge)))
 
 
-def _failed(event: Json) -> bool | None:
+def _has_failed(event: Json) -> bool | None:
     if event["observation"] == "error":
         return True
     success = event.get("success")
@@ -210,27 +212,27 @@ def _failed(event: Json) -> bool | None:
     return None
 
 
-def _metadata_of_call(event: Json) -> Json:
+def _get_call_metadata(event: Json) -> Json:
     return mapping_in(event.get("tool_call_metadata"))
 
 
-def _response(event: Json) -> Json:
-    return mapping_in(_metadata_of_call(event).get("model_response"))
+def _get_response(event: Json) -> Json:
+    return mapping_in(_get_call_metadata(event).get("model_response"))
 
 
-def _call_id(event: Json) -> str:
-    return text_in(_metadata_of_call(event).get("tool_call_id"))
+def _get_call_id(event: Json) -> str:
+    return text_in(_get_call_metadata(event).get("tool_call_id"))
 
 
-def _metadata(event: Json) -> Json:
+def _get_metadata(event: Json) -> Json:
     return mapping_in(mapping_in(event.get("extras")).get("metadata"))
 
 
-def _id(event: Json) -> str:
+def _get_id(event: Json) -> str:
     return str(event.get("id"))
 
 
-def _cause(event: Json) -> str:
+def _get_cause(event: Json) -> str:
     cause = event.get("cause")
     if cause is None:
         return ""

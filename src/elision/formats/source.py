@@ -20,7 +20,7 @@ from typing import IO, TypeAlias
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.folders import group_files
-from elision.formats.zip_members import ZIP, ZipMembers, is_inspect_log
+from elision.formats.zip_members import ZIP_START, ZipMembers, is_inspect_log
 from elision.trajectory.trajectory import Problem
 
 #: Bytes of one file, decompressed, above which it is skipped: a run is a few MB, a whole benchmark some hundred.
@@ -33,15 +33,15 @@ _GZIP = b"\x1f\x8b"
 _TAR_NAMES = (".tar", ".tgz", ".tar.gz")
 _ZIP_NAME = ".zip"
 #: What macOS adds to a zip: resource forks, no files of the user.
-_MAC = "__MACOSX/"
+_MAC_FOLDER = "__MACOSX/"
 #: First bytes of JSON (a byte order mark included) and of a zip.
 _STARTS = (b"{", b"[", b"\xef\xbb\xbf", b"PK")
-_BROKEN = (EOFError, OSError, tarfile.TarError, zlib.error)
+_READ_ERRORS = (EOFError, OSError, tarfile.TarError, zlib.error)
 
 _Bytes: TypeAlias = io.BufferedReader | gzip.GzipFile
 
 
-def documents(path: Path) -> Iterator[Document | Problem]:
+def read_documents(path: Path) -> Iterator[Document | Problem]:
     """Every file at or below `path`, folders in sorted order, archives in their own.
 
     Of a folder or archive only files that may hold JSON or a zip come. What breaks off (a truncated gzip) comes as far
@@ -53,7 +53,7 @@ def documents(path: Path) -> Iterator[Document | Problem]:
             path.open("rb").close()
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror})") from error
-    yield from _folder(path) if path.is_dir() else _file(path, str(path), is_named=True)
+    yield from _read_folder(path) if path.is_dir() else _read_file(path, str(path), is_named=True)
 
 
 def is_candidate(name: str) -> bool:
@@ -61,14 +61,14 @@ def is_candidate(name: str) -> bool:
     return name.lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
-def run_name(path: str) -> str:
+def derive_run_name(path: str) -> str:
     """A readable id for the one run of a file: its name, without folder, archive and suffixes."""
     name = path.rsplit("!", 1)[-1].rstrip("/").rsplit("/", 1)[-1]
     name = re.sub(r"\.(gz|tgz)$", "", name, flags=re.IGNORECASE)
     return re.sub(r"(\.traj)?\.(json|jsonl|ndjson|traj|eval|tar|zip)$", "", name, flags=re.IGNORECASE) or "main"
 
 
-def _folder(root: Path) -> Iterator[Document | Problem]:
+def _read_folder(root: Path) -> Iterator[Document | Problem]:
     problems: list[Problem] = []
 
     def unreadable(error: OSError) -> None:
@@ -82,10 +82,10 @@ def _folder(root: Path) -> Iterator[Document | Problem]:
     yield from problems
     groups = group_files(names)
     for base, own in _list_folders(names, groups):
-        yield from _event_folder(root, base, own)
+        yield from _read_event_folder(root, base, own)
     for name in names:
-        if name not in groups and _worth_reading(root / name):
-            yield from _file(root / name, str(root / name))
+        if name not in groups and _is_worth_reading(root / name):
+            yield from _read_file(root / name, str(root / name))
 
 
 def _list_folders(names: list[str], groups: dict[str, str]) -> list[tuple[str, list[str]]]:
@@ -97,10 +97,10 @@ def _list_folders(names: list[str], groups: dict[str, str]) -> list[tuple[str, l
     return sorted(folders.items())
 
 
-def _event_folder(root: Path, base: str, names: list[str]) -> Iterator[Document | Problem]:
+def _read_event_folder(root: Path, base: str, names: list[str]) -> Iterator[Document | Problem]:
     members: dict[str, bytes] = {}
     for name in names:
-        for piece in _file(root / name, str(root / name)):
+        for piece in _read_file(root / name, str(root / name)):
             if isinstance(piece, Problem):
                 yield piece
             else:
@@ -108,7 +108,7 @@ def _event_folder(root: Path, base: str, names: list[str]) -> Iterator[Document 
     yield Document(path=str(root / base), members=members)
 
 
-def _worth_reading(path: Path) -> bool:
+def _is_worth_reading(path: Path) -> bool:
     """Whether a file that nobody named may hold a recording, by its name or its first bytes."""
     if is_candidate(path.name) or path.name.lower().endswith(_TAR_NAMES):
         return True
@@ -120,22 +120,22 @@ def _worth_reading(path: Path) -> bool:
     return start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)
 
 
-def _file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Document | Problem]:
+def _read_file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Document | Problem]:
     if not path.is_file():
         yield Problem(file=label, line=None, reason="not a file that can be read; left out")
         return
     try:
-        with path.open("rb") as raw, _plain(raw) as file:
-            if _is_tar(label, _peek(file)):
-                yield from _tar(path, label)
+        with path.open("rb") as raw, _decompress(raw) as file:
+            if _is_tar(label, _peek_beginning(file)):
+                yield from _read_tar(path, label)
                 return
-            for piece in _whole(file, label):
+            for piece in _read_whole(file, label):
                 yield from _open_zip(piece, is_named=is_named)
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         yield Problem(file=label, line=None, reason=f"cannot be read ({error})")
 
 
-def _plain(raw: io.BufferedReader) -> _Bytes:
+def _decompress(raw: io.BufferedReader) -> _Bytes:
     """`raw`, decompressed if its first bytes say gzip, whatever its name says."""
     start = raw.read(2)
     raw.seek(0)
@@ -144,11 +144,11 @@ def _plain(raw: io.BufferedReader) -> _Bytes:
     return raw
 
 
-def _peek(file: _Bytes) -> bytes:
+def _peek_beginning(file: _Bytes) -> bytes:
     """The first 512 bytes, or fewer where the file breaks off."""
     try:
         return file.read(512)
-    except _BROKEN:
+    except _READ_ERRORS:
         return b""
     finally:
         file.seek(0)
@@ -158,7 +158,7 @@ def _is_tar(name: str, start: bytes) -> bool:
     return start[257:262] == b"ustar" or (name.lower().endswith(_TAR_NAMES) and len(start) == 512)
 
 
-def _whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
+def _read_whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
     """The file as one document. Read in pieces, so that what comes before a break is kept."""
     buffer = io.BytesIO()  # getvalue() hands its bytes over without a copy
     try:
@@ -168,22 +168,22 @@ def _whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
                 yield Problem(file=label, line=None, reason=reason)
                 return
             buffer.write(piece)
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         reason = f"breaks off after {buffer.tell():,} bytes ({error}); read as far as it goes"
         yield Problem(file=label, line=None, reason=reason)
     yield Document(path=label, data=buffer.getvalue())
 
 
-def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
+def _read_tar(path: Path, label: str) -> Iterator[Document | Problem]:
     """The files of a tar, in two passes: the first only counts each folder of events, so that the second can hand one
     out as soon as it is whole and need not hold them all."""
-    groups = group_files([name for name, _ in _members(path, [])])
+    groups = group_files([name for name, _ in _open_tar_members(path, [])])
     missing = Counter(groups.values())
     gathered = dict[str, dict[str, bytes]]()
     problems: list[Problem] = []
-    for name, stream in _members(path, problems):
+    for name, stream in _open_tar_members(path, problems):
         base = groups.get(name)
-        for piece in _member(stream, f"{label}!{name}", wanted=base is not None):
+        for piece in _read_member(stream, f"{label}!{name}", wanted=base is not None):
             if isinstance(piece, Document) and base is not None:
                 gathered.setdefault(base, {})[name.removeprefix(base)] = piece.data
             else:
@@ -191,9 +191,9 @@ def _tar(path: Path, label: str) -> Iterator[Document | Problem]:
         if base is not None:
             missing[base] -= 1
             if not missing[base]:
-                yield _event_document(label, base, gathered.pop(base, {}))
+                yield _make_event_document(label, base, gathered.pop(base, {}))
     for base in sorted(gathered):
-        yield _event_document(label, base, gathered[base])
+        yield _make_event_document(label, base, gathered[base])
     yield from problems
 
 
@@ -202,7 +202,7 @@ def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document
 
     is_named: the user named it. In a folder only what is called a zip is opened: wheels and spreadsheets are zips too.
     """
-    if isinstance(piece, Problem) or not piece.data.startswith(ZIP):
+    if isinstance(piece, Problem) or not piece.data.startswith(ZIP_START):
         yield piece
         return
     is_archive = is_named or piece.path.lower().removesuffix(".gz").endswith(_ZIP_NAME)
@@ -211,12 +211,12 @@ def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document
     except FormatError as error:
         yield Problem(file=piece.path, line=None, reason=str(error).removeprefix(f"{piece.path}: "))
         return
-    yield from _zip_documents(members, piece.path) if is_archive and not is_inspect_log(members) else [piece]
+    yield from _read_zip(members, piece.path) if is_archive and not is_inspect_log(members) else [piece]
 
 
-def _zip_documents(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
+def _read_zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
     """The files of a zip: its folders that are one recording, then the others, each in sorted order."""
-    names = sorted(name for name in members.names if not name.endswith("/") and not name.startswith(_MAC))
+    names = sorted(name for name in members.names if not name.endswith("/") and not name.startswith(_MAC_FOLDER))
     groups = group_files(names)
     for base, own in _list_folders(names, groups):
         gathered: dict[str, bytes] = {}
@@ -226,7 +226,7 @@ def _zip_documents(members: ZipMembers, label: str) -> Iterator[Document | Probl
                     gathered[name.removeprefix(base)] = piece.data
                 else:
                     yield piece
-        yield _event_document(label, base, gathered)
+        yield _make_event_document(label, base, gathered)
     for name in names:
         if name not in groups:
             yield from _read_zip_member(members, label, name, wanted=False)
@@ -236,21 +236,21 @@ def _read_zip_member(members: ZipMembers, label: str, name: str, *, wanted: bool
     """One file of a zip, as a document."""
     path = f"{label}!{name}"
     try:
-        stream = io.BytesIO(members.read(name))
+        stream = io.BytesIO(members.read_member(name))
     except FormatError as error:
         yield Problem(file=path, line=None, reason=str(error).removeprefix(f"{path}: "))
         return
-    yield from _member(stream, path, wanted=wanted)
+    yield from _read_member(stream, path, wanted=wanted)
 
 
-def _event_document(label: str, base: str, members: dict[str, bytes]) -> Document:
+def _make_event_document(label: str, base: str, members: dict[str, bytes]) -> Document:
     return Document(path=f"{label}!{base.rstrip('/')}" if base else label, members=dict(sorted(members.items())))
 
 
-def _members(path: Path, problems: list[Problem]) -> Iterator[tuple[str, IO[bytes]]]:
+def _open_tar_members(path: Path, problems: list[Problem]) -> Iterator[tuple[str, IO[bytes]]]:
     """The regular files of a tar, as a stream; each must be read before the next is asked for."""
     try:
-        with path.open("rb") as raw, _plain(raw) as file, tarfile.open(fileobj=file, mode="r|") as tar:
+        with path.open("rb") as raw, _decompress(raw) as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for info in tar:
                 if info.isreg():
                     stream = tar.extractfile(info)
@@ -258,25 +258,25 @@ def _members(path: Path, problems: list[Problem]) -> Iterator[tuple[str, IO[byte
                     stream = None
                 if stream is not None:
                     yield info.name, stream
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         reason = f"the archive breaks off ({error}); read as far as it goes"
         problems.append(Problem(file=str(path), line=None, reason=reason))
 
 
-def _member(stream: IO[bytes], label: str, *, wanted: bool) -> Iterator[Document | Problem]:
+def _read_member(stream: IO[bytes], label: str, *, wanted: bool) -> Iterator[Document | Problem]:
     start = stream.read(512)
     if not (wanted or is_candidate(label) or start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)):
         return
-    rest = _Joined(start, stream)
+    rest = _ResumedStream(start, stream)
     if _is_tar(label, start) or label.lower().endswith(_ZIP_NAME):
         yield Problem(file=label, line=None, reason="an archive inside an archive is not opened; unpack it first")
     elif start.startswith(_GZIP):
-        yield from _whole(gzip.GzipFile(fileobj=rest), label)
+        yield from _read_whole(gzip.GzipFile(fileobj=rest), label)
     else:
-        yield from _whole(io.BufferedReader(rest), label)
+        yield from _read_whole(io.BufferedReader(rest), label)
 
 
-class _Joined(io.RawIOBase):
+class _ResumedStream(io.RawIOBase):
     """Bytes already read, then the rest of the stream they came from."""
 
     def __init__(self, start: bytes, rest: IO[bytes]) -> None:

@@ -14,15 +14,15 @@ from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 
 
-def stored_session(store: Store, key: str) -> Trajectory:
+def load_stored_session(store: Store, key: str) -> Trajectory:
     """The run that session `key` keeps: raw turns as they are now, under its newest head, with usage, times and models
     from its calls, and summaries as compactions.
 
     Raises UnknownHandle, StoreError; FormatError if turns are missing.
     """
     info = store.info(key)
-    told = _told(store.events(key))
-    turns = tuple(told.filled(turn) for turn in store.turns(key))
+    told = _read_log(store.events(key))
+    turns = tuple(told.complete_turn(turn) for turn in store.turns(key))
     models = Counter(turn.model for turn in turns if turn.model)
     results = {observation.role for turn in turns for observation in turn.observations}
     try:
@@ -40,7 +40,7 @@ def stored_session(store: Store, key: str) -> Trajectory:
 
 
 @dataclass(slots=True)
-class _Told:
+class _LogFacts:
     """What a log says beside its turns."""
 
     head: Head = field(default_factory=Head)
@@ -48,7 +48,7 @@ class _Told:
     usage: dict[int, Usage] = field(default_factory=dict)
     compactions: list[Compaction] = field(default_factory=list)
 
-    def filled(self, turn: Turn) -> Turn:
+    def complete_turn(self, turn: Turn) -> Turn:
         """`turn` with what is known of the call that it answers."""
         call = self.calls.get(turn.index)
         return replace(
@@ -59,8 +59,8 @@ class _Told:
         )
 
 
-def _told(events: Iterable[Event]) -> _Told:
-    told = _Told()
+def _read_log(events: Iterable[Event]) -> _LogFacts:
+    told = _LogFacts()
     for event in events:
         match event:
             case HeadSet():

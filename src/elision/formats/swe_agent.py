@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from elision.dialects import Json, Said, content_of, count_in, mapping_in, mappings_in, text_in
-from elision.dialects.openai_chat import said
+from elision.dialects import AssistantMessage, Json, count_in, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects.openai_chat import parse_assistant
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
-from elision.formats.source import run_name
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.source import derive_run_name
 from elision.trajectory.content import Content, Text, text_of
 from elision.trajectory.turn import Action
 
@@ -29,7 +29,7 @@ _ELIDED = re.compile(r"Old environment output: \(\d+ lines omitted\)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _AlignedTurn:
     """One assistant message: the step that recorded it, what the history says of it, and what follows there."""
 
     step: Json
@@ -38,25 +38,27 @@ class _Turn:
     line: int | None
 
 
-class SweAgent:
+class SweAgentReader:
     """Reads `.traj` files of SWE-agent 0.x (text protocol) and 1.x (text or tool calls)."""
 
     name = "swe-agent"
 
     def sniff(self, document: Document) -> bool:
         """An object with `trajectory` steps that act and observe."""
-        return any(_steps(run) for run in _runs(peek_value(document, "trajectory", "observation", "action")).values())
+        return any(
+            _list_steps(run) for run in _list_runs(peek_value(document, "trajectory", "observation", "action")).values()
+        )
 
-    def read(self, document: Document) -> Iterator[Found]:
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
         """The run, or each attempt of a retrying agent."""
-        runs = _runs(json_value(document))
+        runs = _list_runs(read_json_value(document))
         if not runs:
             raise FormatError(f"{document.path}: no SWE-agent trajectory: neither `trajectory` nor `attempts` in it")
         for suffix, run in runs.items():
-            yield from _read(document, run, run_name(document.path) + suffix)
+            yield from _read_run(document, run, derive_run_name(document.path) + suffix)
 
 
-def _runs(value: Any) -> dict[str, Json]:
+def _list_runs(value: Any) -> dict[str, Json]:
     """The runs of a file by the suffix of their id. A retrying agent repeats its best attempt at the top: skipped."""
     top = mapping_in(value)
     attempts = mappings_in(top.get("attempts"))
@@ -67,79 +69,83 @@ def _runs(value: Any) -> dict[str, Json]:
     return {}
 
 
-def _steps(run: Json) -> list[Json]:
+def _list_steps(run: Json) -> list[Json]:
     return [step for step in mappings_in(run.get("trajectory")) if "observation" in step and "action" in step]
 
 
-def _read(document: Document, run: Json, id: str) -> Iterator[Found]:
-    head, turns = _aligned(_steps(run), [item for item in mappings_in(run.get("history")) if not item.get("is_demo")])
+def _read_run(document: Document, run: Json, id: str) -> Iterator[RunOrProblem]:
+    head, turns = _align_history(
+        _list_steps(run), [item for item in mappings_in(run.get("history")) if not item.get("is_demo")]
+    )
     by_tools = any(turn.message.get("tool_calls") for turn in turns)
     assembler = Assembler(document.path, observations="tools" if by_tools else "user")
     if isinstance(run.get("trajectory"), list):
-        dropped = len(run["trajectory"]) - len(_steps(run))
+        dropped = len(run["trajectory"]) - len(_list_steps(run))
     else:
         dropped = 0
     if dropped:
-        assembler.problem(f"{dropped} steps without action or observation left out")
+        assembler.report_problem(f"{dropped} steps without action or observation left out")
     for message in head:
-        _feed(assembler, message)
+        _feed_message(assembler, message)
     for turn in turns:
         _feed_turn(assembler, turn)
-    config = _config(run)
-    trajectory = assembler.finish(id, format=SweAgent.name, model=_model(config), recorded_window=_window(run, config))
+    config = _read_config(run)
+    trajectory = assembler.finish(
+        id, format=SweAgentReader.name, model=_read_model(config), recorded_window=_find_window(run, config)
+    )
     yield from assembler.problems
     if trajectory:
         yield trajectory
 
 
-def _feed(assembler: Assembler, message: Json) -> None:
-    content = content_of(message.get("content"))
+def _feed_message(assembler: Assembler, message: Json) -> None:
+    content = parse_content(message.get("content"))
     if message.get("role") == "system":
-        assembler.system(content)
+        assembler.add_system(content)
     else:
-        assembler.user(content)
+        assembler.add_user(content)
 
 
-def _feed_turn(assembler: Assembler, turn: _Turn) -> None:
+def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
     if turn.message:
-        spoken = said(turn.message)
+        spoken = parse_assistant(turn.message)
     else:
-        spoken = Said(content=content_of(turn.step.get("response")))
+        spoken = AssistantMessage(content=parse_content(turn.step.get("response")))
     command = text_in(turn.step.get("action")) or text_in(turn.message.get("action"))
     actions = spoken.actions or ((Action(id="", name="bash", arguments=command, implicit=True),) if command else ())
     thoughts = (text_in(block.get("thinking")) for block in mappings_in(turn.message.get("thinking_blocks")))
     reasoning = spoken.reasoning or "\n".join(filter(None, thoughts))
-    assembler.assistant(spoken.content, reasoning=reasoning, actions=actions, line=turn.line)
+    assembler.add_assistant(spoken.content, reasoning=reasoning, actions=actions, line=turn.line)
     shown, *rest = turn.answers or ({},)
     if spoken.actions:
         _feed_result(assembler, turn, shown, [action.id for action in spoken.actions])
-    elif observation := _observation(turn, shown):
-        assembler.user(observation)
+    elif observation := _choose_observation(turn, shown):
+        assembler.add_user(observation)
     for message in rest:
-        _feed(assembler, message)
+        _feed_message(assembler, message)
 
 
-def _feed_result(assembler: Assembler, turn: _Turn, shown: Json, calls: list[str]) -> None:
+def _feed_result(assembler: Assembler, turn: _AlignedTurn, shown: Json, calls: list[str]) -> None:
     """SWE-agent runs one call a step, and answers it with one message that names the ids it answers."""
     if shown and shown.get("role") != "tool":
-        _feed(assembler, shown)
+        _feed_message(assembler, shown)
         return
     named = shown.get("tool_call_ids")
     if isinstance(named, list):
         answered = [text_in(each) for each in named if text_in(each)]
     else:
         answered = calls
-    observation = _observation(turn, shown)
+    observation = _choose_observation(turn, shown)
     if observation:
-        assembler.result((answered or calls)[0], observation, line=turn.line)
+        assembler.add_result((answered or calls)[0], observation, line=turn.line)
 
 
-def _observation(turn: _Turn, shown: Json) -> Content:
+def _choose_observation(turn: _AlignedTurn, shown: Json) -> Content:
     """The observation as it was sent; the raw one where the history elided it or ended before it.
 
     Empty output of a step that ran is an observation too, so it is kept as an empty text.
     """
-    sent = content_of(shown.get("content"))
+    sent = parse_content(shown.get("content"))
     if sent and not _ELIDED.search(text_of(sent)[:200]):
         return sent
     if "observation" in turn.step:
@@ -147,7 +153,7 @@ def _observation(turn: _Turn, shown: Json) -> Content:
     return sent
 
 
-def _aligned(steps: list[Json], history: list[Json]) -> tuple[list[Json], list[_Turn]]:
+def _align_history(steps: list[Json], history: list[Json]) -> tuple[list[Json], list[_AlignedTurn]]:
     """The head of the history, and one turn for each step with the part of the history that belongs to it.
 
     A step is found in the history by what the assistant said. Old versions dropped failed steps from the history, so
@@ -157,23 +163,23 @@ def _aligned(steps: list[Json], history: list[Json]) -> tuple[list[Json], list[_
     head = history[: starts[0]] if starts else history
     ends = [*starts[1:], len(history)]
     kept = [
-        _Turn({}, history[start], tuple(history[start + 1 : end]), None)
+        _AlignedTurn({}, history[start], tuple(history[start + 1 : end]), None)
         for start, end in zip(starts, ends, strict=False)
     ]
     if not steps:
         return head, kept
-    pairs = _pairs(
-        [_said(step.get("response")) for step in steps], [_said(turn.message.get("content")) for turn in kept]
+    pairs = _match_steps(
+        [_read_text(step.get("response")) for step in steps], [_read_text(turn.message.get("content")) for turn in kept]
     )
     return head, [
-        _Turn(step, kept[pairs[number]].message, kept[pairs[number]].answers, number + 1)
+        _AlignedTurn(step, kept[pairs[number]].message, kept[pairs[number]].answers, number + 1)
         if number in pairs
-        else _Turn(step, {}, (), number + 1)
+        else _AlignedTurn(step, {}, (), number + 1)
         for number, step in enumerate(steps)
     ]
 
 
-def _pairs(steps: Sequence[str], kept: Sequence[str]) -> dict[int, int]:
+def _match_steps(steps: Sequence[str], kept: Sequence[str]) -> dict[int, int]:
     """step -> history message. Equal texts match; so do runs of equal length between matches (a rewritten text)."""
     pairs: dict[int, int] = {}
     for tag, low, high, start, end in SequenceMatcher(None, steps, kept, autojunk=False).get_opcodes():
@@ -182,11 +188,11 @@ def _pairs(steps: Sequence[str], kept: Sequence[str]) -> dict[int, int]:
     return pairs
 
 
-def _said(value: Any) -> str:
-    return text_of(content_of(value)).strip()
+def _read_text(value: Any) -> str:
+    return text_of(parse_content(value)).strip()
 
 
-def _config(run: Json) -> Json:
+def _read_config(run: Json) -> Json:
     """The configuration that versions from 1.0 on record, as a text of its own."""
     try:
         return mapping_in(json.loads(text_in(run.get("replay_config")) or "{}"))
@@ -194,11 +200,11 @@ def _config(run: Json) -> Json:
         return {}
 
 
-def _model(config: Json) -> str:
+def _read_model(config: Json) -> str:
     return text_in(mapping_in(mapping_in(config.get("agent")).get("model")).get("name"))
 
 
-def _window(run: Json, config: Json) -> int | None:
+def _find_window(run: Json, config: Json) -> int | None:
     """How many observations the agent kept: as configured, or counted where the file shows elided ones.
 
     Version 1.x records with each step the messages it sent, elided already; other files may show it in the history.
@@ -206,13 +212,13 @@ def _window(run: Json, config: Json) -> int | None:
     for processor in mappings_in(mapping_in(config.get("agent")).get("history_processors")):
         if processor.get("type") == "last_n_observations" and count_in(processor.get("n")):
             return count_in(processor["n"])
-    steps = _steps(run)
+    steps = _list_steps(run)
     if steps:
         sent = mappings_in(steps[-1].get("query"))
     else:
         sent = []
     answers = [item for item in sent or mappings_in(run.get("history")) if item.get("role") in ("user", "tool")]
-    elided = [bool(_ELIDED.search(_said(item.get("content"))[:200])) for item in reversed(answers)]
+    elided = [bool(_ELIDED.search(_read_text(item.get("content"))[:200])) for item in reversed(answers)]
     if any(elided):
         return elided.index(True) or None
     return None

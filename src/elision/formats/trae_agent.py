@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from elision.dialects import Json, arguments_in, content_of, json_text, mapping_in, mappings_in, number_in, text_in
+from elision.dialects import Json, dump_arguments, dump_json, mapping_in, mappings_in, number_in, parse_content, text_in
 from elision.formats.assembler import Assembler
-from elision.formats.document import Document, Found
-from elision.formats.lines import json_value, peek_value
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import PromptTokens
-from elision.formats.moments import moment
-from elision.formats.openai_chat import ChatMessages
-from elision.formats.source import run_name
+from elision.formats.openai_chat import ChatMessageFeeder
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, content
 from elision.trajectory.turn import Action
 
 
-class TraeAgent:
+class TraeAgentReader:
     """One run a file, or one for each conversation of it."""
 
     name: ClassVar[str] = "trae-agent"
@@ -35,15 +35,15 @@ class TraeAgent:
         is_recorded = all(isinstance(recorded.get(name), list) for name in ("llm_interactions", "agent_steps"))
         return is_recorded or any("llm_response_content" in step for step in mappings_in(steps))
 
-    def read(self, document: Document) -> Iterator[Found]:
-        value = mapping_in(json_value(document))
+    def read(self, document: Document) -> Iterator[RunOrProblem]:
+        value = mapping_in(read_json_value(document))
         if "llm_interactions" in value:
             assemblers = [_read_interactions(document, value)]
         else:
             assemblers = _read_steps(document, value)
         for number, assembler in enumerate(assemblers, start=1):
             if len(assemblers) == 1:
-                name = run_name(document.path)
+                name = derive_run_name(document.path)
             else:
                 name = f"conversation {number}"
             run = assembler.finish(name, format=self.name, model=text_in(value.get("model")))
@@ -58,18 +58,18 @@ class TraeAgent:
 def _read_interactions(document: Document, value: Json) -> Assembler:
     assembler = Assembler(document.path, observations="tools")
     calls = mappings_in(value.get("llm_interactions"))
-    counted = PromptTokens.of_run(mapping_in(call.get("response")).get("usage") for call in calls)
-    clock = moment(value.get("start_time"))
+    counted = PromptTokens.detect(mapping_in(call.get("response")).get("usage") for call in calls)
+    clock = parse_timestamp(value.get("start_time"))
     answered: set[str] = set()
     for number, call in enumerate(calls, start=1):
         for message in mappings_in(call.get("input_messages")):
             _add_input(assembler, message, answered, number)
         response = mapping_in(call.get("response"))
-        ended = moment(call.get("timestamp"))
-        assembler.assistant(
-            content_of(response.get("content")),
+        ended = parse_timestamp(call.get("timestamp"))
+        assembler.add_assistant(
+            parse_content(response.get("content")),
             actions=map(_read_call, mappings_in(response.get("tool_calls"))),
-            usage=counted.usage(response.get("usage")),
+            usage=counted.parse_usage(response.get("usage")),
             at=ended if clock is None else clock,
             model=text_in(response.get("model")) or text_in(call.get("model")),
             line=number,
@@ -86,14 +86,14 @@ def _add_input(assembler: Assembler, message: Json, answered: set[str], number: 
     if result := mapping_in(message.get("tool_result")):
         _add_result(assembler, result, answered, number)
     elif message.get("role") == "system":
-        assembler.system(content_of(message.get("content")))
+        assembler.add_system(parse_content(message.get("content")))
     elif message.get("role") == "user":
-        assembler.user(content_of(message.get("content")))
+        assembler.add_user(parse_content(message.get("content")))
 
 
 def _read_call(call: Json) -> Action:
     return Action(
-        id=text_in(call.get("call_id")), name=text_in(call.get("name")), arguments=arguments_in(call.get("arguments"))
+        id=text_in(call.get("call_id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("arguments"))
     )
 
 
@@ -108,10 +108,10 @@ def _add_result(assembler: Assembler, result: Json, answered: set[str], number: 
         error = not success
     else:
         error = None
-    assembler.result(call, _result_text(result) or (Text(""),), error=error, line=number)
+    assembler.add_result(call, _join_result(result) or (Text(""),), error=error, line=number)
 
 
-def _result_text(result: Json) -> Content:
+def _join_result(result: Json) -> Content:
     said = text_in(result.get("result"))
     error = text_in(result.get("error"))
     return content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
@@ -139,25 +139,25 @@ def _read_steps(document: Document, value: Json) -> list[Assembler]:
 def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
     """The last step holds the whole conversation; each step tells when its own response was there."""
     assembler = Assembler(document.path, observations="tools")
-    messages = ChatMessages(assembler)
+    messages = ChatMessageFeeder(assembler)
     times = iter(steps)
     last = steps[-1]
     response = {"role": "assistant", "content": last.get("llm_response_content"), "tool_calls": last.get("tool_calls")}
-    results = [_tool_message(result) for result in mappings_in(last.get("tool_results"))]
+    results = [_make_tool_message(result) for result in mappings_in(last.get("tool_results"))]
     for number, message in enumerate([*mappings_in(last.get("messages")), response, *results], start=1):
         if message.get("role") == "assistant":
-            message = {**message, "created": _step_time(next(times, {}))}
-        messages.feed(message, number)
+            message = {**message, "created": _read_step_time(next(times, {}))}
+        messages.feed_message(message, number)
     return assembler
 
 
-def _step_time(step: Json) -> float | None:
+def _read_step_time(step: Json) -> float | None:
     milliseconds = number_in(step.get("timestamp"))
     if milliseconds is None:
         return None
     return milliseconds / 1000
 
 
-def _tool_message(result: Json) -> dict[str, Any]:
+def _make_tool_message(result: Json) -> dict[str, Any]:
     shown = {name: value for name, value in result.items() if name != "tool_call_id"}
-    return {"role": "tool", "tool_call_id": result.get("tool_call_id"), "content": json_text(shown)}
+    return {"role": "tool", "tool_call_id": result.get("tool_call_id"), "content": dump_json(shown)}

@@ -16,9 +16,9 @@ import zstandard
 from elision.errors import FormatError
 
 #: Bytes of one member, unpacked, above which it is refused: a few kB can unpack to many GB.
-LIMIT = 512 * 2**20
+MEMBER_SIZE_LIMIT = 512 * 2**20
 #: How a zip begins.
-ZIP = b"PK\x03\x04"
+ZIP_START = b"PK\x03\x04"
 _ZSTD = 93
 #: Members of which every Inspect log has one: a log that was cut off has no header yet, but its start.
 INSPECT_HEADERS = ("header.json", "_journal/start.json")
@@ -28,7 +28,7 @@ _LENGTHS = struct.Struct("<26xHH")
 
 
 class ZipMembers:
-    """The members of a zip, by name. `read` raises FormatError for what is broken, encrypted or too large."""
+    """The members of a zip, by name. `read_member` raises FormatError for what is broken, encrypted or too large."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self._path = path
@@ -45,38 +45,38 @@ class ZipMembers:
         """In archive order."""
         return list(self._members)
 
-    def read(self, name: str) -> bytes:
+    def read_member(self, name: str) -> bytes:
         """A member's bytes, unpacked."""
         info = self._members[name]
         if info.flag_bits & 1:
             raise FormatError(f"{self._path}!{name}: encrypted; unpack it with its password first")
         if info.compress_type == _ZSTD:
-            unpacked = self._zstd(info)
+            unpacked = self._unpack_zstd(info)
         else:
-            unpacked = self._plain(info)
-        if len(unpacked) > LIMIT:
-            raise FormatError(f"{self._path}!{name}: unpacks to more than {LIMIT // 2**20} MB; refused")
+            unpacked = self._unpack_plain(info)
+        if len(unpacked) > MEMBER_SIZE_LIMIT:
+            raise FormatError(f"{self._path}!{name}: unpacks to more than {MEMBER_SIZE_LIMIT // 2**20} MB; refused")
         return unpacked
 
-    def _plain(self, info: zipfile.ZipInfo) -> bytes:
+    def _unpack_plain(self, info: zipfile.ZipInfo) -> bytes:
         try:
             with self._archive.open(info) as member:
-                return member.read(LIMIT + 1)
+                return member.read(MEMBER_SIZE_LIMIT + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
             raise FormatError(f"{self._path}!{info.filename}: broken member ({error})") from error
 
-    def _zstd(self, info: zipfile.ZipInfo) -> bytes:
-        packed = self._packed(info)
+    def _unpack_zstd(self, info: zipfile.ZipInfo) -> bytes:
+        packed = self._get_packed(info)
         try:
             with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True) as member:
-                unpacked: bytes = member.read(LIMIT + 1)
+                unpacked: bytes = member.read(MEMBER_SIZE_LIMIT + 1)
         except zstandard.ZstdError as error:
             raise FormatError(f"{self._path}!{info.filename}: broken zstd member ({error})") from error
-        if len(unpacked) <= LIMIT and zlib.crc32(unpacked) != info.CRC:
+        if len(unpacked) <= MEMBER_SIZE_LIMIT and zlib.crc32(unpacked) != info.CRC:
             raise FormatError(f"{self._path}!{info.filename}: broken zstd member (checksum)")
         return unpacked
 
-    def _packed(self, info: zipfile.ZipInfo) -> bytes:
+    def _get_packed(self, info: zipfile.ZipInfo) -> bytes:
         header = self._data[info.header_offset : info.header_offset + _HEADER]
         if len(header) < _HEADER:
             raise FormatError(f"{self._path}!{info.filename}: broken member (no header)")

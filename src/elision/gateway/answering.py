@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from elision.dialects import text_in
-from elision.dialects.bound_thinking import with_beta
+from elision.dialects.bound_thinking import add_beta
 from elision.errors import LimitError
 from elision.gateway import headers as fields
 from elision.gateway.body import RequestBody
@@ -607,9 +607,9 @@ class Answering:
             self.served.cache_miss = heard.cache_miss.reason
         else:
             self.served.cache_miss = ""
-        self.served.thinking_dropped += sum(each.dropped for each in heard.transformations)
+        self.served.thinking_dropped += sum(each.is_dropped for each in heard.transformations)
         if heard.cleared:
-            self.served.cleared_tokens += heard.cleared.tokens
+            self.served.cleared_tokens += heard.cleared.cleared_tokens
         else:
             self.served.cleared_tokens += 0
         if heard.usage is None:
@@ -663,6 +663,6 @@ async def _read(answer: Answer, limit: int) -> bytes:
 def _with_betas(names: Headers, betas: Sequence[str]) -> Headers:
     asked = ",".join(value.decode("latin-1") for name, value in names if name.lower() == b"anthropic-beta")
     for beta in betas:
-        asked = with_beta(asked, beta)
+        asked = add_beta(asked, beta)
     kept = [pair for pair in names if pair[0].lower() != b"anthropic-beta"]
     return [*kept, (b"anthropic-beta", asked.encode("latin-1"))]

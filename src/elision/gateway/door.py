@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from elision.dialects.capabilities import of
+from elision.dialects.capabilities import find_capabilities
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW, Budgets
 from elision.gateway.proxy import Proxy
@@ -30,7 +30,7 @@ def offer(settings: GatewaySettings, api: Api, model: str) -> Offer:
     of it."""
     if not settings.recall:
         return "never"
-    if api == "anthropic" and of(model).bound:
+    if api == "anthropic" and find_capabilities(model).binds_thinking:
         return settings.recall_bound
     return "first"
 

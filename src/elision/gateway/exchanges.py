@@ -15,7 +15,7 @@ from itertools import compress
 from operator import is_not
 from typing import Any, Final
 
-from elision.dialects.live.pieces import LiveDialect, digest
+from elision.dialects.live.pieces import LiveDialect, digest_pieces
 from elision.gateway.rewriting import rewritten, written
 from elision.gateway.transcript import Entry
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
@@ -93,7 +93,7 @@ class Exchanges:
                 yield from self._of(place, entry, event, joining, silent)
             silent = ()
         yield from silent
-        yield from _parsed(() if self.dialect.in_blocks else waiting)
+        yield from _parsed(() if self.dialect.has_blocks else waiting)
 
     def _of(
         self, place: int, entry: Entry, event: Exchanged | None, waiting: tuple[str, ...], silent: tuple[Said, ...]
@@ -119,17 +119,17 @@ class Exchanges:
             while ahead and not self._says(ahead[-1].json):
                 ahead.pop()
         # An item says one thing, while a message holds what was said and calls.
-        is_item = self.dialect.runs and not self.dialect.in_blocks
+        is_item = self.dialect.joins_assistant_messages and not self.dialect.has_blocks
         return (*ahead, *others, own if is_item else _with_ids_of(own.json, last))
 
     def _says(self, message: dict[str, Any]) -> bool:
-        return bool(digest(self.dialect.pieces(message, 0), inside=True))
+        return bool(digest_pieces(self.dialect.split_message(message, 0), is_behind_head=True))
 
     def _joined(self, waiting: tuple[str, ...], own: Said) -> tuple[Said, ...]:
         """Results that join the front of what the client says next."""
         if not waiting:
             return (own,)
-        if not self.dialect.in_blocks:
+        if not self.dialect.has_blocks:
             return (*_parsed(waiting), own)
         results = list(map(json.loads, waiting))
         content = own.json.get("content")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from elision.gateway.served import Served
-from elision.telemetry.metrics import OTHER, Metric
-from elision.telemetry.readings import Sample
+from elision.telemetry.metric_table import OTHER_LABEL, Metric
+from elision.telemetry.samples import Sample
 
 _FRONT: Final = "agent_context_gateway_"
 
@@ -155,7 +155,7 @@ def cause(word: str) -> str:
         kind = ""
     if kind in _CAUSES:
         return kind
-    return OTHER
+    return OTHER_LABEL
 
 
 def standing(*, in_flight: int, waiting: int, held: int, sessions: int) -> Iterator[Sample]:
@@ -199,4 +199,4 @@ def _answered(served: Served, api: dict[str, str]) -> Iterator[Sample]:
 def _listed(label: str, value: str) -> str:
     if value in LABELS[label]:
         return value
-    return OTHER
+    return OTHER_LABEL

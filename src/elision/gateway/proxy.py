@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from elision.dialects.live.detect import LIVE
+from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.errors import LimitError
 from elision.gateway import spans
 from elision.gateway.answering import FIELDS, Answering
@@ -360,8 +360,8 @@ def _read_aside(
     asked = _take_apart(found, headers, body, secret)
     if asked is None:
         return None
-    arrived = Arrived(LIVE[found.api], body.messages)
-    line = Transcript.of_family(LIVE[found.api], asked.who.family)
+    arrived = Arrived(LIVE_DIALECTS[found.api], body.messages)
+    line = Transcript.of_family(LIVE_DIALECTS[found.api], asked.who.family)
     arrived.read_ahead(known if known is not None and known.seed == line.seed else line)
     return replace(asked, arrived=arrived)
 

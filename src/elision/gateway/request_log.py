@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from elision.gateway.served import Served
-from elision.telemetry.logs import line
-from elision.telemetry.readings import model_name
+from elision.telemetry.logs import format_line
+from elision.telemetry.samples import clean_model_name
 from elision.trajectory.redact import DEFAULT, Redaction
 
 LOGGER: Final = "elision.gateway.requests"
@@ -50,7 +50,7 @@ class _Line:
     form: Literal["text", "json"]
 
     def __str__(self) -> str:
-        return line(self.found, self.form)
+        return format_line(self.found, self.form)
 
 
 def facts(served: Served) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def facts(served: Served) -> dict[str, Any]:
         "how": served.how,
         "session": served.session,
         "call": told.call if told else 0,
-        "model": model_name(served.model),
+        "model": clean_model_name(served.model),
         "tokens_in": told.raw if told else 0,
         "tokens_out": told.after if told else 0,
         "billed_tokens": usage.prompt if usage else 0,
@@ -121,8 +121,8 @@ class _Lines(logging.Formatter):
         front = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"), "level": record.levelname.lower()}
         found = getattr(record, "elision", None)
         if isinstance(found, dict):
-            return line({**front, **found}, self._form)
+            return format_line({**front, **found}, self._form)
         told = {**front, "logger": record.name, "message": DEFAULT.text(record.getMessage())}
         if record.exc_info:
             told["trace"] = DEFAULT.text(self.formatException(record.exc_info))
-        return line(told, self._form)
+        return format_line(told, self._form)

@@ -13,9 +13,9 @@ from elision.errors import MissingExtra, PriceError
 from elision.gateway import metrics
 from elision.gateway.served import Served
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metrics import MODELS, OTHER
-from elision.telemetry.prometheus import Instrument, Prometheus, instrument
-from elision.telemetry.readings import Sample, model_name
+from elision.telemetry.metric_table import MAX_MODELS, OTHER_LABEL
+from elision.telemetry.prometheus import Instrument, Prometheus, create_instrument
+from elision.telemetry.samples import Sample, clean_model_name
 from elision.trajectory.price_lookup import find_prices
 
 try:
@@ -38,7 +38,7 @@ class Scrape:
         self._library = Prometheus(self._registry)
         self._models = {""}
         self._made: dict[str, Instrument] = {
-            each.name: instrument(each, self._registry, standing=each in metrics.STANDING)
+            each.name: create_instrument(each, self._registry, is_current_amount=each in metrics.STANDING)
             for each in (*metrics.METRICS, *metrics.STANDING)
         }
 
@@ -65,17 +65,17 @@ class Scrape:
     def _named(self, told: Diagnostics, *, answered: bool) -> Diagnostics:
         """A pass, of `other` where nobody vouches for its model. Whoever reaches the gateway may ask for any name, with
         no valid key, and as many as are told apart would soon be taken by names that no provider has."""
-        name = model_name(told.model)
+        name = clean_model_name(told.model)
         if name not in self._models:
             # Priced ones never take all room: one model's price is found under many spellings.
-            if not answered and (len(self._models) > MODELS // 2 or not _priced(name)):
-                return replace(told, model=OTHER)
-            if len(self._models) < MODELS:
+            if not answered and (len(self._models) > MAX_MODELS // 2 or not _priced(name)):
+                return replace(told, model=OTHER_LABEL)
+            if len(self._models) < MAX_MODELS:
                 self._models.add(name)
         return told
 
     def _put(self, sample: Sample) -> None:
-        self._made[sample.metric.name].put(sample.value, sample.labels)
+        self._made[sample.metric.name].record(sample.value, sample.labels)
 
 
 def _priced(model: str) -> bool:

@@ -19,7 +19,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from elision.dialects.live.detect import LIVE
+from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.body import RequestBody
 from elision.gateway.exchanges import Exchanges, Said
 from elision.gateway.identity import Identity
@@ -198,7 +198,7 @@ class Sessions:
         Raises Unreadable where one is no JSON object.
         """
         family = who.family
-        arrived = arrived or Arrived(LIVE[api], body.messages)
+        arrived = arrived or Arrived(LIVE_DIALECTS[api], body.messages)
         group = (family, api, self._opening(arrived, before.transcript if before is not None else None))
         live = self._known(self._groups.get(group, {}), arrived) or self._compacted(family, api, arrived)
         if live is None:
@@ -333,7 +333,7 @@ class Sessions:
     def _new(self, who: Identity, family: str, api: Api, model: str) -> LiveSession:
         told = _ODD.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
         name = f"{told}-{uuid.uuid4().hex[:8]}"
-        dialect = LIVE[api]
+        dialect = LIVE_DIALECTS[api]
         return LiveSession(
             name=name,
             family=family,

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from elision.dialects import Json, mapping_in, mappings_in, signals, text_in
-from elision.dialects.native import Cleared, cleared
+from elision.dialects.server_clearing import ClearingReport, parse_clearing_report
 from elision.gateway.inflater import Inflater
 from elision.gateway.routes import Api
 from elision.gateway.sse import Frame, Splitter
@@ -63,7 +63,7 @@ class Heard:
     overflow: signals.Overflow | None = None
     cache_miss: signals.CacheMiss | None = None
     transformations: tuple[signals.Transformation, ...] = ()
-    cleared: Cleared | None = None
+    cleared: ClearingReport | None = None
     unbound: str | None = None
     response_id: str = ""
     stop_reason: str = ""
@@ -166,7 +166,7 @@ class _Notes:
     response_id: str = ""
     cache_miss: signals.CacheMiss | None = None
     transformations: tuple[signals.Transformation, ...] = ()
-    cleared: Cleared | None = None
+    cleared: ClearingReport | None = None
 
     def counts(self, usage: object) -> None:
         """Counts that a provider leaves out, or null, are as they were."""
@@ -177,9 +177,9 @@ class _Notes:
         self.counts(body.get("usage"))
         self.response_id = text_in(body.get("id")) or self.response_id
         self.model = text_in(body.get("model")) or self.model
-        self.cache_miss = signals.cache_miss(body) or self.cache_miss
-        self.transformations = signals.transformations(body) or self.transformations
-        self.cleared = cleared(body) or self.cleared
+        self.cache_miss = signals.parse_cache_miss(body) or self.cache_miss
+        self.transformations = signals.parse_transformations(body) or self.transformations
+        self.cleared = parse_clearing_report(body) or self.cleared
 
     def heard(self) -> Heard:
         failure = self.failure
@@ -192,11 +192,11 @@ class _Notes:
         return Heard(
             usage=find_usage(self.usage) if self.usage else None,
             complete=self.ended and failure is None and not self.refused,
-            overflow=signals.overflow(told),
+            overflow=signals.parse_overflow(told),
             cache_miss=self.cache_miss,
             transformations=self.transformations,
             cleared=self.cleared,
-            unbound=signals.unbound(failure),
+            unbound=signals.find_unbound_thinking(failure),
             response_id=self.response_id,
             stop_reason=self.stop_reason,
             model=self.model,

@@ -13,7 +13,7 @@ from itertools import compress
 from operator import eq, ne
 from typing import Any
 
-from elision.dialects.live.pieces import LiveDialect, Piece, chained, digest
+from elision.dialects.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces
 from elision.gateway.body import decoded
 
 
@@ -47,7 +47,7 @@ class Arrived:
         """What it says, b"" for nothing; inside: whether it stands behind the head."""
         key = place, inside
         if key not in self._says:
-            self._says[key] = digest(self._taken_apart(place)[1], inside=inside)
+            self._says[key] = digest_pieces(self._taken_apart(place)[1], is_behind_head=inside)
         return self._says[key]
 
     def is_assistants(self, place: int) -> bool:
@@ -57,7 +57,7 @@ class Arrived:
     def _taken_apart(self, place: int) -> tuple[dict[str, Any], list[Piece]]:
         if place not in self._read:
             json = decoded(self.raws[place])
-            self._read[place] = json, self.dialect.pieces(json, place)
+            self._read[place] = json, self.dialect.split_message(json, place)
         return self._read[place]
 
 
@@ -170,8 +170,8 @@ class Transcript:
         """The name of the history `entries`, as it stood here once, with `messages` behind it."""
         node = entries[-1].node if entries else self.seed
         for place, message in enumerate(messages, start=len(entries)):
-            says = digest(self.dialect.pieces(message, place), inside=True)
-            node = chained(node, says)
+            says = digest_pieces(self.dialect.split_message(message, place), is_behind_head=True)
+            node = chain_digest(node, says)
         return node
 
     def _append(self, arrived: Arrived, place: int) -> None:
@@ -183,7 +183,7 @@ class Transcript:
                 raw=arrived.raws[place],
                 json=arrived.json(place),
                 says=says,
-                node=chained(self.node, says),
+                node=chain_digest(self.node, says),
                 assistant=assistant,
                 ahead=inside or assistant,
             ),

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from elision.dialects.render import Renderer
+from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
 from elision.trajectory.tokens import Sizer, counter
 
-RENDERERS: Final[Mapping[str, Callable[[], Renderer]]] = {
-    "openai": render_openai_chat.Renderer,
-    "openai-responses": render_openai_responses.Renderer,
-    "anthropic": render_anthropic.Renderer,
+RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
+    "openai": render_openai_chat.OpenAIChatRenderer,
+    "openai-responses": render_openai_responses.OpenAIResponsesRenderer,
+    "anthropic": render_anthropic.AnthropicRenderer,
 }
 
 
-def renderer(dialect: str) -> Renderer:
+def renderer(dialect: str) -> ViewRenderer:
     """A fresh renderer. Raises SpecError."""
     return RENDERERS[known(dialect)]()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from elision.engine import Session
 from elision.errors import BudgetError, FormatError, SpecError
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.lab.cheapest_plan import Best
 from elision.lab.dialect import sizer
 from elision.lab.evidence import Evidence, Tally, common_items, evidence, noise
@@ -133,7 +133,7 @@ def load(paths: Sequence[Path]) -> Loaded:
     errors: list[tuple[Path, FormatError]] = []
     for path in dict.fromkeys(paths):
         try:
-            for found in read(path):
+            for found in read_runs(path):
                 if isinstance(found, Trajectory):
                     runs.append(found)
                 else:

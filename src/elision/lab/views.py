@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from elision.dialects import render_openai_chat
-from elision.dialects.render import Renderer, Sent
+from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.engine import Session, drive
 from elision.errors import SpecError
 from elision.lab.clock import calls
@@ -52,9 +52,9 @@ class ViewAt:
     call: int
     epoch: int
     view: View
-    messages: list[Sent] = field(repr=False)
-    plain: list[Sent] = field(repr=False)
-    system: list[Sent] = field(repr=False)
+    messages: list[JsonMessage] = field(repr=False)
+    plain: list[JsonMessage] = field(repr=False)
+    system: list[JsonMessage] = field(repr=False)
     decided: Decided
     bill: Bill
     raw: Bill
@@ -87,17 +87,17 @@ class ViewAt:
 
 
 def views(
-    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer, renderer: Renderer | None = None
+    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer, renderer: ViewRenderer | None = None
 ) -> Iterator[ViewAt]:
     """Every call of `trajectory` under `strategy`, in order.
 
     renderer: a fresh one; OpenAI chat by default. Raises SpecError where `schedule=hindsight` cannot be worked out.
     """
     session = Session(scheduled(strategy, trajectory, prices, sizer), prices, sizer)
-    return _run(trajectory, session, renderer or render_openai_chat.Renderer())
+    return _run(trajectory, session, renderer or render_openai_chat.OpenAIChatRenderer())
 
 
-def _run(trajectory: Trajectory, session: Session, renderer: Renderer) -> Iterator[ViewAt]:
+def _run(trajectory: Trajectory, session: Session, renderer: ViewRenderer) -> Iterator[ViewAt]:
     session.begin(trajectory.head)
     summarizer = model_free(session.sizer)
     before: ViewAt | None = None
@@ -109,16 +109,16 @@ def _run(trajectory: Trajectory, session: Session, renderer: Renderer) -> Iterat
         session.add(turn)
 
 
-def _newest(session: Session, renderer: Renderer, before: ViewAt | None) -> ViewAt:
+def _newest(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
     newest = session.newest
     assert newest is not None
     return ViewAt(
         call=newest.view.call,
         epoch=newest.view.epoch,
         view=newest.view,
-        messages=renderer.messages(newest.view),
-        plain=renderer.plain(newest.view),
-        system=renderer.system(newest.view),
+        messages=renderer.render_messages(newest.view),
+        plain=renderer.render_unmarked(newest.view),
+        system=renderer.render_system(newest.view),
         decided=newest.decided,
         bill=newest.bill,
         raw=newest.raw,
@@ -169,7 +169,7 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _common(before: Sequence[Sent], now: Sequence[Sent]) -> int:
+def _common(before: Sequence[JsonMessage], now: Sequence[JsonMessage]) -> int:
     """How many leading messages both lists share."""
     return sum(
         1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(before, now, strict=False))
@@ -194,7 +194,7 @@ def _prefix(before: str, now: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
 
 
-def _byte(before: Sequence[Sent], now: Sequence[Sent], message: int) -> int:
+def _byte(before: Sequence[JsonMessage], now: Sequence[JsonMessage], message: int) -> int:
     """Bytes in front of the first difference, which falls into message `message` (0-based)."""
     front = 1 + sum(len(as_json(each).encode()) + 2 for each in now[:message])
     if message >= min(len(before), len(now)):

@@ -187,7 +187,7 @@ class SessionBranch:
     def is_amended_by(self, history: History) -> bool:
         """Whether the newest turn is the one in `history` but for its ending, of which nothing is hidden."""
         newest = self.session.state.turns[-1]
-        came, _ = history.conversation.turn(newest.index)
+        came, _ = history.conversation.build_turn(newest.index)
         if _keep_assistant_part(newest) != _keep_assistant_part(came):
             return False
         places = [position - 1 for turn, position in self.session.state.hidden if turn == newest.index]

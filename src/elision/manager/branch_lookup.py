@@ -146,14 +146,18 @@ class BranchLookup:
             turns += 1
         if turns == known:
             return found, "continue"
-        if self.is_shared and 0 <= turns == known - 1 < history.conversation.turns and found.is_amended_by(history):
+        if (
+            self.is_shared
+            and 0 <= turns == known - 1 < history.conversation.turn_count
+            and found.is_amended_by(history)
+        ):
             # Only what stands behind the newest turn came another way, to another process.
             return found, "amended"
         if found.history is not None:
             said = found.history.collect_digests()
         else:
             said = set[bytes]()
-        if turns >= 0 and history.conversation.turns == turns:
+        if turns >= 0 and history.conversation.turn_count == turns:
             return self._take_free_key(self.fork_branch(found, turns, "fork", last)), "undo"
         how = relate_history(history, said - _collect_shared_digests(found, turns))
         if self.family and turns < 0 and how == "fork":

@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from elision.dialects import capabilities, signals
-from elision.dialects.bound_thinking import Way, editable_from, way
-from elision.dialects.live.plain import plain
+from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
+from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import Session, Terms
 from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError
 from elision.manager import exchanges, recall_tools
@@ -303,7 +303,11 @@ class ContextManager:
         branch = self._preparer.branch
         if own.shadow or begun:
             return own.shadow
-        adds = own.offer == "start" or own.cache_control == "auto" or capabilities.of(model or own.model).bound
+        adds = (
+            own.offer == "start"
+            or own.cache_control == "auto"
+            or capabilities.find_capabilities(model or own.model).binds_thinking
+        )
         # What was settled when the session began goes before the options.
         if branch is not None:
             state = branch.session.state
@@ -354,7 +358,7 @@ class ContextManager:
 
         If it does, the model's window is known from now on: prepare the same messages again.
         """
-        found = signals.overflow(_find_error_body(error))
+        found = signals.parse_overflow(_find_error_body(error))
         branch = self._preparer.branch
         if found is None or found.limit is None or branch is None:
             return False
@@ -580,9 +584,9 @@ class ContextManager:
     ) -> Steps[ContextView]:
         dialect = self._preparer.detect_dialect(given, model)
         given = replace(given, end=find_history_end(dialect, given.messages))
-        able = capabilities.of(model)
+        able = capabilities.find_capabilities(model)
         if dialect.name == "anthropic":
-            treated = way(able, self.options.thinking)
+            treated = choose_thinking_policy(able, self.options.thinking)
         else:
             treated = "ignore"
         self._preparer.is_thinking_bound = treated != "ignore"
@@ -608,15 +612,15 @@ class ContextManager:
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
         return self._make_view(branch, sent, how, model, started, dialect.name)
 
-    def _make_terms(self, session: Session, given: Sent, history: History, treated: Way) -> Terms:
+    def _make_terms(self, session: Session, given: Sent, history: History, treated: ThinkingPolicy) -> Terms:
         """What holds for this call. treated: how bound thinking is."""
         client = ClientBreakpoints(has_any=True, hour_messages=None)
-        if history.dialect.in_blocks:
+        if history.dialect.has_blocks:
             client = find_client_breakpoints(given)
         who = self.options.cache_control
         return Terms(
             may_summarize=treated != "native",
-            editable_from=editable_from(session.state.turns) if treated == "defer" else 1,
+            editable_from=find_editable_from(session.state.turns) if treated == "defer" else 1,
             recall_blocked=recall_tools.must_withhold_tools(
                 session, given.tools, bound=self._preparer.is_thinking_bound
             ),
@@ -775,7 +779,7 @@ def _find_error_body(error: object) -> object:
     """What a provider's package keeps of an error's body; else its text."""
     body = getattr(error, "body", None)
     if body is not None:
-        return plain(body)
+        return convert_to_json(body)
     if isinstance(error, Mapping):
         return error
     return str(error)

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
-from elision.dialects.bound_thinking import AUTO, WAYS
+from elision.dialects.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.errors import PriceError, SettingError, SpecError
 from elision.stores.store import Store
 from elision.strategies.budget import Budget
@@ -132,7 +132,7 @@ class Options:
     pin: Pin | None = None
     recall: bool = True
     offer: Offer = "caller"
-    thinking: str = AUTO
+    thinking: str = AUTO_POLICY
     cache_control: CacheControl = "auto"
     write_behind: bool = False
     shadow: bool = False
@@ -358,7 +358,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("pin", _is_callable_or(type(None)), "a function of a message"),
     ("recall", *_FLAG),
     ("offer", *_accept_choice(*get_args(Offer))),
-    ("thinking", *_accept_choice(AUTO, *WAYS)),
+    ("thinking", *_accept_choice(AUTO_POLICY, *THINKING_POLICIES)),
     ("cache_control", *_accept_choice(*get_args(CacheControl))),
     ("write_behind", *_FLAG),
     ("shadow", *_FLAG),

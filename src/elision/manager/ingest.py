@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from elision.dialects.live.conversation import Sources
-from elision.dialects.live.pieces import Spot
-from elision.dialects.live.plain import plain, seen
+from elision.dialects.live.client_messages import convert_to_json, copy_structure
+from elision.dialects.live.conversation import TurnSources
+from elision.dialects.live.pieces import Location
 from elision.manager.branch import SessionBranch
 from elision.manager.context_options import Pin
 from elision.manager.history import History
@@ -23,9 +23,9 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
     assert history is not None
     _ingest_head(branch, history, system, tools, pin)
     _attach_reported_usage(branch, history)
-    for index in range(max(first, 1), history.conversation.turns + 1):
-        turn, sources = history.conversation.turn(index)
-        history.splice.turn(index, sources)
+    for index in range(max(first, 1), history.conversation.turn_count + 1):
+        turn, sources = history.conversation.build_turn(index)
+        history.splice.set_turn(index, sources)
         if pin:
             turn = _pin_turn(turn, sources, history, pin)
         else:
@@ -34,7 +34,7 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
         if index > len(branch.session.state.turns):
             branch.session.add(turn, node)
         elif (known := branch.session.state.turns[index - 1]) != (turn := _copy_reported(turn, known)):
-            history.conversation.tell(index, usage=turn.usage, at=turn.at, model=turn.model)
+            history.conversation.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
             branch.amend_newest(turn, node)
         branch.nodes[index] = node
 
@@ -48,24 +48,24 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
     given = (history.conversation.head, system, tools)
     if history.ingested_head == given:
         return
-    history.ingested_head = (list(history.conversation.head), seen(system), seen(tools))
+    history.ingested_head = (list(history.conversation.head), copy_structure(system), copy_structure(tools))
     if system is not None:
-        apart = history.dialect.system(plain(system))
+        apart = history.dialect.parse_system(convert_to_json(system))
     else:
         apart = []
     messages = [
         _pin_message(message, history, spot, pin)
-        for message, spot in zip(history.conversation.head, history.conversation.head_spots, strict=True)
+        for message, spot in zip(history.conversation.head, history.conversation.head_locations, strict=True)
     ]
     state = branch.session.state
     head = Head(
         messages=(*apart, *messages),
-        tools=tuple(map(plain, list_tools(tools))),
+        tools=tuple(map(convert_to_json, list_tools(tools))),
         hidden_tokens=state.head.hidden_tokens,
         warm_tokens=state.head.warm_tokens,
     )
-    spots: list[Spot | None] = [*(None for _ in apart), *history.conversation.head_spots]
-    history.splice.head(spots)
+    spots: list[Location | None] = [*(None for _ in apart), *history.conversation.head_locations]
+    history.splice.set_head(spots)
     if head != state.head or not any(state.track.segments):
         branch.session.begin(head)
 
@@ -74,12 +74,12 @@ def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
     """The turn that answers the newest call knows what the provider reported for it."""
     session = branch.session
     called, answered = find_newest_call(session.events)
-    if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turns:
+    if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turn_count:
         if answered is not None:
             usage = answered.usage
         else:
             usage = None
-        history.conversation.tell(called.call, usage=usage, at=called.at, model=called.model)
+        history.conversation.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
 
 
 def find_newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
@@ -94,7 +94,7 @@ def find_newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered |
     return None, answered[0] if answered else None
 
 
-def _pin_turn(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
+def _pin_turn(turn: Turn, sources: TurnSources, history: History, pin: Pin) -> Turn:
     observations = tuple(
         replace(each, pinned=each.pinned or _is_pinned(history, (spot,), pin))
         for each, spot in zip(turn.observations, sources.observations, strict=True)
@@ -104,17 +104,17 @@ def _pin_turn(turn: Turn, sources: Sources, history: History, pin: Pin) -> Turn:
         turn,
         observations=observations,
         interjections=interjections,
-        pinned=_is_pinned(history, sources.said, pin),
+        pinned=_is_pinned(history, sources.assistant, pin),
     )
 
 
-def _pair_interjections(turn: Turn, sources: Sources) -> list[tuple[Message, Spot]]:
+def _pair_interjections(turn: Turn, sources: TurnSources) -> list[tuple[Message, Location]]:
     return list(zip(turn.interjections, sources.interjections, strict=True))
 
 
-def _pin_message(message: Message, history: History, spot: Spot, pin: Pin | None) -> Message:
+def _pin_message(message: Message, history: History, spot: Location, pin: Pin | None) -> Message:
     return replace(message, pinned=message.pinned or _is_pinned(history, (spot,), pin))
 
 
-def _is_pinned(history: History, spots: Sequence[Spot], pin: Pin | None) -> bool:
-    return pin is not None and any(pin(history.messages[spot.place]) for spot in spots)
+def _is_pinned(history: History, spots: Sequence[Location], pin: Pin | None) -> bool:
+    return pin is not None and any(pin(history.messages[spot.message]) for spot in spots)

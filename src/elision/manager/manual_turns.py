@@ -11,17 +11,17 @@ from elision.dialects import (
     render_openai_chat,
     render_openai_responses,
 )
-from elision.dialects.render import Renderer, Sent
+from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.errors import SettingError
 from elision.manager.context_options import DialectName
 from elision.trajectory.content import content
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
 
-_RENDERERS: Final[Mapping[str, Callable[[], Renderer]]] = {
-    "openai": render_openai_chat.Renderer,
-    "openai-responses": render_openai_responses.Renderer,
-    "anthropic": render_anthropic.Renderer,
+_RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
+    "openai": render_openai_chat.OpenAIChatRenderer,
+    "openai-responses": render_openai_responses.OpenAIResponsesRenderer,
+    "anthropic": render_anthropic.AnthropicRenderer,
 }
 
 
@@ -32,9 +32,9 @@ class ManualTurns:
         self.dialect: str = "openai" if dialect == "auto" else dialect
         self._renderer = _RENDERERS[self.dialect]()
 
-    def render_messages(self, view: View) -> tuple[list[Sent], Any]:
+    def render_messages(self, view: View) -> tuple[list[JsonMessage], Any]:
         """The request's messages, and its system prompt where it stands apart."""
-        return self._renderer.messages(view), self._renderer.system(view) or None
+        return self._renderer.render_messages(view), self._renderer.render_system(view) or None
 
     @staticmethod
     def make_head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from elision.dialects import Json, breakpoints, native
-from elision.dialects.bound_thinking import DROP_BETA, Way, dropping
+from elision.dialects import Json, breakpoints, server_clearing
+from elision.dialects.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
 from elision.dialects.capabilities import Capabilities
-from elision.dialects.live.plain import plain
-from elision.dialects.live.splice import as_json, own
+from elision.dialects.live.client_messages import convert_to_json
+from elision.dialects.live.live_renderer import get_entry_json, resolve_entries
 from elision.engine import Session
 from elision.manager.context_options import CacheControl
 from elision.manager.history import History
@@ -57,16 +57,23 @@ class IncomingRequest:
 
 
 def build_request(
-    given: IncomingRequest, history: History, session: Session, view: View, way: Way, model: Capabilities, *, mark: bool
+    given: IncomingRequest,
+    history: History,
+    session: Session,
+    view: View,
+    way: ThinkingPolicy,
+    model: Capabilities,
+    *,
+    mark: bool,
 ) -> OutgoingRequest:
     """The request of `view`. way: how bound thinking is treated. mark: whether breakpoints are put."""
     if way == "native":
         return _build_native_request(given, session)
-    entries = history.splice.entries(view)
-    messages = own(entries, given.messages) + given.tail
-    if mark and history.dialect.in_blocks:
+    entries = history.splice.render_entries(view)
+    messages = resolve_entries(entries, given.messages) + given.tail
+    if mark and history.dialect.has_blocks:
         messages = _add_breakpoints(
-            messages, [as_json(entry, history.messages) for entry in entries], given, history, view
+            messages, [get_entry_json(entry, history.messages) for entry in entries], given, history, view
         )
     sent = OutgoingRequest(messages=messages, system=given.system, tools=given.tools)
     edited = bool(session.state.hidden or session.state.covered)
@@ -101,14 +108,14 @@ def find_client_breakpoints(given: IncomingRequest) -> ClientBreakpoints:
     messages = given.messages
     first = max(FIRST_MESSAGES, len(messages) - NEWEST_MESSAGES)
     front = {
-        "messages": list(map(plain, messages[:FIRST_MESSAGES])),
-        "system": plain(given.system),
-        "tools": plain(given.tools),
+        "messages": list(map(convert_to_json, messages[:FIRST_MESSAGES])),
+        "system": convert_to_json(given.system),
+        "tools": convert_to_json(given.tools),
     }
-    marks = [(mark.place[0], mark.ttl) for mark in breakpoints.set_in(front)]
-    newest = breakpoints.set_in({"messages": list(map(plain, messages[first:]))})
+    marks = [(mark.place[0], mark.ttl) for mark in breakpoints.list_breakpoints(front)]
+    newest = breakpoints.list_breakpoints({"messages": list(map(convert_to_json, messages[first:]))})
     marks += [(first + mark.place[0], mark.ttl) for mark in newest]
-    automatic = plain(given.body_fields.get("cache_control"))
+    automatic = convert_to_json(given.body_fields.get("cache_control"))
     if isinstance(automatic, Mapping):
         marks.append((len(messages) - 1, str(automatic.get("ttl"))))
     hours = [place + 1 for place, life in marks if life == "1h"]
@@ -123,22 +130,22 @@ def _add_breakpoints(
     read: the same messages as JSON, but for a beginning of the answer at their end.
     """
     request = {
-        "messages": [*read, *map(plain, given.tail)],
-        "system": plain(given.system),
-        "tools": plain(given.tools) if given.tools else [],
-        "cache_control": plain(given.body_fields.get("cache_control")),
+        "messages": [*read, *map(convert_to_json, given.tail)],
+        "system": convert_to_json(given.system),
+        "tools": convert_to_json(given.tools) if given.tools else [],
+        "cache_control": convert_to_json(given.body_fields.get("cache_control")),
     }
     # The end first: without it nothing of the newest is read at the next call; then the frontier, from the back.
-    wanted = [place for mark in reversed(view.marks) if (place := history.splice.last_block(mark)) is not None]
-    places = breakpoints.places(request, wanted)
-    marked = breakpoints.marked(request, places)["messages"]
+    wanted = [place for mark in reversed(view.marks) if (place := history.splice.find_last_block(mark)) is not None]
+    places = breakpoints.choose_breakpoints(request, wanted)
+    marked = breakpoints.add_breakpoints(request, places)["messages"]
     changed = {place.message for place in places}
     return [marked[at] if at in changed else message for at, message in enumerate(messages)]
 
 
 def _request_thinking_drop(sent: OutgoingRequest, given: IncomingRequest, model: Capabilities) -> OutgoingRequest:
     """Asking for thinking that our edits made invalid to be dropped; the client's own settings of it stay."""
-    found = dropping({"thinking": plain(given.body_fields.get("thinking"))}, model)
+    found = ask_to_drop_thinking({"thinking": convert_to_json(given.body_fields.get("thinking"))}, model)
     if found is None:
         return replace(sent, notes=("thinking is off: nothing is bound, and nothing needs to be dropped",))
     return replace(sent, extra={"thinking": found["thinking"]}, betas=(DROP_BETA,))
@@ -148,19 +155,28 @@ def _build_native_request(given: IncomingRequest, session: Session) -> OutgoingR
     """The messages whole, and the server told to clear what our decisions hide: the longest run of the oldest."""
     sent = OutgoingRequest(messages=list(given.messages), system=given.system, tools=given.tools)
     kept = set(session.policy.protected)
-    uses = [key not in kept and _is_cleared(session, key) for key in native.uses(session.state.turns)]
-    cleared = native.frontier(uses)
+    uses = [
+        key not in kept and _is_cleared(session, key) for key in server_clearing.list_tool_uses(session.state.turns)
+    ]
+    cleared = server_clearing.count_uses_to_clear(uses)
     if held := uses[cleared:].count(True):
         told = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
         sent = replace(sent, notes=(f"{told} of the oldest, and one that stays stands in front of them",))
-    edit = native.edit(uses=len(uses), cleared=cleared)
+    edit = server_clearing.build_clearing_edit(uses=len(uses), cleared=cleared)
     if edit is None:
         return sent
-    found = native.managed({"context_management": plain(given.body_fields.get("context_management"))}, edit)
+    found = server_clearing.add_clearing_edit(
+        {"context_management": convert_to_json(given.body_fields.get("context_management"))}, edit
+    )
     if found is None:
         return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
     notes = (*sent.notes, "the provider clears by itself: its placeholders have no gist and no handle")
-    return replace(sent, extra={"context_management": found["context_management"]}, betas=(native.BETA,), notes=notes)
+    return replace(
+        sent,
+        extra={"context_management": found["context_management"]},
+        betas=(server_clearing.CLEARING_BETA,),
+        notes=notes,
+    )
 
 
 def _is_cleared(session: Session, key: Key | None) -> bool | None:
@@ -179,13 +195,13 @@ def build_live_prefix(given: IncomingRequest, history: History, view: View, mode
 
     mark: whether breakpoints are put, so that it is read where the call before left it.
     """
-    read: list[Json] = [as_json(entry, history.messages) for entry in history.splice.entries(view)]
-    if mark and history.dialect.in_blocks:
+    read: list[Json] = [get_entry_json(entry, history.messages) for entry in history.splice.render_entries(view)]
+    if mark and history.dialect.has_blocks:
         read = _add_breakpoints(list(read), read, replace(given, messages=(), end=0), history, view)
     return LivePrefix(
         dialect=history.dialect.name,
         messages=tuple(read),
-        system=plain(given.system),
-        tools=tuple(plain(given.tools) or ()),
+        system=convert_to_json(given.system),
+        tools=tuple(convert_to_json(given.tools) or ()),
         model=model,
     )

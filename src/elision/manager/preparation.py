@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from elision.dialects.bound_thinking import thinks
-from elision.dialects.live.detect import LIVE, detected, shown
+from elision.dialects.bound_thinking import has_bound_thinking
+from elision.dialects.live.detect import LIVE_DIALECTS, detect_dialect, recognize_dialect
 from elision.dialects.live.pieces import LiveDialect
 from elision.engine import Answer, Later, Session
 from elision.errors import (
@@ -156,15 +156,15 @@ class CallPreparer:
     def detect_dialect(self, given: IncomingRequest, model: str) -> LiveDialect:
         """Whose messages these are; settled by the first that bear a sign of it."""
         if self.options.dialect != "auto":
-            return LIVE[self.options.dialect]
+            return LIVE_DIALECTS[self.options.dialect]
         known = self.branch.history if self.branch else None
         if known is None:
-            self._is_dialect_settled = shown(given.messages, given.system, given.tools, model) is not None
-            return detected(given.messages, given.system, given.tools, model)
+            self._is_dialect_settled = recognize_dialect(given.messages, given.system, given.tools, model) is not None
+            return detect_dialect(given.messages, given.system, given.tools, model)
         if self._is_dialect_settled:
             sign = None
         else:
-            sign = shown(given.messages[len(known) :], given.system, given.tools, model)
+            sign = recognize_dialect(given.messages[len(known) :], given.system, given.tools, model)
         self._is_dialect_settled = self._is_dialect_settled or sign is not None
         if sign is None or sign is known.dialect:
             return known.dialect
@@ -190,7 +190,7 @@ class CallPreparer:
             self._ingest_turns(branch, history.extend(body[common:]), given)
             return branch, history, "continue"
         if self._is_amendment(branch, history, common):
-            history.truncate(history.conversation.turns - 1)
+            history.truncate(history.conversation.turn_count - 1)
             self._ingest_turns(branch, history.extend(body[len(history) :]), given)
             return branch, history, "amended"
         return (yield from self._follow_divergence(branch, history.count_intact_turns(common), body, given, dialect))
@@ -213,7 +213,7 @@ class CallPreparer:
                     branch, self._count_same_turns(branch, history), body, given, dialect
                 )
             )
-        if history.conversation.turns > known + 1 and (yield from self._is_in_other_branch(history, known)):
+        if history.conversation.turn_count > known + 1 and (yield from self._is_in_other_branch(history, known)):
             return (yield from self._follow_divergence(branch, known, body, given, dialect))
         if moved:
             self._adopt_branch(branch, history, given)
@@ -235,22 +235,22 @@ class CallPreparer:
     @staticmethod
     def _count_same_turns(branch: SessionBranch, history: History) -> int:
         """Leading turns that branch and history share."""
-        most = min(len(branch.session.state.turns), history.conversation.turns)
+        most = min(len(branch.session.state.turns), history.conversation.turn_count)
         return next((turn for turn in range(most) if history.get_node(turn + 1) != branch.nodes.get(turn + 1)), most)
 
     @staticmethod
     def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
         """Whether only the ending of the newest turn came another way, and what is hidden of it is not
         touched."""
-        newest = history.conversation.turns
+        newest = history.conversation.turn_count
         if (
             not newest
             or history.count_intact_turns(common) != newest - 1
-            or common < history.conversation.answered(newest)
+            or common < history.conversation.find_answer_end(newest)
         ):
             return False
         hidden = [key for key in branch.session.state.hidden if key[0] == newest]
-        return all(place < common for place in history.splice.places(hidden))
+        return all(place < common for place in history.splice.find_messages(hidden))
 
     def _open_branch(
         self, body: Sequence[Any], given: IncomingRequest, dialect: LiveDialect
@@ -279,7 +279,7 @@ class CallPreparer:
     def _is_new_session(self, history: History) -> bool:
         """Whether a history is nobody's in the store, as far as that is known without waiting: it has no turn by which
         it could be found, and no session has the name."""
-        if not self.options.family or history.conversation.turns or self._nonblocking_store is None:
+        if not self.options.family or history.conversation.turn_count or self._nonblocking_store is None:
             return False
         try:
             self._nonblocking_store.try_length(self.session)
@@ -342,7 +342,7 @@ class CallPreparer:
         history.extend(body)
         said = history.conversation
         self._has_thought = self.is_thinking_bound and any(
-            thinks(said.turn(index)[0]) for index in range(1, said.turns + 1)
+            has_bound_thinking(said.build_turn(index)[0]) for index in range(1, said.turn_count + 1)
         )
         return history
 
@@ -352,14 +352,14 @@ class CallPreparer:
         known = len(branch.session.state.turns)
         history.conversation.observations = self._settle_observations(branch)
         # Words that the client put behind the newest turn they share belong to it.
-        grown = 0 < known <= history.conversation.turns and history.get_node(known) != branch.nodes.get(known)
-        for index in range(1, min(known, history.conversation.turns) + 1):
-            turn, sources = history.conversation.turn(index)
+        grown = 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known)
+        for index in range(1, min(known, history.conversation.turn_count) + 1):
+            turn, sources = history.conversation.build_turn(index)
             if not (grown and index == known) and _count_parts(turn) != _count_parts(
                 branch.session.state.turns[index - 1]
             ):
                 raise ShapeMismatch(f"results of turn {index} answer other calls than when they came first")
-            history.splice.turn(index, sources)
+            history.splice.set_turn(index, sources)
         self.branch = branch
         branch.diverged = False
         if self.options.shadow != branch.session.shadow:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from elision.dialects import mapping_in, text_in
-from elision.dialects.bound_thinking import newest_thought
-from elision.dialects.live.plain import plain
+from elision.dialects.bound_thinking import find_newest_thinking
+from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import Session
 from elision.manager import observation_text
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
@@ -42,7 +42,7 @@ def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
     state = session.state
     if not state.recall or state.offered:
         return False
-    return defines_recall_tools(tools) or not _is_list(tools) or (bound and newest_thought(state.turns) > 0)
+    return defines_recall_tools(tools) or not _is_list(tools) or (bound and find_newest_thinking(state.turns) > 0)
 
 
 def list_added_tools(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def is_offer_refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
     if not bound or wanted not in ("first", "start") or state.offered:
         return False
     # Asked last: it looks through every turn where none thinks.
-    return state.offer == "never" or (bool(state.recall) and newest_thought(state.turns) > 0)
+    return state.offer == "never" or (bool(state.recall) and find_newest_thinking(state.turns) > 0)
 
 
 def defines_recall_tools(tools: Any) -> bool:
@@ -99,7 +99,7 @@ def _is_list(tools: Any) -> bool:
 def _to_plain(tools: Any) -> Any:
     if isinstance(tools, list | tuple):
         return tools
-    return plain(tools)
+    return convert_to_json(tools)
 
 
 def _get_tool_name(tool: Any) -> str:
@@ -111,4 +111,4 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
     # Nothing but names is asked for: what is JSON is not copied.
     if isinstance(value, dict):
         return value
-    return mapping_in(plain(value))
+    return mapping_in(convert_to_json(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from elision.dialects import anthropic, openai_chat, openai_responses
-from elision.dialects.live.plain import plain
+from elision.dialects.live.client_messages import convert_to_json
 from elision.errors import DialectError
 from elision.trajectory.usage import Usage
 
@@ -17,7 +17,7 @@ def find_usage(value: Any) -> Usage | None:
     """
     if value is None or isinstance(value, Usage):
         return value
-    counts = plain(value)
+    counts = convert_to_json(value)
     if not isinstance(counts, dict):
         raise DialectError(
             f"record: {type(value).__name__} reports no usage; give the response or its usage, and of a stream the "
@@ -29,7 +29,7 @@ def find_usage(value: Any) -> Usage | None:
     if isinstance(counts.get("usage"), dict):
         counts = counts["usage"]
     if "prompt_tokens" in counts:
-        return openai_chat.usage(counts)
+        return openai_chat.parse_usage(counts)
     if "input_tokens_details" in counts:
-        return openai_responses.usage(counts)
-    return anthropic.usage(counts)
+        return openai_responses.parse_usage(counts)
+    return anthropic.parse_usage(counts)

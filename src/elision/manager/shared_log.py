@@ -74,7 +74,7 @@ def has_same_turns(branch: SessionBranch, history: History) -> bool:
     """Whether the turns of `branch` are those of `history`, but for what stands behind the newest of them."""
     turns = branch.session.state.turns
     known = len(turns)
-    if known > history.conversation.turns:
+    if known > history.conversation.turn_count:
         return False
     if any(history.get_node(index) != branch.nodes.get(index) for index in range(1, known)):
         return False

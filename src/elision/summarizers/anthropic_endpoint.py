@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from elision.dialects import mapping_in, mappings_in, text_in
-from elision.dialects.anthropic import said, usage
+from elision.dialects.anthropic import parse_assistant, parse_usage
 from elision.summarizers.http_endpoint import HttpEndpoint
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
 from elision.summarizers.request_quirks import ModelQuirks
@@ -95,4 +95,6 @@ def parse_message(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
     stop: StopReason = _STOPS.get(text_in(reply.get("stop_reason")), "end")
     if any(block.get("type") == "tool_use" for block in mappings_in(reply.get("content"))):
         stop = "tool"
-    return EndpointAnswer(text=text_of(said(reply).content), usage=usage(reply.get("usage")), stop=stop)
+    return EndpointAnswer(
+        text=text_of(parse_assistant(reply).content), usage=parse_usage(reply.get("usage")), stop=stop
+    )

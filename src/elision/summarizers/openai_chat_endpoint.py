@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from elision.dialects import mapping_in, mappings_in, text_in
-from elision.dialects.openai_chat import said, usage
+from elision.dialects.openai_chat import parse_assistant, parse_usage
 from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason, parse_refusal
 from elision.summarizers.request_quirks import ModelQuirks
@@ -110,4 +110,6 @@ def parse_completion(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault
         stop = "refusal"
     elif message.get("tool_calls") or message.get("function_call"):
         stop = "tool"
-    return EndpointAnswer(text=text_of(said(message).content), usage=usage(reply.get("usage")), stop=stop)
+    return EndpointAnswer(
+        text=text_of(parse_assistant(message).content), usage=parse_usage(reply.get("usage")), stop=stop
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from elision.dialects import mapping_in, mappings_in, text_in
-from elision.dialects.openai_responses import said, usage
+from elision.dialects.openai_responses import parse_item, parse_usage
 from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
 from elision.summarizers.openai_chat_endpoint import OPENAI, is_reasoning_model
@@ -69,8 +69,8 @@ def parse_response(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
         return EndpointFault(cause="malformed", reason="the answer has no output")
     items = mappings_in(reply.get("output"))
     spoken = [item for item in items if item.get("type") == "message"]
-    text = "\n".join(filter(None, (text_of(said(item).content) for item in spoken)))
-    return EndpointAnswer(text=text, usage=usage(reply.get("usage")), stop=_find_stop(reply, items, spoken))
+    text = "\n".join(filter(None, (text_of(parse_item(item).content) for item in spoken)))
+    return EndpointAnswer(text=text, usage=parse_usage(reply.get("usage")), stop=_find_stop(reply, items, spoken))
 
 
 def _find_stop(reply: Mapping[str, Any], items: list[Mapping[str, Any]], spoken: list[Mapping[str, Any]]) -> StopReason:

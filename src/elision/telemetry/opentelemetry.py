@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics, Summarized
-from elision.telemetry.metrics import METRICS, Metric
-from elision.telemetry.readings import Collector, Readings
+from elision.telemetry.metric_table import METRICS, Metric
+from elision.telemetry.samples import PassCollector, Sampler
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
@@ -37,7 +37,7 @@ _USAGE_BUCKETS: Final = tuple(4.0**power for power in range(14))
 _DURATION_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
 
 
-class OpenTelemetry(Collector):
+class OpenTelemetry(PassCollector):
     """Reports each pass to a meter, and with `spans` to a tracer too.
 
     meters, tracers: providers; the global ones if None. spans: one for each pass, named `agent_context.prepare`, and
@@ -54,8 +54,8 @@ class OpenTelemetry(Collector):
         except ImportError:
             raise MissingExtra("metrics for OpenTelemetry", "otel") from None
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
-        self._readings = Readings()
-        self._by_name = {metric.name: _instrument(metric, meter) for metric in METRICS}
+        self._readings = Sampler()
+        self._by_name = {metric.name: _create_instrument(metric, meter) for metric in METRICS}
         self._usage = meter.create_histogram(
             TOKEN_USAGE,
             unit="{token}",
@@ -70,15 +70,15 @@ class OpenTelemetry(Collector):
         )
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracers) if spans else None
 
-    def take(self, diagnostics: Diagnostics) -> None:
-        for sample in self._readings.read(diagnostics):
-            _put(sample.metric, self._by_name[sample.metric.name], sample.value, attributes(sample.labels))
+    def report_pass(self, diagnostics: Diagnostics) -> None:
+        for sample in self._readings.sample_pass(diagnostics):
+            _record_value(sample.metric, self._by_name[sample.metric.name], sample.value, rename_labels(sample.labels))
         if diagnostics.summarized is not None:
-            self._asked(diagnostics.summarized)
+            self._report_summarizer(diagnostics.summarized)
         if self._tracer is not None:
-            _trace(self._tracer, diagnostics, time.time_ns())
+            _record_span(self._tracer, diagnostics, time.time_ns())
 
-    def _asked(self, summarized: Summarized) -> None:
+    def _report_summarizer(self, summarized: Summarized) -> None:
         """A summarizer call; the digest is none."""
         if not summarized.input and not summarized.output:
             return
@@ -89,7 +89,7 @@ class OpenTelemetry(Collector):
             self._duration.record(summarized.seconds, call)
 
 
-def _instrument(metric: Metric, meter: Meter) -> Any:
+def _create_instrument(metric: Metric, meter: Meter) -> Any:
     unit = _UNITS[metric.unit]
     if metric.kind == "histogram":
         return meter.create_histogram(
@@ -99,7 +99,7 @@ def _instrument(metric: Metric, meter: Meter) -> Any:
     return make[metric.kind](metric.name, unit, metric.meaning)
 
 
-def _put(metric: Metric, instrument: Any, value: float, labels: Mapping[str, str]) -> None:
+def _record_value(metric: Metric, instrument: Any, value: float, labels: Mapping[str, str]) -> None:
     if metric.kind == "gauge":
         instrument.set(value, labels)
     elif metric.kind == "histogram":
@@ -108,7 +108,7 @@ def _put(metric: Metric, instrument: Any, value: float, labels: Mapping[str, str
         instrument.add(value, labels)
 
 
-def attributes(labels: Mapping[str, str]) -> dict[str, str]:
+def rename_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Labels under the names that OpenTelemetry has for them."""
     return {MODEL if name == "model" else f"agent_context.{name}": value for name, value in labels.items()}
 
@@ -116,51 +116,51 @@ def attributes(labels: Mapping[str, str]) -> dict[str, str]:
 # -- spans ------------------------------------------------------------------------------------------------------------
 
 
-def _trace(tracer: Tracer, told: Diagnostics, now: int) -> None:
+def _record_span(tracer: Tracer, diagnostics: Diagnostics, now_ns: int) -> None:
     """A pass that is over, as a span that ends at `now`, in nanoseconds since the epoch."""
     from opentelemetry.trace import SpanKind, set_span_in_context
 
-    start = now - int(told.seconds * 1e9)
-    span = tracer.start_span("agent_context.prepare", start_time=start, attributes=_facts(told))
-    for fault in told.faults:
-        span.add_event("fault", {"kind": fault.kind, "cause": fault.cause}, timestamp=now)
-    for said in (told.stop, told.hint):
+    start = now_ns - int(diagnostics.seconds * 1e9)
+    span = tracer.start_span("agent_context.prepare", start_time=start, attributes=_collect_attributes(diagnostics))
+    for fault in diagnostics.faults:
+        span.add_event("fault", {"kind": fault.kind, "cause": fault.cause}, timestamp=now_ns)
+    for said in (diagnostics.stop, diagnostics.hint):
         if said is not None:
-            span.add_event("guard", {"says": str(said)}, timestamp=now)
-    summarized = told.summarized
+            span.add_event("guard", {"says": str(said)}, timestamp=now_ns)
+    summarized = diagnostics.summarized
     if summarized is not None and (summarized.input or summarized.output):
         inner = tracer.start_span(
             f"chat {summarized.model}".strip(),
             context=set_span_in_context(span),
             kind=SpanKind.CLIENT,
-            start_time=max(start, now - int(summarized.seconds * 1e9)),
-            attributes=_call(summarized),
+            start_time=max(start, now_ns - int(summarized.seconds * 1e9)),
+            attributes=_collect_call_attributes(summarized),
         )
-        inner.end(now)
-    span.end(now)
+        inner.end(now_ns)
+    span.end(now_ns)
 
 
-def _facts(told: Diagnostics) -> dict[str, str | int | float]:
+def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float]:
     """What a pass did; tokens under names of our own, since what is sent is not yet what is used."""
     return {
-        CONVERSATION: told.session,
-        MODEL: told.model,
-        "agent_context.call": told.call,
-        "agent_context.turns": told.turns,
-        "agent_context.tokens_in": told.raw,
-        "agent_context.tokens_out": told.after,
-        "agent_context.freed_tokens": told.before - told.after,
-        "agent_context.masked": len(told.masked),
-        "agent_context.clipped": len(told.clipped),
-        "agent_context.epoch": told.epoch,
-        "agent_context.history": told.history,
-        "agent_context.cost_usd": told.costs.ours,
-        "agent_context.hiding_saved_usd": told.costs.hiding,
-        "agent_context.caching_saved_usd": told.costs.caching,
+        CONVERSATION: diagnostics.session,
+        MODEL: diagnostics.model,
+        "agent_context.call": diagnostics.call,
+        "agent_context.turns": diagnostics.turns,
+        "agent_context.tokens_in": diagnostics.raw,
+        "agent_context.tokens_out": diagnostics.after,
+        "agent_context.freed_tokens": diagnostics.before - diagnostics.after,
+        "agent_context.masked": len(diagnostics.masked),
+        "agent_context.clipped": len(diagnostics.clipped),
+        "agent_context.epoch": diagnostics.epoch,
+        "agent_context.history": diagnostics.history,
+        "agent_context.cost_usd": diagnostics.costs.ours,
+        "agent_context.hiding_saved_usd": diagnostics.costs.hiding,
+        "agent_context.caching_saved_usd": diagnostics.costs.caching,
     }
 
 
-def _call(summarized: Summarized) -> dict[str, str | int]:
+def _collect_call_attributes(summarized: Summarized) -> dict[str, str | int]:
     facts: dict[str, str | int] = {
         OPERATION: "chat",
         INPUT: summarized.input,

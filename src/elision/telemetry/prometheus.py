@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metrics import METRICS, Metric
-from elision.telemetry.readings import Collector, Readings
+from elision.telemetry.metric_table import METRICS, Metric
+from elision.telemetry.samples import PassCollector, Sampler
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -20,15 +20,15 @@ class _Instruments:
     """The metrics of one registry, shared by all that report to it: a name can be registered only once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.readings = Readings()
-        self.by_name = {metric.name: instrument(metric, registry) for metric in METRICS}
+        self.readings = Sampler()
+        self.by_name = {metric.name: create_instrument(metric, registry) for metric in METRICS}
 
 
 _LOCK: Final = Lock()
 _BY_REGISTRY: Final[WeakKeyDictionary[CollectorRegistry, _Instruments]] = WeakKeyDictionary()
 
 
-class Prometheus(Collector):
+class Prometheus(PassCollector):
     """Reports each pass to a registry; any number of context managers may share one, or one registry.
 
     registry: prometheus_client's own if None. Raises MissingExtra without prometheus-client.
@@ -49,9 +49,9 @@ class Prometheus(Collector):
                 _BY_REGISTRY[chosen] = _Instruments(chosen)
             self._instruments = _BY_REGISTRY[chosen]
 
-    def take(self, diagnostics: Diagnostics) -> None:
-        for sample in self._instruments.readings.read(diagnostics):
-            self._instruments.by_name[sample.metric.name].put(sample.value, sample.labels)
+    def report_pass(self, diagnostics: Diagnostics) -> None:
+        for sample in self._instruments.readings.sample_pass(diagnostics):
+            self._instruments.by_name[sample.metric.name].record(sample.value, sample.labels)
 
 
 class Instrument:
@@ -62,7 +62,7 @@ class Instrument:
         self._made = made
         self._series: dict[tuple[str, ...], Any] = {}
 
-    def put(self, value: float, labels: Mapping[str, str]) -> None:
+    def record(self, value: float, labels: Mapping[str, str]) -> None:
         """Add `value` to the series with these labels, or set it."""
         told = tuple(map(labels.__getitem__, self._metric.labels))
         series = self._series.get(told)
@@ -76,16 +76,17 @@ class Instrument:
             series.inc(value)
 
 
-def instrument(metric: Metric, registry: CollectorRegistry, *, standing: bool = False) -> Instrument:
+def create_instrument(metric: Metric, registry: CollectorRegistry, *, is_current_amount: bool = False) -> Instrument:
     """The instrument of `metric`, made in `registry`.
 
-    standing: how much there is just now. Where several processes report as one (PROMETHEUS_MULTIPROC_DIR), it is the
-    sum over those alive; other sums go on behind a process's end, and the newest call is whichever process made it.
+    is_current_amount: whether it is an amount that exists now. Where several processes report as one
+    (PROMETHEUS_MULTIPROC_DIR), it is then the sum over the live processes. Other sums keep what ended processes added,
+    and a gauge is of the newest call, whichever process made it.
     """
-    return Instrument(metric, _made(metric, registry, standing=standing))
+    return Instrument(metric, _create_metric(metric, registry, is_current_amount=is_current_amount))
 
 
-def _made(metric: Metric, registry: CollectorRegistry, *, standing: bool) -> Any:
+def _create_metric(metric: Metric, registry: CollectorRegistry, *, is_current_amount: bool) -> Any:
     from prometheus_client import Counter, Gauge, Histogram
 
     if metric.unit != "1":
@@ -97,7 +98,7 @@ def _made(metric: Metric, registry: CollectorRegistry, *, standing: bool) -> Any
     if metric.kind == "counter":
         return Counter(metric.name, text, metric.labels, registry=registry)
     together: Literal["livesum", "mostrecent", "sum"]
-    if standing:
+    if is_current_amount:
         together = "livesum"
     elif metric.kind == "gauge":
         together = "mostrecent"

@@ -87,21 +87,21 @@ def commands(*lines: str, id: str = "run", task: str = "Mend the parser.", done:
 
 def openai_messages(run: Trajectory) -> list[Json]:
     """The whole run as OpenAI chat messages, nothing hidden."""
-    return render_openai_chat.Renderer().messages(_state(run).raw_view())
+    return render_openai_chat.OpenAIChatRenderer().render_messages(_build_state(run).raw_view())
 
 
 def anthropic_messages(run: Trajectory) -> tuple[list[Json], list[Json]]:
     """The whole run as Anthropic messages, nothing hidden: the system prompt's blocks, and the messages."""
-    renderer = render_anthropic.Renderer()
-    view = _state(run).raw_view()
-    return renderer.system(view), renderer.messages(view)
+    renderer = render_anthropic.AnthropicRenderer()
+    view = _build_state(run).raw_view()
+    return renderer.render_system(view), renderer.render_messages(view)
 
 
 def responses_items(run: Trajectory) -> list[Json]:
     """The whole run as the input of OpenAI Responses, nothing hidden."""
-    return render_openai_responses.Renderer().messages(_state(run).raw_view())
+    return render_openai_responses.OpenAIResponsesRenderer().render_messages(_build_state(run).raw_view())
 
 
-def _state(run: Trajectory) -> State:
+def _build_state(run: Trajectory) -> State:
     state = State(Sizer(counter()))
     return state.fold_all([HeadSet(run.head), *map(TurnAdded, run.turns)])

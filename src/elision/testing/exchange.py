@@ -8,7 +8,7 @@ from typing import Final
 
 from elision.dialects import Json
 from elision.testing.faults import Fault
-from elision.testing.request import Api
+from elision.testing.parsed_request import Api
 from elision.trajectory.usage import Usage
 
 #: Headers that hold a credential; they are never kept.
@@ -16,7 +16,7 @@ CREDENTIALS: Final = frozenset(("authorization", "x-api-key", "api-key", "cookie
 
 
 @dataclass(slots=True, kw_only=True)
-class Received:
+class ReceivedRequest:
     """One request, and what became of it.
 
     body:     as parsed; {} where it was no JSON object. raw: its very bytes.
@@ -43,7 +43,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ProviderResponse:
     """What goes back. events: of a stream, each with its name ("" where the API gives events none); None for a body."""
 
     status: int = 200

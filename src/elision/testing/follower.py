@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from elision.dialects import Said, anthropic, mapping_in, mappings_in, openai_chat, openai_responses
-from elision.dialects.render import UNANSWERED
+from elision.dialects import AssistantMessage, anthropic, mapping_in, mappings_in, openai_chat, openai_responses
+from elision.dialects.render import NO_RESULT_TEXT
 from elision.errors import ElisionError
-from elision.testing.recorded import Recorded, Reply
-from elision.testing.request import Api, joined
+from elision.testing.parsed_request import Api, join_messages
+from elision.testing.recorded_run import RecordedReply, RecordedRun
 from elision.trajectory.content import text_of
 from elision.trajectory.trajectory import Trajectory
 
@@ -28,12 +28,12 @@ class Follower:
 
     def __init__(self, run: Trajectory, api: Api) -> None:
         self.api = api
-        self.recorded = Recorded(run)
+        self.recorded = RecordedRun(run)
         self.turn = 1
         said = [message for message in run.head.messages if message.role != "user" and message.text]
         self._system = "\n\n".join(message.text for message in said)
         self._history: list[Json] = []
-        self._say([message.text for message in run.head.messages if message.role == "user"] or [""])
+        self._add_user_texts([message.text for message in run.head.messages if message.role == "user"] or [""])
 
     @property
     def done(self) -> bool:
@@ -58,25 +58,25 @@ class Follower:
 
     def take(self, answer: Mapping[str, Any]) -> None:
         """Go on behind `answer`, the body of a response as JSON. Raises ElisionError where it is not the turn's."""
-        said, messages = _READ[self.api](answer)
-        reply = self.recorded.reply(self.turn)
-        self._compare(said, reply)
+        said, messages = _READERS[self.api](answer)
+        reply = self.recorded.get_reply(self.turn)
+        self._compare_reply(said, reply)
         self._history += messages
-        self._history += self._results(reply)
+        self._history += self._list_results(reply)
         self.turn += 1
         if reply.turn is not None:
             seen = [each.text for each in reply.turn.observations if each.role == "user"]
-            self._say(seen + [message.text for message in reply.turn.interjections])
+            self._add_user_texts(seen + [message.text for message in reply.turn.interjections])
         if not self.done and self._history[-1].get("role") == "assistant":
-            self._say(["Go on."])
+            self._add_user_texts(["Go on."])
 
-    def _compare(self, said: Said, reply: Reply) -> None:
-        ids = [call.id for call in said.actions]
-        if ids != [call.id for call in reply.calls] or text_of(said.content).strip() != reply.text.strip():
+    def _compare_reply(self, message: AssistantMessage, reply: RecordedReply) -> None:
+        ids = [call.id for call in message.actions]
+        if ids != [call.id for call in reply.calls] or text_of(message.content).strip() != reply.text.strip():
             name = self.recorded.run.id
-            raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {said}")
+            raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {message}")
 
-    def _say(self, texts: list[str]) -> None:
+    def _add_user_texts(self, texts: list[str]) -> None:
         """Words of the user; where the last message is the user's already, they join it."""
         texts = [text for text in texts if text.strip()] or ([] if self._history else ["Go on."])
         for text in texts:
@@ -88,7 +88,7 @@ class Follower:
             else:
                 self._history.append({"role": "user", "content": text})
 
-    def _results(self, reply: Reply) -> Iterator[Json]:
+    def _list_results(self, reply: RecordedReply) -> Iterator[Json]:
         """The recorded results of the reply's calls, in the order of the calls."""
         if reply.turn is None or not reply.calls:
             return
@@ -102,7 +102,7 @@ class Follower:
             if found is not None and found.text.strip():
                 text = found.text
             else:
-                text = UNANSWERED
+                text = NO_RESULT_TEXT
             if self.api == "openai":
                 yield {"role": "tool", "tool_call_id": call.id, "content": text}
             elif self.api == "openai-responses":
@@ -113,28 +113,30 @@ class Follower:
             yield {"role": "user", "content": blocks}
 
 
-def _chat(answer: Mapping[str, Any]) -> tuple[Said, list[Json]]:
+def _read_chat(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
     message = mapping_in(next((each.get("message") for each in mappings_in(answer.get("choices"))), None))
     known = ("role", "content", "tool_calls", "reasoning_content")
     kept = {name: message[name] for name in known if message.get(name) is not None}
-    return openai_chat.said(message), [kept if "content" in kept or "tool_calls" in kept else {**kept, "content": ""}]
+    return openai_chat.parse_assistant(message), [
+        kept if "content" in kept or "tool_calls" in kept else {**kept, "content": ""}
+    ]
 
 
-def _anthropic(answer: Mapping[str, Any]) -> tuple[Said, list[Json]]:
+def _read_anthropic(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
     message = {"role": "assistant", "content": mappings_in(answer.get("content"))}
-    return anthropic.said(message), [message]
+    return anthropic.parse_assistant(message), [message]
 
 
-def _responses(answer: Mapping[str, Any]) -> tuple[Said, list[Json]]:
+def _read_responses(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
     items = [dict(item) for item in mappings_in(answer.get("output"))]
-    said = Said()
+    said = AssistantMessage()
     for item in items:
-        said = joined(said, openai_responses.said(item))
+        said = join_messages(said, openai_responses.parse_item(item))
     return said, items
 
 
-_READ: Final[Mapping[Api, Callable[[Mapping[str, Any]], tuple[Said, list[Json]]]]] = {
-    "openai": _chat,
-    "openai-responses": _responses,
-    "anthropic": _anthropic,
+_READERS: Final[Mapping[Api, Callable[[Mapping[str, Any]], tuple[AssistantMessage, list[Json]]]]] = {
+    "openai": _read_chat,
+    "openai-responses": _read_responses,
+    "anthropic": _read_anthropic,
 }

@@ -20,11 +20,11 @@ from types import TracebackType
 from typing import Any
 
 from elision.errors import ElisionError, MissingExtra
-from elision.testing.exchange import Answer, Received
+from elision.testing.exchange import ProviderResponse, ReceivedRequest
 from elision.testing.faults import Broken, Cut, Fault, Garbled, Slow
-from elision.testing.provider import Provider, Terms
+from elision.testing.parsed_request import Api
+from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.testing.refusal import Refusal
-from elision.testing.request import Api
 from elision.trajectory.trajectory import Trajectory
 
 try:
@@ -44,7 +44,7 @@ PATHS: dict[str, Api] = {
     "/v1/messages": "anthropic",
 }
 #: Seconds in which the server must be up, and down again.
-PATIENCE = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
 class Playback:
@@ -63,11 +63,11 @@ class Playback:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self.provider = Provider([runs] if isinstance(runs, Trajectory) else runs, terms)
+        self.provider = RecordedProvider([runs] if isinstance(runs, Trajectory) else runs, terms)
         self.provider.faults.extend(faults)
-        self.app = _app(self.provider)
+        self.app = _build_app(self.provider)
         self._address = (host, port)
-        self._running: _Running | None = None
+        self._running: _RunningServer | None = None
 
     @property
     def url(self) -> str:
@@ -78,7 +78,7 @@ class Playback:
         return f"http://{host}:{port}"
 
     @property
-    def requests(self) -> list[Received]:
+    def requests(self) -> list[ReceivedRequest]:
         """Every request for a completion so far, in the order in which they came."""
         return self.provider.requests
 
@@ -93,7 +93,7 @@ class Playback:
 
     def start(self) -> None:
         """Serve, in a thread of its own. Raises ElisionError if the port is taken."""
-        self._running = _Running(self.app, self._address)
+        self._running = _RunningServer(self.app, self._address)
 
     def stop(self) -> None:
         """Stop; answers under way are cut."""
@@ -119,27 +119,27 @@ class Playback:
         await asyncio.to_thread(self.stop)
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """Says when it is up, leaves signals to whoever owns the process, and goes at once: nobody waits for a fake."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.up = threading.Event()
+        self.is_up = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leave = asyncio.Event()
+        self._stop_requested = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        self.up.set()
+        self.is_up.set()
 
     async def main_loop(self) -> None:
-        while not self._leave.is_set():
+        while not self._stop_requested.is_set():
             # It sets the headers that every answer has, the date among them.
             await self.on_tick(0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await self._leave.wait()
+                    await self._stop_requested.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -147,17 +147,17 @@ class _Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
-    def leave(self) -> None:
+    def request_stop(self) -> None:
         """From another thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._leave.set)
+            self._loop.call_soon_threadsafe(self._stop_requested.set)
 
 
-class _Running:
+class _RunningServer:
     """A server in its thread."""
 
     def __init__(self, app: Starlette, address: tuple[str, int]) -> None:
-        self._socket = _bound(address)
+        self._socket = _bind_socket(address)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         config = uvicorn.Config(
             app,
@@ -166,21 +166,21 @@ class _Running:
             lifespan="off",
             ws="none",
         )
-        self._server = _Server(config)
+        self._server = _UvicornServer(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="elision-playback", daemon=True
         )
         self._thread.start()
-        if not self._server.up.wait(PATIENCE):
-            raise ElisionError(f"the playback server did not start within {PATIENCE:g} seconds")
+        if not self._server.is_up.wait(TIMEOUT_SECONDS):
+            raise ElisionError(f"the playback server did not start within {TIMEOUT_SECONDS:g} seconds")
 
     def stop(self) -> None:
-        self._server.leave()
-        self._thread.join(PATIENCE)
+        self._server.request_stop()
+        self._thread.join(TIMEOUT_SECONDS)
         self._socket.close()
 
 
-def _bound(address: tuple[str, int]) -> socket.socket:
+def _bind_socket(address: tuple[str, int]) -> socket.socket:
     # asyncio turns off the delay of small packets only where the protocol is named: 40 ms an answer otherwise.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -199,108 +199,108 @@ def _bound(address: tuple[str, int]) -> socket.socket:
 # -- the application --------------------------------------------------------------------------------------------------
 
 
-def _app(provider: Provider) -> Starlette:
+def _build_app(provider: RecordedProvider) -> Starlette:
     async def models(request: Request) -> Response:
-        return JSONResponse(provider.models(anthropic="anthropic-version" in request.headers))
+        return JSONResponse(provider.list_models(anthropic="anthropic-version" in request.headers))
 
     async def count(request: Request) -> Response:
-        answer = provider.count(request.headers, await request.body())
+        answer = provider.count_tokens(request.headers, await request.body())
         return JSONResponse(answer.body, answer.status)
 
-    routes = [Route(path, _completion(provider, api), methods=["POST"]) for path, api in PATHS.items()]
+    routes = [Route(path, _build_endpoint(provider, api), methods=["POST"]) for path, api in PATHS.items()]
     routes.append(Route("/v1/messages/count_tokens", count, methods=["POST"]))
     routes.append(Route("/v1/models", models, methods=["GET"]))
     return Starlette(routes=routes)
 
 
-def _completion(provider: Provider, api: Api) -> Any:
-    async def complete(request: Request) -> _Delivery:
-        received, answer = provider.answer(api, request.headers, await request.body())
-        return _Delivery(received, answer)
+def _build_endpoint(provider: RecordedProvider, api: Api) -> Any:
+    async def complete(request: Request) -> _ResponseSender:
+        received, answer = provider.answer_request(api, request.headers, await request.body())
+        return _ResponseSender(received, answer)
 
     return complete
 
 
-class _Delivery:
+class _ResponseSender:
     """An answer on its way, with whatever its fault does to it."""
 
-    def __init__(self, received: Received, answer: Answer) -> None:
+    def __init__(self, received: ReceivedRequest, answer: ProviderResponse) -> None:
         self.received = received
         self.answer = answer
         self.fault = received.fault
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_disconnected(receive))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             if self.answer.events is None:
-                send_it = self._whole
+                send_it = self._send_body
             else:
-                send_it = self._stream
-            await send_it(send, gone)
+                send_it = self._send_events
+            await send_it(send, disconnected)
         finally:
-            gone.cancel()
+            disconnected.cancel()
 
-    async def _whole(self, send: Send, gone: asyncio.Future[None]) -> None:
+    async def _send_body(self, send: Send, disconnected: asyncio.Future[None]) -> None:
         """Send a plain body."""
         body = json.dumps(self.answer.body).encode()
         if isinstance(self.fault, Garbled):
             body = body[: len(body) // 2] + b"\xff<html>"
-        if not await self._wait(gone, first=True):
+        if not await self._wait_if_slow(disconnected, is_first=True):
             return
-        await _begin(send, self.answer, "application/json", length=len(body))
+        await _send_head(send, self.answer, "application/json", length=len(body))
         if isinstance(self.fault, Cut):
             # uvicorn closes the connection of an answer that is left unfinished.
-            await _more(send, body[: len(body) // 2])
+            await _send_chunk(send, body[: len(body) // 2])
             return
-        await self._last(send, body)
+        await self._send_last(send, body)
 
-    async def _stream(self, send: Send, gone: asyncio.Future[None]) -> None:
+    async def _send_events(self, send: Send, disconnected: asyncio.Future[None]) -> None:
         """Send events one by one."""
-        if not await self._wait(gone, first=True):
+        if not await self._wait_if_slow(disconnected, is_first=True):
             return
-        await _begin(send, self.answer, "text/event-stream; charset=utf-8")
-        async for frame in self._frames(gone):
-            await _more(send, frame)
-        if not gone.done() and not isinstance(self.fault, Cut):
-            await self._last(send, b"")
+        await _send_head(send, self.answer, "text/event-stream; charset=utf-8")
+        async for frame in self._make_frames(disconnected):
+            await _send_chunk(send, frame)
+        if not disconnected.done() and not isinstance(self.fault, Cut):
+            await self._send_last(send, b"")
 
-    async def _last(self, send: Send, body: bytes) -> None:
+    async def _send_last(self, send: Send, body: bytes) -> None:
         # Said first: a client that has the whole answer may look at once.
         self.received.finished = True
         await send({"type": "http.response.body", "body": body})
 
-    async def _frames(self, gone: asyncio.Future[None]) -> AsyncIterator[bytes]:
+    async def _make_frames(self, disconnected: asyncio.Future[None]) -> AsyncIterator[bytes]:
         for number, (name, data) in enumerate(self.answer.events or ()):
             match self.fault:
                 case Cut(after=after) if number >= after:
                     return
                 case Broken(after=after) if number >= after:
-                    yield _error_event(self.received.api, self.fault)
+                    yield _format_error_event(self.received.api, self.fault)
                     return
                 case Garbled(after=after) if number == after:
                     data = data[: len(data) // 2]
                 case _:
                     pass
-            if not await self._wait(gone, first=False):
+            if not await self._wait_if_slow(disconnected, is_first=False):
                 return
-            yield _frame(name, data)
+            yield _format_event(name, data)
 
-    async def _wait(self, gone: asyncio.Future[None], *, first: bool) -> bool:
+    async def _wait_if_slow(self, disconnected: asyncio.Future[None], *, is_first: bool) -> bool:
         """Be as slow as asked; whether the client is still there."""
         if isinstance(self.fault, Slow):
-            await asyncio.wait({gone}, timeout=self.fault.first if first else self.fault.each)
+            await asyncio.wait({disconnected}, timeout=self.fault.first if is_first else self.fault.each)
         else:
             # Lets the loop look at the connection, so that a client that went away is noticed.
             await asyncio.sleep(0)
-        return not gone.done()
+        return not disconnected.done()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _begin(send: Send, answer: Answer, kind: str, length: int | None = None) -> None:
+async def _send_head(send: Send, answer: ProviderResponse, kind: str, length: int | None = None) -> None:
     headers = {**answer.headers, "content-type": kind}
     if length is not None:
         headers["content-length"] = str(length)
@@ -308,18 +308,24 @@ async def _begin(send: Send, answer: Answer, kind: str, length: int | None = Non
     await send({"type": "http.response.start", "status": answer.status, "headers": listed})
 
 
-async def _more(send: Send, body: bytes) -> None:
+async def _send_chunk(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _frame(name: str, data: str) -> bytes:
+def _format_event(name: str, data: str) -> bytes:
     return (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
 
 
-def _error_event(api: Api, fault: Broken) -> bytes:
+def _format_error_event(api: Api, fault: Broken) -> bytes:
     """How a stream says that the provider failed in its midst."""
     refusal = Refusal(status=529, message=fault.message)
     if api == "openai-responses":
-        said = {"type": "error", "code": "server_error", "message": refusal.words, "param": None, "sequence_number": 0}
-        return _frame("error", json.dumps(said))
-    return _frame("error" if api == "anthropic" else "", json.dumps(refusal.body(api)))
+        said = {
+            "type": "error",
+            "code": "server_error",
+            "message": refusal.message_text,
+            "param": None,
+            "sequence_number": 0,
+        }
+        return _format_event("error", json.dumps(said))
+    return _format_event("error" if api == "anthropic" else "", json.dumps(refusal.build_body(api)))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elision.testing.request import Api
+from elision.testing.parsed_request import Api
 
 #: Status -> what Anthropic calls the error.
-_ANTHROPIC: Final[Mapping[int, str]] = {
+_ANTHROPIC_TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -22,7 +22,7 @@ _ANTHROPIC: Final[Mapping[int, str]] = {
     529: "overloaded_error",
 }
 #: Status -> (type, code) as OpenAI gives them.
-_OPENAI: Final[Mapping[int, tuple[str, str | None]]] = {
+_OPENAI_TYPES: Final[Mapping[int, tuple[str, str | None]]] = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
     403: ("invalid_request_error", None),
@@ -33,7 +33,7 @@ _OPENAI: Final[Mapping[int, tuple[str, str | None]]] = {
     529: ("server_error", None),
 }
 #: Status -> what is said where nobody says anything else.
-_WORDS: Final[Mapping[int, str]] = {
+_DEFAULT_MESSAGES: Final[Mapping[int, str]] = {
     401: "The API key is missing or wrong.",
     429: "Rate limit reached for requests.",
     500: "The server had an error while processing your request.",
@@ -52,8 +52,8 @@ class Refusal:
     retry_after: float | None = None
 
     @property
-    def words(self) -> str:
-        return self.message or _WORDS.get(self.status, "The request failed.")
+    def message_text(self) -> str:
+        return self.message or _DEFAULT_MESSAGES.get(self.status, "The request failed.")
 
     @property
     def headers(self) -> dict[str, str]:
@@ -61,16 +61,16 @@ class Refusal:
             return {}
         return {"retry-after": f"{self.retry_after:g}"}
 
-    def body(self, api: Api, id: str = "0") -> dict[str, Any]:
+    def build_body(self, api: Api, id: str = "0") -> dict[str, Any]:
         """The JSON that the provider of `api` answers with."""
         if api == "anthropic":
-            kind = _ANTHROPIC.get(self.status, "api_error")
-            return {"type": "error", "error": {"type": kind, "message": self.words}, "request_id": f"req_{id}"}
-        kind, code = _OPENAI.get(self.status, ("server_error", None))
-        return {"error": {"message": self.words, "type": kind, "param": None, "code": self.code or code}}
+            kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
+            return {"type": "error", "error": {"type": kind, "message": self.message_text}, "request_id": f"req_{id}"}
+        kind, code = _OPENAI_TYPES.get(self.status, ("server_error", None))
+        return {"error": {"message": self.message_text, "type": kind, "param": None, "code": self.code or code}}
 
 
-def too_long(api: Api, tokens: int, window: int) -> Refusal:
+def refuse_long_prompt(api: Api, tokens: int, window: int) -> Refusal:
     """A prompt that does not fit the model's window, in the words of the provider of `api`."""
     if api == "anthropic":
         return Refusal(status=400, message=f"prompt is too long: {tokens} tokens > {window} maximum")

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from elision.agent.http_models import parse_anthropic_answer, parse_openai_answer
 from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape
-from elision.testing import answer_anthropic, answer_openai_chat
-from elision.testing.recorded import Recorded
-from elision.testing.request import blocks
-from elision.testing.told import Told
+from elision.testing import response_anthropic, response_openai_chat
+from elision.testing.parsed_request import split_into_blocks
+from elision.testing.recorded_run import RecordedRun
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.content import content
 from elision.trajectory.tokens import counter
 from elision.trajectory.trajectory import Trajectory
@@ -46,25 +46,27 @@ class ScriptedModel:
         said = line(prompt) if callable(line) else line
         if isinstance(said, ModelError):
             raise said
-        return self._said(said, prompt)
+        return self._build_answer(said, prompt)
 
-    def _said(self, line: str | Turn, prompt: Prompt) -> ModelAnswer:
+    def _build_answer(self, line: str | Turn, prompt: Prompt) -> ModelAnswer:
         number = len(self.prompts)
         if isinstance(line, str):
             turn = Turn(index=1, content=content(line))
         else:
             turn = replace(line, index=1)
-        run = Trajectory(id="script", head=Head(), turns=(_apart(turn, number),))
-        reply = Recorded(run).reply(1)
-        sent = sum(block.tokens for block in blocks(self.shape, _body(prompt), self._counter))
+        run = Trajectory(id="script", head=Head(), turns=(_rename_calls(turn, number),))
+        reply = RecordedRun(run).get_reply(1)
+        sent = sum(block.tokens for block in split_into_blocks(self.shape, _build_body(prompt), self._counter))
         said = self._counter.count(reply.text + reply.reasoning + "".join(call.arguments for call in reply.calls))
-        told = Told(reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s")
+        told = ReplySpec(
+            reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s"
+        )
         if self.shape == "anthropic":
-            return parse_anthropic_answer(json.loads(json.dumps(answer_anthropic.whole(told))))
-        return parse_openai_answer(json.loads(json.dumps(answer_openai_chat.whole(told))))
+            return parse_anthropic_answer(json.loads(json.dumps(response_anthropic.build_body(told))))
+        return parse_openai_answer(json.loads(json.dumps(response_openai_chat.build_body(told))))
 
 
-def _apart(turn: Turn, number: int) -> Turn:
+def _rename_calls(turn: Turn, number: int) -> Turn:
     """The turn with call ids of its own, so that a script may use the same ones again."""
     return replace(
         turn,
@@ -73,5 +75,5 @@ def _apart(turn: Turn, number: int) -> Turn:
     )
 
 
-def _body(prompt: Prompt) -> dict[str, object]:
+def _build_body(prompt: Prompt) -> dict[str, object]:
     return {"messages": [*prompt.messages], "tools": [*prompt.tools], "system": prompt.system}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elision.dialects.live.conversation import Conversation
-from elision.dialects.live.detect import LIVE
+from elision.dialects.live.conversation import LiveConversation
+from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.trajectory.turn import Turn
 
 ASKED = {"role": "user", "content": "Refund?"}
@@ -15,11 +15,11 @@ TOOL = {"type": "function", "name": "policy", "parameters": {}, "defer_loading":
 
 def turns_of(dialect: str, messages: Sequence[dict[str, Any]]) -> list[Turn]:
     """The turns of a conversation with tools."""
-    live = LIVE[dialect]
-    conversation = Conversation(runs=live.runs, tools=True)
+    live = LIVE_DIALECTS[dialect]
+    conversation = LiveConversation(joins_assistant_messages=live.joins_assistant_messages, has_tools=True)
     for place, message in enumerate(messages):
-        conversation.read(live.pieces(message, place))
-    return [conversation.turn(index)[0] for index in range(1, conversation.turns + 1)]
+        conversation.add_pieces(live.split_message(message, place))
+    return [conversation.build_turn(index)[0] for index in range(1, conversation.turn_count + 1)]
 
 
 def use(id: str) -> dict[str, Any]:

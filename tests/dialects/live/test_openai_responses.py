@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.live.conversation import Conversation
-from elision.dialects.live.openai_responses import OpenAIResponses
+from elision.dialects.live.conversation import LiveConversation
+from elision.dialects.live.openai_responses import LiveOpenAIResponses
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from elision.testing.checks import problems
+from elision.testing.request_checks import find_problems
 
 LONG = "\n".join(f"line {number} of a long output" for number in range(200))
 TOOLS = [{"type": "function", "name": "look_up", "description": LONG, "parameters": {}, "strict": None}]
@@ -82,7 +82,7 @@ def test_a_hidden_output_is_one_that_the_api_takes(kind: str) -> None:
     assert "hidden" in json.dumps(hidden)
     assert hidden.keys() == items[1].keys()
     assert (
-        problems(
+        find_problems(
             "openai-responses", {"model": "gpt-5.2", "input": [{"role": "user", "content": "Work."}, items[0], hidden]}
         )
         == []
@@ -108,12 +108,12 @@ def test_a_search_that_the_provider_runs_is_answered_by_the_output_behind_it() -
     found = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": TOOLS}
     named = [{**search, "id": "tsc_1"}, {**found, "id": "tso_1"}]
     for items in (named, [search, found]):
-        conversation = Conversation(runs=True)
+        conversation = LiveConversation(joins_assistant_messages=True)
         for place, item in enumerate(
             [{"role": "user", "content": "Work."}, *items, {"role": "user", "content": "On."}]
         ):
-            conversation.read(OpenAIResponses().pieces(item, place))
-        turn, _ = conversation.turn(1)
+            conversation.add_pieces(LiveOpenAIResponses().split_message(item, place))
+        turn, _ = conversation.build_turn(1)
         assert [seen.tool for seen in turn.observations] == ["tool_search"]
         assert len(turn.interjections) == 1
 
@@ -121,7 +121,7 @@ def test_a_search_that_the_provider_runs_is_answered_by_the_output_behind_it() -
 def test_tools_that_the_client_adds_are_the_clients() -> None:
     """`additional_tools` is no word of the model's: no turn begins with it, and a summary does not swallow it."""
     item = {"type": "additional_tools", "role": "developer", "tools": TOOLS}
-    (piece,) = OpenAIResponses().pieces(item, 0)
+    (piece,) = LiveOpenAIResponses().split_message(item, 0)
     assert piece.kind == "user"
     strategy = "summarization(every=1, tail=1, schedule=every-turn)"
     sent = sent_for([*paired("function_call_output"), item, *paired("custom_tool_call_output")], strategy)

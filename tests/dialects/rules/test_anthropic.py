@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.rules import violations
+from elision.dialects.rules import list_violations
 from elision.dialects.rules.anthropic import RULES
-from elision.dialects.rules.violation import name_of
+from elision.dialects.rules.violation import get_rule_name
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -112,14 +112,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 def test_every_rule_has_a_case() -> None:
     """No rule is stated that nothing breaks."""
-    assert list(BROKEN) == [name_of(rule) for rule in RULES]
+    assert list(BROKEN) == [get_rule_name(rule) for rule in RULES]
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
     """Each reason stands alone, with its place."""
     body, place = BROKEN[rule]
-    assert [(each.rule, each.place) for each in violations("anthropic", body)] == [(rule, place)]
+    assert [(each.rule, each.place) for each in list_violations("anthropic", body)] == [(rule, place)]
 
 
 SOUND = {
@@ -156,27 +156,27 @@ SOUND = {
 @pytest.mark.parametrize("case", SOUND)
 def test_what_is_accepted(case: str) -> None:
     """Nothing is held against a request that the service takes."""
-    assert violations("anthropic", SOUND[case]) == []
+    assert list_violations("anthropic", SOUND[case]) == []
 
 
 def test_a_servers_call_has_an_id_of_its_kind() -> None:
     """The service made it, and knows its own."""
-    (broken,) = violations("anthropic", request(ASKED, assistant(server("toolu_1"), text("So.")), ASKED))
+    (broken,) = list_violations("anthropic", request(ASKED, assistant(server("toolu_1"), text("So.")), ASKED))
     assert (broken.rule, broken.place) == ("calls-are-well-formed", "messages.1.content.0.server_tool_use.id")
 
 
 def test_automatic_caching_for_an_hour_is_the_last_of_all() -> None:
     """So nothing in front of it may live shorter; where it falls on a marked block it does nothing."""
     short = request(user(text("x", **MARK), text("y")), cache_control=LONG["cache_control"])
-    assert [each.rule for each in violations("anthropic", short)] == ["longer-lives-come-first"]
-    assert violations("anthropic", request(user(text("x", **MARK)), cache_control=LONG["cache_control"])) == []
+    assert [each.rule for each in list_violations("anthropic", short)] == ["longer-lives-come-first"]
+    assert list_violations("anthropic", request(user(text("x", **MARK)), cache_control=LONG["cache_control"])) == []
 
 
 def test_automatic_caching_takes_a_breakpoint() -> None:
     """Four marks and the automatic one behind them are five; a mark inside a result counts as any other."""
     marked = [user(*(text("x", **MARK) for _ in range(4)), text("y"))]
     five = request(*marked, cache_control=MARK["cache_control"])
-    assert [each.rule for each in violations("anthropic", five)] == ["there-are-four-breakpoints-at-most"]
+    assert [each.rule for each in list_violations("anthropic", five)] == ["there-are-four-breakpoints-at-most"]
     inside = user(result(content=[text("x", **MARK)]), *(text("x", **MARK) for _ in range(4)))
     within = request(ASKED, assistant(call()), inside)
-    assert [each.rule for each in violations("anthropic", within)] == ["there-are-four-breakpoints-at-most"]
+    assert [each.rule for each in list_violations("anthropic", within)] == ["there-are-four-breakpoints-at-most"]

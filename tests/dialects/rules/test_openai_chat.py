@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.rules import violations
+from elision.dialects.rules import list_violations
 from elision.dialects.rules.openai_chat import RULES
-from elision.dialects.rules.violation import name_of
+from elision.dialects.rules.violation import get_rule_name
 
 ASKED = {"role": "user", "content": "List."}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}}
@@ -43,14 +43,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 def test_every_rule_has_a_case() -> None:
     """No rule is stated that nothing breaks."""
-    assert list(BROKEN) == [name_of(rule) for rule in RULES]
+    assert list(BROKEN) == [get_rule_name(rule) for rule in RULES]
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
     """Each reason stands alone, with its place."""
     body, place = BROKEN[rule]
-    assert [(each.rule, each.place) for each in violations("openai", body)] == [(rule, place)]
+    assert [(each.rule, each.place) for each in list_violations("openai", body)] == [(rule, place)]
 
 
 SOUND = {
@@ -73,12 +73,12 @@ SOUND = {
 @pytest.mark.parametrize("case", SOUND)
 def test_what_is_accepted(case: str) -> None:
     """Nothing is held against a request that the service takes."""
-    assert violations("openai", SOUND[case]) == []
+    assert list_violations("openai", SOUND[case]) == []
 
 
 def test_a_last_call_must_be_answered_too() -> None:
     """A history may not end with an open call, and an empty list of calls is none."""
-    (found,) = violations("openai", request(ASKED, calls("a")))
+    (found,) = list_violations("openai", request(ASKED, calls("a")))
     assert (found.rule, found.subject) == ("calls-are-answered", "a")
-    (found,) = violations("openai", request(ASKED, calls(content="x"), ASKED))
+    (found,) = list_violations("openai", request(ASKED, calls(content="x"), ASKED))
     assert found.rule == "assistants-say-something"

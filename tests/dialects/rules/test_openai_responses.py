@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.rules import violations
+from elision.dialects.rules import list_violations
 from elision.dialects.rules.openai_responses import RULES
-from elision.dialects.rules.violation import name_of
+from elision.dialects.rules.violation import get_rule_name
 
 ASKED = {"role": "user", "content": "List."}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}
@@ -64,14 +64,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 def test_every_rule_has_a_case() -> None:
     """No rule is stated that nothing breaks."""
-    assert list(BROKEN) == [name_of(rule) for rule in RULES]
+    assert list(BROKEN) == [get_rule_name(rule) for rule in RULES]
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_request_breaks_its_rule_and_no_other(rule: str) -> None:
     """Each reason stands alone, with its place."""
     body, place = BROKEN[rule]
-    assert [(each.rule, each.place) for each in violations("openai-responses", body)] == [(rule, place)]
+    assert [(each.rule, each.place) for each in list_violations("openai-responses", body)] == [(rule, place)]
 
 
 SOUND = {
@@ -101,19 +101,19 @@ SOUND = {
 @pytest.mark.parametrize("case", SOUND)
 def test_what_is_accepted(case: str) -> None:
     """Nothing is held against a request that the service takes."""
-    assert violations("openai-responses", SOUND[case]) == []
+    assert list_violations("openai-responses", SOUND[case]) == []
 
 
 def test_reasoning_is_stored_with_the_words_behind_it() -> None:
     """Under an id the service knows the message that followed, and takes no other in its place."""
-    (found,) = violations("openai-responses", request(ASKED, thought(), SAID, ASKED))
+    (found,) = list_violations("openai-responses", request(ASKED, thought(), SAID, ASKED))
     assert (found.rule, found.place, found.subject) == ("reasoning-leads-to-something", "input.1", "rs_1")
 
 
 def test_an_output_answers_a_call() -> None:
     """A custom tool's call is not answered by a function's output; a second output answers nothing."""
     custom = {"type": "custom_tool_call", "call_id": "a", "name": "ls", "input": "x"}
-    rules = [each.rule for each in violations("openai-responses", request(ASKED, custom, output()))]
+    rules = [each.rule for each in list_violations("openai-responses", request(ASKED, custom, output()))]
     assert rules == ["calls-are-answered"]
-    rules = [each.rule for each in violations("openai-responses", request(ASKED, call(), output(), output()))]
+    rules = [each.rule for each in list_violations("openai-responses", request(ASKED, call(), output(), output()))]
     assert rules == ["outputs-stand-behind-their-call"]

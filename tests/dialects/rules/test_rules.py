@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from elision.dialects.rules import RULES, introduced, violations
-from elision.dialects.rules.violation import name_of
+from elision.dialects.rules import RULES, list_new_violations, list_violations
+from elision.dialects.rules.violation import get_rule_name
 from elision.errors import SpecError
 from tests.work import assert_linear
 
@@ -28,16 +28,16 @@ def _turns(count: int, *, answered: bool = True) -> list[dict[str, Any]]:
 def test_a_clients_own_violation_is_not_introduced() -> None:
     """What was there before is not ours, wherever an edit moved it to."""
     before = {"messages": _turns(4, answered=False)}
-    assert [each.subject for each in violations("anthropic", before)] == ["t3"]
+    assert [each.subject for each in list_violations("anthropic", before)] == ["t3"]
     moved = {"messages": [before["messages"][0], *before["messages"][3:]]}
-    assert introduced("anthropic", before, moved) == []
+    assert list_new_violations("anthropic", before, moved) == []
 
 
 def test_an_edit_that_breaks_a_pair_is_introduced() -> None:
     """A result dropped beside an open call of the client's own is told apart from it."""
     before = {"messages": _turns(4, answered=False)}
     after = {"messages": [*before["messages"][:2], *before["messages"][3:]]}
-    assert [(each.rule, each.subject) for each in introduced("anthropic", before, after)] == [
+    assert [(each.rule, each.subject) for each in list_new_violations("anthropic", before, after)] == [
         ("calls-are-answered", "t0")
     ]
 
@@ -47,21 +47,21 @@ def test_a_second_violation_of_one_kind_is_introduced() -> None:
     blank = {"type": "text", "text": " "}
     before = {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, blank]}]}
     after = {"messages": [{"role": "user", "content": [blank, blank]}]}
-    assert len(introduced("anthropic", before, after)) == 1
-    assert introduced("anthropic", after, before) == []
+    assert len(list_new_violations("anthropic", before, after)) == 1
+    assert list_new_violations("anthropic", after, before) == []
 
 
 def test_an_unknown_dialect_lists_those_that_exist() -> None:
     """A typing error is mended at sight."""
     with pytest.raises(SpecError, match="anthropic"):
-        violations("antropic", {})
+        list_violations("antropic", {})
 
 
 @pytest.mark.parametrize("dialect", RULES)
 def test_every_rule_says_why(dialect: str) -> None:
     """A rule without a reason is nobody's; its name is in its violations."""
     assert all(rule.__doc__ for rule in RULES[dialect])
-    assert len({name_of(rule) for rule in RULES[dialect]}) == len(RULES[dialect])
+    assert len({get_rule_name(rule) for rule in RULES[dialect]}) == len(RULES[dialect])
 
 
 _WORDS = some.sampled_from(
@@ -102,8 +102,8 @@ _JUNK = some.recursive(
 @pytest.mark.parametrize("dialect", RULES)
 def test_junk_is_judged_not_raised_at(dialect: str, body: dict[str, Any]) -> None:
     """Whatever a client sends, the rules say something or nothing; a request brings nothing new to itself."""
-    assert isinstance(violations(dialect, body), list)
-    assert introduced(dialect, body, body) == []
+    assert isinstance(list_violations(dialect, body), list)
+    assert list_new_violations(dialect, body, body) == []
 
 
 @pytest.mark.parametrize("dialect", RULES)
@@ -113,11 +113,11 @@ def test_depth_is_no_matter(dialect: str) -> None:
     for _ in range(5_000):
         block = {"type": "tool_result", "tool_use_id": "a", "content": [block]}
     messages = [{"role": "user", "content": [block]}]
-    assert isinstance(violations(dialect, {"messages": messages, "input": messages}), list)
+    assert isinstance(list_violations(dialect, {"messages": messages, "input": messages}), list)
 
 
 def test_rules_are_linear() -> None:
     """Sixteen times the turns are not quadratically more work."""
     bodies = {turns: {"messages": _turns(turns)} for turns in (500, 8_000)}
-    assert_linear(lambda turns: violations("anthropic", bodies[turns]), 500)
-    assert violations("anthropic", bodies[8_000]) == []
+    assert_linear(lambda turns: list_violations("anthropic", bodies[turns]), 500)
+    assert list_violations("anthropic", bodies[8_000]) == []

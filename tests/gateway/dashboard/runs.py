@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from elision.formats.registry import read
+from elision.formats.registry import read_runs
 from elision.manager import ContextManager
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
 from elision.testing.follower import Follower
-from elision.testing.provider import Provider, Terms
-from elision.testing.request import Api
+from elision.testing.parsed_request import Api
+from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
 
 RUNS = Path(__file__).parents[3] / "examples" / "runs"
@@ -32,7 +32,7 @@ HOSTILE = (
 
 @cache
 def run(name: str) -> Trajectory:
-    (found,) = (each for each in read(RUNS / name) if isinstance(each, Trajectory))
+    (found,) = (each for each in read_runs(RUNS / name) if isinstance(each, Trajectory))
     return found
 
 
@@ -66,7 +66,7 @@ class Working:
         recalls: tuple[int, ...] = (),
         **options: Any,
     ) -> None:
-        self._follower, self._provider = Follower(run(name), api), Provider([run(name)], Terms(check=False))
+        self._follower, self._provider = Follower(run(name), api), RecordedProvider([run(name)], Terms(check=False))
         options = {"guards": Guards(plateau_window=5), **options}
         self.context = ContextManager(
             strategy, store=store, session=session, model=model, dialect=api, clock=Clock(now), **options
@@ -88,7 +88,7 @@ class Working:
         if view.system is not None:
             body["system"] = view.system
         body |= {"tools": list(self._tools())}
-        _, answer = self._provider.answer(self._api, {}, json.dumps(body).encode())
+        _, answer = self._provider.answer_request(self._api, {}, json.dumps(body).encode())
         assert answer.status == 200, answer.body
         assert isinstance(answer.body, dict)
         self.context.record(answer.body["usage"])

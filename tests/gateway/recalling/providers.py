@@ -13,7 +13,7 @@ import httpx2
 import openai
 
 from elision.gateway.routes import Api
-from elision.testing.pieces import pieces
+from elision.testing.chunking import split_text
 
 Json = dict[str, Any]
 RECALL = "elision_recall"
@@ -147,13 +147,13 @@ def _empty(whole: Json) -> Json:
 
 def _anthropic_deltas(whole: Json) -> Iterator[Json]:
     if whole["type"] == "text":
-        yield from ({"type": "text_delta", "text": piece} for piece in pieces(whole["text"]))
+        yield from ({"type": "text_delta", "text": piece} for piece in split_text(whole["text"]))
     elif whole["type"] == "thinking":
-        yield from ({"type": "thinking_delta", "thinking": piece} for piece in pieces(whole["thinking"]))
+        yield from ({"type": "thinking_delta", "thinking": piece} for piece in split_text(whole["thinking"]))
         yield {"type": "signature_delta", "signature": whole["signature"]}
     else:
         written = json.dumps(whole["input"], ensure_ascii=False)
-        yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(written)))
+        yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *split_text(written)))
 
 
 # -- chat -------------------------------------------------------------------------------------------------------------
@@ -204,11 +204,11 @@ def _chat_deltas(parts: Sequence[Part]) -> Iterator[Json]:
     for part in parts:
         if part.kind in ("text", "thinking"):
             field = "content" if part.kind == "text" else "reasoning_content"
-            yield from ({field: piece} for piece in pieces(part.text))
+            yield from ({field: piece} for piece in split_text(part.text))
         elif part.kind in ("tool", "recall"):
             whole = call(part)
             yield {"tool_calls": [{"index": index, **whole, "function": {"name": part.name, "arguments": ""}}]}
-            for piece in pieces(part.arguments):
+            for piece in split_text(part.arguments):
                 yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
             index += 1
 
@@ -285,12 +285,12 @@ def _inner(whole: Json) -> Iterator[Json]:
     if whole["type"] == "message":
         said, at = whole["content"][0], {"content_index": 0}
         yield {"type": "response.content_part.added", **at, "part": {**said, "text": ""}}
-        for piece in pieces(said["text"]):
+        for piece in split_text(said["text"]):
             yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
         yield {"type": "response.output_text.done", **at, "text": said["text"], "logprobs": []}
         yield {"type": "response.content_part.done", **at, "part": said}
     elif whole["type"] == "function_call":
-        for piece in pieces(whole["arguments"]):
+        for piece in split_text(whole["arguments"]):
             yield {"type": "response.function_call_arguments.delta", "delta": piece}
         done = {"name": whole["name"], "arguments": whole["arguments"]}
         yield {"type": "response.function_call_arguments.done", **done}

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elision.dialects.rules import introduced
+from elision.dialects.rules import list_new_violations
 from elision.gateway.recalling import Outcome, RecallCall, Relay, Replacement, results
 from elision.gateway.recalling.counters import summed
 from elision.gateway.recalling.openai_responses import says
 from elision.gateway.routes import Api
 from elision.gateway.sse import Splitter
-from elision.testing import answer_anthropic, answer_openai_chat, answer_openai_responses
-from elision.testing.recorded import Reply
-from elision.testing.told import Told
+from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.recorded_run import RecordedReply
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 from tests.gateway.recalling.providers import Answer, Json, Part, block, body, item, message, raw, received, stream
@@ -221,7 +221,7 @@ def test_what_stands_upstream_in_its_place_is_valid(api: Api, answers: list[Answ
     own = [_own(api, part) for part in visible(answers) if part.kind == "tool"]
     history = _history(api, outcome, relay.replacements(), own)
     # A model may say what no provider takes back (a text of white space): that is so with and without us.
-    assert introduced(api, _history(api, outcome, (), own), history) == []
+    assert list_new_violations(api, _history(api, outcome, (), own), history) == []
     text = json.dumps(history)
     recalled = [part for answer in answers for part in answer.parts if part.kind == "recall"]
     if visible(answers) or api != "openai-responses":
@@ -234,13 +234,16 @@ def test_what_stands_upstream_in_its_place_is_valid(api: Api, answers: list[Answ
 def test_what_the_playback_server_says(api: Api, streamed: bool) -> None:
     """Answers of `elision playback`, which are checked against the providers' types, are merged like any other."""
     calls = Action(id="a", name="elision_recall", arguments='{"handle": "t1.1"}')
-    replies = [Reply(number=1, text="Let me see.", reasoning="hm", calls=(calls,)), Reply(number=2, text="Found it.")]
+    replies = [
+        RecordedReply(number=1, text="Let me see.", reasoning="hm", calls=(calls,)),
+        RecordedReply(number=2, text="Found it."),
+    ]
     usage = Usage(input=50, cache_read=7, cache_write=3, output=9)
     relay, sent = Relay(api, stream=streamed), b""
     for number, reply in enumerate(replies):
-        told = Told(reply=reply, usage=usage, model="any", id=str(number), include_usage=True, signature="seal")
+        told = ReplySpec(reply=reply, usage=usage, model="any", id=str(number), include_usage=True, signature="seal")
         voice = _PLAYED[api]
-        data = stream(api, [*voice.events(told)]) if streamed else json.dumps(voice.whole(told)).encode()
+        data = stream(api, [*voice.build_events(told)]) if streamed else json.dumps(voice.build_body(told)).encode()
         out, outcome = relayed(relay, data)
         sent += out
         relay.answered([(call, FOUND) for call in outcome.calls])
@@ -250,7 +253,11 @@ def test_what_the_playback_server_says(api: Api, streamed: bool) -> None:
     assert FOUND in json.dumps(relay.replacements()[0].messages)
 
 
-_PLAYED = {"anthropic": answer_anthropic, "openai": answer_openai_chat, "openai-responses": answer_openai_responses}
+_PLAYED = {
+    "anthropic": response_anthropic,
+    "openai": response_openai_chat,
+    "openai-responses": response_openai_responses,
+}
 
 
 def _own(api: Api, part: Part) -> RecallCall:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.dialects import Json, anthropic, content_of, mapping_in, text_in
-from elision.dialects.live.pieces import Piece, Spot
+from elision.dialects import Json, anthropic, mapping_in, parse_content, text_in
+from elision.dialects.live.pieces import Location, Piece
 from elision.trajectory.content import Content, Opaque
 from elision.trajectory.turn import Message
 
@@ -13,60 +13,68 @@ from elision.trajectory.turn import Message
 _TOOLS = ("tool_addition", "tool_removal")
 
 
-class Anthropic:
+class LiveAnthropic:
     """The Messages API."""
 
     name = "anthropic"
-    runs = True
-    in_blocks = True
+    joins_assistant_messages = True
+    has_blocks = True
 
-    def pieces(self, message: Json, place: int) -> list[Piece]:
+    def split_message(self, message: Json, index: int) -> list[Piece]:
         role = text_in(message.get("role"))
         if role == "assistant":
-            return [Piece(kind="assistant", spot=Spot(place), said=anthropic.said(message))]
+            return [Piece(kind="assistant", location=Location(index), assistant=anthropic.parse_assistant(message))]
         if role in ("system", "developer"):
-            words = content_of(message.get("content"))
-            return [Piece(kind="system", spot=Spot(place), words=words, role="system", pinned=_sets_tools(words))]
-        blocks = self.blocks(message)
+            words = parse_content(message.get("content"))
+            return [
+                Piece(
+                    kind="system",
+                    location=Location(index),
+                    words=words,
+                    role="system",
+                    is_pinned=_has_tool_changes(words),
+                )
+            ]
+        blocks = self.list_blocks(message)
         if blocks is None:
-            return [Piece(kind="user", spot=Spot(place), words=content_of(message.get("content")))]
-        return list(_user(blocks, place))
+            return [Piece(kind="user", location=Location(index), words=parse_content(message.get("content")))]
+        return list(_split_user_blocks(blocks, index))
 
-    def system(self, value: object) -> list[Message]:
-        words = content_of(value)
+    def parse_system(self, value: object) -> list[Message]:
+        words = parse_content(value)
         if words:
             return [Message(role="system", content=words)]
         return []
 
-    def blocks(self, message: Json) -> list[Any] | None:
+    def list_blocks(self, message: Json) -> list[Any] | None:
         content = message.get("content")
         if isinstance(content, list):
             return content
         return None
 
-    def hidden(self, part: Json, text: str) -> dict[str, Any]:
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
         if part.get("type") == "tool_result":
             return {**part, "content": text}
         return {"type": "text", "text": text}
 
-    def spoken(self, text: str) -> dict[str, Any]:
+    def make_user_message(self, text: str) -> dict[str, Any]:
         return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-def _user(blocks: list[Any], place: int) -> list[Piece]:
+def _split_user_blocks(blocks: list[Any], message_index: int) -> list[Piece]:
     pieces: list[Piece] = []
     rest: list[int] = []
     for index, block in enumerate(blocks):
         if mapping_in(block).get("type") == "tool_result":
-            (result,) = anthropic.results({"content": [block]})
-            pieces.append(Piece(kind="result", spot=Spot(place, (index,)), result=result))
+            (result,) = anthropic.parse_results({"content": [block]})
+            pieces.append(Piece(kind="result", location=Location(message_index, (index,)), result=result))
         else:
             rest.append(index)
     if rest or not pieces:
-        words = anthropic.remarks({"content": [blocks[index] for index in rest]})
-        pieces.append(Piece(kind="user", spot=Spot(place, tuple(rest)), words=words))
+        words = anthropic.parse_user_words({"content": [blocks[index] for index in rest]})
+        pieces.append(Piece(kind="user", location=Location(message_index, tuple(rest)), words=words))
     return pieces
 
 
-def _sets_tools(words: Content) -> bool:
+def _has_tool_changes(words: Content) -> bool:
     return any(isinstance(part, Opaque) and part.kind in _TOOLS for part in words)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from elision.dialects.live.pieces import Piece, Spot
+from elision.dialects.live.pieces import Location, Piece
 from elision.trajectory.draft import OPENING, Draft, opening
 from elision.trajectory.text_protocol import Observations, decide
 from elision.trajectory.turn import Action, Message, Observation, Turn
@@ -15,100 +15,102 @@ from elision.trajectory.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class TurnSources:
     """Where the parts of a turn stand in the client's messages."""
 
-    said: tuple[Spot, ...]
-    observations: tuple[Spot, ...]
-    interjections: tuple[Spot, ...]
+    assistant: tuple[Location, ...]
+    observations: tuple[Location, ...]
+    interjections: tuple[Location, ...]
 
 
 @dataclass(slots=True)
-class _Live:
-    """A turn that still grows, and where it came from. first: the message that it begins with."""
+class _GrowingTurn:
+    """A turn that still grows, and where it came from. first_message: the message that it begins with."""
 
-    first: int
+    first_message: int
     draft: Draft = field(default_factory=Draft)
-    said: list[Spot] = field(default_factory=list)
-    results: list[Spot] = field(default_factory=list)
-    users: list[Spot] = field(default_factory=list)
+    assistant: list[Location] = field(default_factory=list)
+    results: list[Location] = field(default_factory=list)
+    users: list[Location] = field(default_factory=list)
     #: Ids given to calls that came without one, in order: results without an id answer them.
     unnamed: deque[str] = field(default_factory=deque)
 
 
-class Conversation:
-    """What was read so far. runs: whether assistant messages one behind the other are one turn.
+class LiveConversation:
+    """What was read so far. joins_assistant_messages: whether assistant messages one behind the other are one turn.
 
     observations: which messages are observations; `auto` is settled as turns are asked for.
     """
 
-    def __init__(self, *, runs: bool = False, observations: Observations = "auto", tools: bool = False) -> None:
-        self.runs = runs
+    def __init__(
+        self, *, joins_assistant_messages: bool = False, observations: Observations = "auto", has_tools: bool = False
+    ) -> None:
+        self.joins_assistant_messages = joins_assistant_messages
         self.observations: Observations = observations
-        self.tools = tools
+        self.has_tools = has_tools
         self.head: list[Message] = []
-        self.head_spots: list[Spot] = []
-        self._live: list[_Live] = []
+        self.head_locations: list[Location] = []
+        self._growing: list[_GrowingTurn] = []
 
     @property
-    def turns(self) -> int:
-        return len(self._live)
+    def turn_count(self) -> int:
+        return len(self._growing)
 
-    def first(self, index: int) -> int:
+    def find_first_message(self, index: int) -> int:
         """The message that turn `index` (1-based) begins with."""
-        return self._live[index - 1].first
+        return self._growing[index - 1].first_message
 
-    def answered(self, index: int) -> int:
+    def find_answer_end(self, index: int) -> int:
         """The first message behind what the assistant said in turn `index`."""
-        return self._live[index - 1].said[-1].place + 1
+        return self._growing[index - 1].assistant[-1].message + 1
 
-    def read(self, pieces: Iterable[Piece]) -> None:
+    def add_pieces(self, pieces: Iterable[Piece]) -> None:
         """The pieces of the next message."""
         for piece in pieces:
             match piece.kind:
                 case "assistant":
-                    self._assistant(piece)
+                    self._add_assistant(piece)
                 case "result":
-                    self._result(piece)
+                    self._add_result(piece)
                 case _:
-                    self._message(piece)
+                    self._add_message(piece)
 
-    def reword(self, pieces: Iterable[Piece]) -> None:
+    def update_system(self, pieces: Iterable[Piece]) -> None:
         """Take the words of system messages of the head as they are now."""
         for piece in pieces:
-            if piece.kind == "system" and piece.spot in self.head_spots:
-                self.head[self.head_spots.index(piece.spot)] = Message(role=piece.role, content=piece.words)
+            if piece.kind == "system" and piece.location in self.head_locations:
+                self.head[self.head_locations.index(piece.location)] = Message(role=piece.role, content=piece.words)
 
-    def cut(self, turns: int) -> None:
+    def truncate(self, turns: int) -> None:
         """Forget all but the first `turns` turns."""
-        del self._live[turns:]
+        del self._growing[turns:]
 
-    def tell(self, index: int, *, usage: Usage | None, at: float | None, model: str) -> None:
+    def set_call_facts(self, index: int, *, usage: Usage | None, at: float | None, model: str) -> None:
         """What is known of the call that turn `index` answers."""
-        draft = self._live[index - 1].draft
+        draft = self._growing[index - 1].draft
         draft.usage = usage
         draft.at = at
         draft.model = model
 
-    def turn(self, index: int) -> tuple[Turn, Sources]:
+    def build_turn(self, index: int) -> tuple[Turn, TurnSources]:
         """Turn `index` as it stands, and where its parts come from."""
-        live = self._live[index - 1]
-        turn = live.draft.turn(index, self.settle())
+        live = self._growing[index - 1]
+        turn = live.draft.turn(index, self.settle_observations())
         kept = {id(message) for message in turn.interjections}
         users = list(zip(live.draft.users, live.users, strict=True))
         answers = [spot for message, spot in users if id(message) not in kept]
-        return turn, Sources(
-            said=tuple(live.said),
+        return turn, TurnSources(
+            assistant=tuple(live.assistant),
             observations=tuple(live.results or answers[: len(turn.observations)]),
             interjections=tuple(spot for message, spot in users if id(message) in kept),
         )
 
-    def settle(self) -> Literal["tools", "user"]:
+    def settle_observations(self) -> Literal["tools", "user"]:
         """Which messages are observations; settled by the first action, or by the opening where that holds none."""
         if self.observations != "auto":
             return self.observations
-        drafts = [live.draft for live in self._live]
-        seen = self.tools or any(draft.results or draft.actions for draft in drafts)
+        drafts = [live.draft for live in self._growing]
+        seen = self.has_tools or any(draft.results or draft.actions for draft in drafts)
         if drafts:
             found = decide(opening(drafts), has_tools=seen)
         else:
@@ -120,48 +122,48 @@ class Conversation:
 
     # -- pieces --------------------------------------------------------------------------------------------------
 
-    def _assistant(self, piece: Piece) -> None:
-        assert piece.said is not None
-        if self._live and self.runs and self._open(self._live[-1]):
-            live = self._live[-1]
+    def _add_assistant(self, piece: Piece) -> None:
+        assert piece.assistant is not None
+        if self._growing and self.joins_assistant_messages and self._is_open(self._growing[-1]):
+            live = self._growing[-1]
         else:
             live = None
         if live is None:
-            live = _Live(piece.spot.place)
-            self._live.append(live)
-        said = piece.said
+            live = _GrowingTurn(piece.location.message)
+            self._growing.append(live)
+        said = piece.assistant
         draft = live.draft
         known = {action.id for action in draft.actions}
         draft.content += said.content
         draft.reasoning = "\n".join(filter(None, (draft.reasoning, said.reasoning)))
-        draft.actions += tuple(self._named(live, said.actions, known))
-        live.said.append(piece.spot)
+        draft.actions += tuple(self._name_calls(live, said.actions, known))
+        live.assistant.append(piece.location)
 
-    def _open(self, live: _Live) -> bool:
+    def _is_open(self, live: _GrowingTurn) -> bool:
         return not live.results and not live.users
 
-    def _named(self, live: _Live, actions: Sequence[Action], known: set[str]) -> Iterable[Action]:
+    def _name_calls(self, live: _GrowingTurn, actions: Sequence[Action], known: set[str]) -> Iterable[Action]:
         """Calls with ids that are unique within the turn; of two under one id the first stands for both."""
         for action in actions:
             if not action.id:
-                action = replace(action, id=f"call_{len(self._live)}_{len(known) + 1}")
+                action = replace(action, id=f"call_{len(self._growing)}_{len(known) + 1}")
                 live.unnamed.append(action.id)
             if action.id not in known:
                 known.add(action.id)
                 yield action
 
-    def _result(self, piece: Piece) -> None:
+    def _add_result(self, piece: Piece) -> None:
         """A result of the newest turn's calls. Any other (its call is gone, or long past) passes as it came."""
         result = piece.result
-        live = self._live[-1] if self._live else None
+        live = self._growing[-1] if self._growing else None
         assert result is not None
         if live is None or live.users:
-            self._aside(piece)
+            self._add_stray_result(piece)
             return
         id = result.action_id or (live.unnamed.popleft() if live.unnamed else "")
         action = next((action for action in live.draft.actions if action.id == id), None)
         if action is None or any(known.action_id == id for known in live.draft.results):
-            self._aside(piece)
+            self._add_stray_result(piece)
             return
         live.draft.results.append(
             Observation(
@@ -172,19 +174,19 @@ class Conversation:
                 tags=result.tags,
             )
         )
-        live.results.append(piece.spot)
+        live.results.append(piece.location)
 
-    def _aside(self, piece: Piece) -> None:
+    def _add_stray_result(self, piece: Piece) -> None:
         assert piece.result is not None
-        self._put(Message(role="user", content=piece.result.content), piece.spot)
+        self._append_message(Message(role="user", content=piece.result.content), piece.location)
 
-    def _message(self, piece: Piece) -> None:
-        self._put(Message(role=piece.role, content=piece.words, pinned=piece.pinned), piece.spot)
+    def _add_message(self, piece: Piece) -> None:
+        self._append_message(Message(role=piece.role, content=piece.words, pinned=piece.is_pinned), piece.location)
 
-    def _put(self, message: Message, spot: Spot) -> None:
-        if self._live:
-            self._live[-1].draft.users.append(message)
-            self._live[-1].users.append(spot)
+    def _append_message(self, message: Message, location: Location) -> None:
+        if self._growing:
+            self._growing[-1].draft.users.append(message)
+            self._growing[-1].users.append(location)
         else:
             self.head.append(message)
-            self.head_spots.append(spot)
+            self.head_locations.append(location)

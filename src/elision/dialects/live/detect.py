@@ -7,61 +7,63 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from elision.dialects import Json, anthropic, mapping_in, mappings_in, openai_responses, text_in
-from elision.dialects.capabilities import bare
-from elision.dialects.live.anthropic import Anthropic
-from elision.dialects.live.openai_chat import OpenAIChat
-from elision.dialects.live.openai_responses import OpenAIResponses
+from elision.dialects.capabilities import normalize_model
+from elision.dialects.live.anthropic import LiveAnthropic
+from elision.dialects.live.client_messages import convert_to_json
+from elision.dialects.live.openai_chat import LiveOpenAIChat
+from elision.dialects.live.openai_responses import LiveOpenAIResponses
 from elision.dialects.live.pieces import LiveDialect
-from elision.dialects.live.plain import plain
 
-LIVE: Final[Mapping[str, LiveDialect]] = {
-    dialect.name: dialect for dialect in (OpenAIChat(), OpenAIResponses(), Anthropic())
+LIVE_DIALECTS: Final[Mapping[str, LiveDialect]] = {
+    dialect.name: dialect for dialect in (LiveOpenAIChat(), LiveOpenAIResponses(), LiveAnthropic())
 }
 #: Types of tools that Anthropic runs, or defines: `web_search_20250305`.
-_ANTHROPICS: Final = re.compile(r".*_\d{8}|mcp_toolset")
-_OPENAIS: Final = re.compile(r"(gpt|o\d|chatgpt|codex|computer-use)\b")
+_ANTHROPIC_TOOLS: Final = re.compile(r".*_\d{8}|mcp_toolset")
+_OPENAI_MODELS: Final = re.compile(r"(gpt|o\d|chatgpt|codex|computer-use)\b")
 
 
-def detected(messages: Sequence[Any], system: object, tools: object, model: str) -> LiveDialect:
+def detect_dialect(messages: Sequence[Any], system: object, tools: object, model: str) -> LiveDialect:
     """The dialect that messages, system prompt and tools bear signs of; OpenAI chat where there is none.
 
     model: decides where nothing else does.
     """
-    found = shown(messages, system, tools, model)
+    found = recognize_dialect(messages, system, tools, model)
     if found is not None:
         return found
     # Between the messages stand system prompts of chat, and of Responses too, whose items will show it.
-    is_prompted = any(mapping_in(plain(message)).get("role") in ("system", "developer") for message in messages)
-    return LIVE["anthropic" if "claude" in model and not tools and not is_prompted else "openai"]
+    is_prompted = any(
+        mapping_in(convert_to_json(message)).get("role") in ("system", "developer") for message in messages
+    )
+    return LIVE_DIALECTS["anthropic" if "claude" in model and not tools and not is_prompted else "openai"]
 
 
-def shown(messages: Sequence[Any], system: object, tools: object, model: str = "") -> LiveDialect | None:
+def recognize_dialect(messages: Sequence[Any], system: object, tools: object, model: str = "") -> LiveDialect | None:
     """The same, or None where there is no sign. A system prompt that stands apart is a sign of the model's own API."""
-    looked = [mapping_in(plain(message)) for message in messages]
+    looked = [mapping_in(convert_to_json(message)) for message in messages]
     if tools:
-        definitions = mappings_in(plain(tools))
+        definitions = mappings_in(convert_to_json(tools))
     else:
         definitions = []
-    if openai_responses.shows(looked):
-        return LIVE["openai-responses"]
-    if anthropic.shows(looked, {"tools": definitions}):
-        return LIVE["anthropic"]
-    if named := next(filter(None, map(_owner, definitions)), ""):
-        return LIVE[named]
-    if isinstance(plain(system), str | list):
-        return LIVE["openai-responses" if _OPENAIS.match(bare(model)) else "anthropic"]
+    if openai_responses.has_dialect_signs(looked):
+        return LIVE_DIALECTS["openai-responses"]
+    if anthropic.has_dialect_signs(looked, {"tools": definitions}):
+        return LIVE_DIALECTS["anthropic"]
+    if named := next(filter(None, map(_identify_tool, definitions)), ""):
+        return LIVE_DIALECTS[named]
+    if isinstance(convert_to_json(system), str | list):
+        return LIVE_DIALECTS["openai-responses" if _OPENAI_MODELS.match(normalize_model(model)) else "anthropic"]
     said = any("tool_calls" in message or message.get("role") == "tool" for message in looked)
     if said or definitions:
-        return LIVE["openai"]
+        return LIVE_DIALECTS["openai"]
     return None
 
 
-def _owner(tool: Json) -> str:
+def _identify_tool(tool: Json) -> str:
     """The dialect that a tool's definition is written in; "" where it does not show."""
     if "function" in tool or "custom" in tool:
         return "openai"
     kind = text_in(tool.get("type"))
-    if _ANTHROPICS.fullmatch(kind):
+    if _ANTHROPIC_TOOLS.fullmatch(kind):
         return "anthropic"
     if kind:
         return "openai-responses"

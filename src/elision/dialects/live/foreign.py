@@ -27,9 +27,9 @@ _CONVERSE: Final = "a message of Bedrock's Converse API; give Anthropic messages
 def describe_foreign(message: Json) -> str:
     """Return whose message this plainly is and what to give instead; "" unless it is a framework's."""
     if "role" not in message:
-        if "additional_kwargs" in message or (_type(message) in _LANGCHAIN_TYPES and "data" in message):
+        if "additional_kwargs" in message or (_read_type(message) in _LANGCHAIN_TYPES and "data" in message):
             return _LANGCHAIN
-        if _type(message) in ("human", "ai"):
+        if _read_type(message) in ("human", "ai"):
             return _LANGCHAIN
     parts = mappings_in(message.get("parts"))
     if any("part_kind" in part for part in parts):
@@ -47,10 +47,10 @@ def is_known(message: Json, *, has_items: bool) -> bool:
     role = message.get("role")
     if isinstance(role, str) and role in _ROLES:
         return True
-    return has_items and _type(message) not in ("", "message")
+    return has_items and _read_type(message) not in ("", "message")
 
 
-def _type(message: Json) -> str:
+def _read_type(message: Json) -> str:
     kind = message.get("type")
     if isinstance(kind, str):
         return kind

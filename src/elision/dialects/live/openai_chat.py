@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from elision.dialects import Json, openai_chat, text_in
-from elision.dialects.live.flat import Flat, words_of
-from elision.dialects.live.pieces import Piece, Spot
+from elision.dialects.live.pieces import Location, Piece
+from elision.dialects.live.whole_messages import WholeMessageDialect, read_plain_message
 
 
-class OpenAIChat(Flat):
+class LiveOpenAIChat(WholeMessageDialect):
     """Chat completions, and the many servers that speak it."""
 
     name = "openai"
-    runs = False
+    joins_assistant_messages = False
 
-    def pieces(self, message: Json, place: int) -> list[Piece]:
+    def split_message(self, message: Json, index: int) -> list[Piece]:
         role = text_in(message.get("role"))
-        spot = Spot(place)
+        spot = Location(index)
         if role == "assistant":
-            return [Piece(kind="assistant", spot=spot, said=openai_chat.said(message))]
+            return [Piece(kind="assistant", location=spot, assistant=openai_chat.parse_assistant(message))]
         if role in ("tool", "function"):
-            return [Piece(kind="result", spot=spot, result=openai_chat.result(message))]
-        return words_of(message, spot)
+            return [Piece(kind="result", location=spot, result=openai_chat.parse_result(message))]
+        return read_plain_message(message, spot)
 
-    def hidden(self, part: Json, text: str) -> dict[str, Any]:
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
         return {**part, "content": text}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from elision.dialects import Json, openai_responses, text_in
-from elision.dialects.live.flat import Flat, words_of
-from elision.dialects.live.pieces import Piece, Spot
+from elision.dialects.live.pieces import Location, Piece
+from elision.dialects.live.whole_messages import WholeMessageDialect, read_plain_message
 from elision.dialects.openai_responses import OUTPUTS
 
 #: Item types that are the client's though they are no message and no result.
@@ -18,28 +18,32 @@ _CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_tri
 _SETTINGS = frozenset(("additional_tools", "configuration_update"))
 
 
-class OpenAIResponses(Flat):
+class LiveOpenAIResponses(WholeMessageDialect):
     """`input` of the Responses API, as a list of items."""
 
     name = "openai-responses"
-    runs = True
+    joins_assistant_messages = True
 
-    def pieces(self, message: Json, place: int) -> list[Piece]:
+    def split_message(self, message: Json, index: int) -> list[Piece]:
         kind = text_in(message.get("type")) or "message"
         role = text_in(message.get("role"))
-        spot = Spot(place)
+        spot = Location(index)
         if kind in OUTPUTS:
-            return [Piece(kind="result", spot=spot, result=openai_responses.result(message))]
+            return [Piece(kind="result", location=spot, result=openai_responses.parse_result(message))]
         is_setting = kind in _SETTINGS or (kind != "message" and role in ("system", "developer"))
         if is_setting or kind in _CLIENTS:
-            return [Piece(kind="user", spot=spot, words=openai_responses.said(message).content, pinned=is_setting)]
+            return [
+                Piece(
+                    kind="user", location=spot, words=openai_responses.parse_item(message).content, is_pinned=is_setting
+                )
+            ]
         if kind != "message" or role == "assistant":
-            said = openai_responses.said(message)
-            return [Piece(kind="assistant", spot=spot, said=said, silent=kind == "reasoning")]
-        return words_of(message, spot)
+            said = openai_responses.parse_item(message)
+            return [Piece(kind="assistant", location=spot, assistant=said, is_silent=kind == "reasoning")]
+        return read_plain_message(message, spot)
 
-    def hidden(self, part: Json, text: str) -> dict[str, Any]:
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
         if text_in(part.get("type")) in OUTPUTS:
-            return openai_responses.hidden(part, text)
+            return openai_responses.replace_output(part, text)
         # Of a text protocol, results are the user's messages.
         return {**part, "content": text}

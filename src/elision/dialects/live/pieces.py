@@ -8,41 +8,41 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from elision.dialects import Json, Result, Said
-from elision.dialects.render import SEALED
+from elision.dialects import AssistantMessage, Json, ToolResult
+from elision.dialects.render import SEALED_KINDS
 from elision.trajectory.content import Content, Text
 from elision.trajectory.turn import Action, Message
 
-Kind: TypeAlias = Literal["system", "user", "assistant", "result"]
+PieceKind: TypeAlias = Literal["system", "user", "assistant", "result"]
 #: Fields that say nothing to the model, or differ each time the same is sent.
 _PASSING = frozenset(("cache_control", "prompt_cache_breakpoint", "id", "call_id", "tool_use_id", "status"))
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Location:
     """Where a piece stands: message `place` (0-based), and which of its content blocks; None for the whole message."""
 
-    place: int
-    parts: tuple[int, ...] | None = None
+    message: int
+    blocks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """One atom: all that an assistant message (or item) says, one result, or what a user or system message says.
 
-    words:  of a user or system piece. role: its role. said: of an assistant piece. result: of a result.
-    silent: whether no history is known by it: an item of reasoning, which some clients send back and some leave out.
-    pinned: whether a summary must leave it: it sets what tools there are from there on.
+    words:  of a user or system piece. role: its role. assistant: of an assistant piece. result: of a result.
+    is_silent: whether no history is known by it: an item of reasoning, which some clients send back and some leave out.
+    is_pinned: whether a summary must leave it: it sets what tools there are from there on.
     """
 
-    kind: Kind
-    spot: Spot
+    kind: PieceKind
+    location: Location
     words: Content = ()
     role: Literal["system", "developer", "user"] = "user"
-    said: Said | None = None
-    result: Result | None = None
-    silent: bool = False
-    pinned: bool = False
+    assistant: AssistantMessage | None = None
+    result: ToolResult | None = None
+    is_silent: bool = False
+    is_pinned: bool = False
 
 
 class LiveDialect(Protocol):
@@ -50,87 +50,87 @@ class LiveDialect(Protocol):
 
     name: str
     #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
-    runs: bool
+    joins_assistant_messages: bool
     #: Whether content comes in blocks, and roles take turns.
-    in_blocks: bool
+    has_blocks: bool
 
-    def pieces(self, message: Json, place: int) -> list[Piece]:
+    def split_message(self, message: Json, index: int) -> list[Piece]:
         """The atoms of message `place`, in order; each block belongs to one."""
         ...
 
-    def system(self, value: object) -> list[Message]:
+    def parse_system(self, value: object) -> list[Message]:
         """A system prompt that is given apart from the messages."""
         ...
 
-    def blocks(self, message: Json) -> list[Any] | None:
+    def list_blocks(self, message: Json) -> list[Any] | None:
         """The content blocks, where pieces may be single blocks; None where a message is one piece."""
         ...
 
-    def hidden(self, part: Json, text: str) -> dict[str, Any]:
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
         """A result (a message, or one block of it) that says `text` instead of what it said."""
         ...
 
-    def spoken(self, text: str) -> dict[str, Any]:
+    def make_user_message(self, text: str) -> dict[str, Any]:
         """A message in the user's role that says `text`."""
         ...
 
 
-def digest(pieces: Iterable[Piece], *, inside: bool = False) -> bytes:
+def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> bytes:
     """What a message says, in 16 bytes, b"" for nothing: no cache markers, ids, nulls, reasoning, system prompts.
 
-    inside: whether it stands behind the head, where a system message is no prompt but something that was said.
+    is_behind_head: whether it stands behind the head, where a system message is no prompt but something that was said.
     """
-    kept = [piece for piece in pieces if (inside or piece.kind != "system") and not piece.silent]
+    kept = [piece for piece in pieces if (is_behind_head or piece.kind != "system") and not piece.is_silent]
     if not kept:
         return b""
     hashed = hashlib.blake2b(digest_size=16)
     for piece in kept:
-        for word in _words(piece):
+        for word in _list_words(piece):
             data = word.encode("utf-8", "surrogatepass")
             hashed.update(len(data).to_bytes(8, "little"))
             hashed.update(data)
     return hashed.digest()
 
 
-def _words(piece: Piece) -> Iterable[str]:
+def _list_words(piece: Piece) -> Iterable[str]:
     yield piece.kind
-    if piece.said is not None:
-        yield from _content(piece.said.content)
-        for action in piece.said.actions:
+    if piece.assistant is not None:
+        yield from _list_content(piece.assistant.content)
+        for action in piece.assistant.actions:
             yield f"call {action.name}"
-            yield _arguments(action)
+            yield _normalize_arguments(action)
     elif piece.result is not None:
-        yield from _content(piece.result.content)
+        yield from _list_content(piece.result.content)
     else:
-        yield from _content(piece.words)
+        yield from _list_content(piece.words)
 
 
-def _content(parts: Content) -> Iterable[str]:
+def _list_content(parts: Content) -> Iterable[str]:
     for part in parts:
         if isinstance(part, Text):
             yield part.text
-        elif part.kind not in SEALED:
-            yield f"{part.kind} {json.dumps(_lasting(part.data), sort_keys=True, default=str)}"
+        elif part.kind not in SEALED_KINDS:
+            yield f"{part.kind} {json.dumps(_strip_passing(part.data), sort_keys=True, default=str)}"
 
 
-def _arguments(action: Action) -> str:
+def _normalize_arguments(action: Action) -> str:
     decoded = action.decoded
     if decoded:
         return json.dumps(decoded, sort_keys=True)
     return action.arguments
 
 
-def _lasting(value: object) -> object:
+def _strip_passing(value: object) -> object:
     """`value` without what passes: nulls, ids, cache markers."""
     if isinstance(value, Mapping):
-        return {key: _lasting(inner) for key, inner in value.items() if inner is not None and key not in _PASSING}
+        return {key: _strip_passing(inner) for key, inner in value.items() if inner is not None and key not in _PASSING}
     if isinstance(value, list | tuple):
-        return [_lasting(inner) for inner in value]
+        return [_strip_passing(inner) for inner in value]
     return value
 
 
-def chained(node: bytes, said: bytes) -> bytes:
+def chain_digest(node: bytes, message_digest: bytes) -> bytes:
     """The name of a history: that of the history before its last message, and what this one says."""
-    if said:
-        return hashlib.blake2b(node + said, digest_size=16).digest()
+    if message_digest:
+        return hashlib.blake2b(node + message_digest, digest_size=16).digest()
     return node

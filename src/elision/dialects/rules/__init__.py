@@ -1,8 +1,9 @@
 """What a provider rejects about a request, as named rules, and what an edit of ours newly made so (I8).
 
-A client's own invalid or unfinished request passes as it came, so what matters to a live session is `introduced`; what
-a request is worth at the provider's door is `violations`. The sentences of the providers' own errors stand with the
-rules. Types are not checked here: the providers' packages hold them, and the tests validate against those.
+`list_violations` reports why the provider would reject a request. A client's own invalid or unfinished request is
+forwarded unchanged, so a live session asks `list_new_violations` what its edit has added. The rules quote the
+providers' own errors. Types are not checked here: the providers' packages hold them, and the tests validate against
+those.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from elision.dialects.rules import anthropic, openai_chat, openai_responses
 from elision.dialects.rules.violation import Rule, Violation
 from elision.errors import SpecError
 
-__all__ = ["RULES", "Violation", "introduced", "violations"]
+__all__ = ["RULES", "Violation", "list_new_violations", "list_violations"]
 
 #: Dialect -> its rules, in the order in which they are reported.
 RULES: Final[Mapping[str, Sequence[Rule]]] = {
@@ -25,21 +26,21 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
 }
 
 
-def violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
+def list_violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
     """Every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
-    rules = _rules(dialect)
-    read = anthropic.Request(request) if dialect == "anthropic" else request
+    rules = _find_rules(dialect)
+    read = anthropic.AnthropicRequest(request) if dialect == "anthropic" else request
     return [found for rule in rules for found in rule(read)]
 
 
-def introduced(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:
+def list_new_violations(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:
     """The violations of `after` that `before` did not have. Raises SpecError (dialect).
 
     Places move when messages are edited, so two are the same when they break one rule about one subject.
     """
-    known = Counter((each.rule, each.subject) for each in violations(dialect, before))
+    known = Counter((each.rule, each.subject) for each in list_violations(dialect, before))
     found = []
-    for each in violations(dialect, after):
+    for each in list_violations(dialect, after):
         if known[each.rule, each.subject] > 0:
             known[each.rule, each.subject] -= 1
         else:
@@ -47,7 +48,7 @@ def introduced(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]
     return found
 
 
-def _rules(dialect: str) -> Sequence[Rule]:
+def _find_rules(dialect: str) -> Sequence[Rule]:
     if dialect not in RULES:
         raise SpecError(f"no dialect {dialect!r}; there are: {', '.join(RULES)}")
     return RULES[dialect]

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from elision.dialects import Json, text_in
-from elision.dialects.openai_responses import CALLS, OUTPUTS, call_id
-from elision.dialects.rules.violation import Rule, Violation, listed
+from elision.dialects.openai_responses import CALLS, OUTPUTS, read_call_id
+from elision.dialects.rules.violation import Rule, Violation, list_objects
 
 #: Calls that the client runs, so that their outcome must come from it.
-OURS: Final = frozenset(("function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call"))
+CLIENT_CALLS: Final = frozenset(
+    ("function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call")
+)
 #: Item type -> what its ids begin with.
 _PREFIXES: Final = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 #: A file as a data URL of sound or moving pictures.
@@ -34,10 +36,10 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
     """The model must see what came of its call: "No tool output found for function call call_…". Anywhere behind it
     will do here, while other servers of this API want it right behind."""
     waiting: dict[tuple[str, str], str] = {}
-    for place, item in _items(request):
+    for place, item in _list_items(request):
         kind = text_in(item.get("type"))
-        id = call_id(item)
-        if kind in OURS:
+        id = read_call_id(item)
+        if kind in CLIENT_CALLS:
             waiting[f"{kind}_output", id] = f"input.{place}"
         elif kind in OUTPUTS:
             waiting.pop((kind, id), None)
@@ -50,12 +52,12 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
 def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
     """An output answers a call, once: "No tool call found for function call output with call_id …". Those of
     a search that the service ran have no id, and stand in pairs."""
-    if _continues(request):
+    if _is_continuation(request):
         return
     waiting: Counter[str] = Counter()
-    for place, item in _items(request):
+    for place, item in _list_items(request):
         kind = text_in(item.get("type"))
-        id = call_id(item)
+        id = read_call_id(item)
         if kind in CALLS:
             waiting[id] += 1
         elif kind in OUTPUTS:
@@ -69,10 +71,10 @@ def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
 def call_ids_are_unique(request: Json) -> Iterator[Violation]:
     """Calls are told apart by `call_id` alone, wherever they stand."""
     seen: set[str] = set()
-    for place, item in _items(request):
-        if text_in(item.get("type")) not in OURS:
+    for place, item in _list_items(request):
+        if text_in(item.get("type")) not in CLIENT_CALLS:
             continue
-        id = call_id(item)
+        id = read_call_id(item)
         if not id or id in seen:
             if id:
                 reason = f"call_id {id!r} stands twice"
@@ -86,7 +88,7 @@ def item_ids_are_unique(request: Json) -> Iterator[Violation]:
     """The service stores items under their ids: "Duplicate item found with id rs_… Remove duplicate items from your
     input and try again"."""
     seen: set[str] = set()
-    for place, item in _items(request):
+    for place, item in _list_items(request):
         id = text_in(item.get("id"))
         if id and id in seen and item.get("type") != "item_reference":
             yield Violation(
@@ -97,7 +99,7 @@ def item_ids_are_unique(request: Json) -> Iterator[Violation]:
 
 def item_ids_have_their_prefix(request: Json) -> Iterator[Violation]:
     """The service knows items by their ids: "Invalid 'input[1].id': 'item_1'. Expected an ID that begins with 'fc'"."""
-    for place, item in _items(request):
+    for place, item in _list_items(request):
         id = text_in(item.get("id"))
         prefix = _PREFIXES.get(text_in(item.get("type")))
         if id and prefix and not id.startswith(prefix):
@@ -110,11 +112,11 @@ def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
     required following item". Reasoning that the service stores it knows by its id, and a message behind it too."""
     stored = request.get("store") is not False
     thought: tuple[int, Json] | None = None
-    for place, item in [*_items(request), (-1, {"role": "user"})]:
+    for place, item in [*_list_items(request), (-1, {"role": "user"})]:
         if item.get("type") == "reasoning":
             thought = (place, item)
             continue
-        if thought is not None and not _follows(item, thought[1], stored=stored):
+        if thought is not None and not _can_follow(item, thought[1], is_stored=stored):
             where, reasoning = thought
             yield Violation(
                 rule="reasoning-leads-to-something",
@@ -128,9 +130,9 @@ def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
 def files_are_no_recordings(request: Json) -> Iterator[Violation]:
     """A file is something to read: "Expected a base64-encoded data URL with a valid file MIME type […], but got
     unsupported MIME type 'audio/mpeg'"."""
-    for place, item in _items(request):
+    for place, item in _list_items(request):
         for name in ("content", "output"):
-            for position, part in listed(item.get(name)):
+            for position, part in list_objects(item.get(name)):
                 if part.get("type") == "input_file":
                     data = text_in(part.get("file_data"))
                 else:
@@ -145,7 +147,7 @@ def files_are_no_recordings(request: Json) -> Iterator[Violation]:
 
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
     """A call says which tool by its name alone."""
-    names = Counter(text_in(tool.get("name")) for _, tool in listed(request.get("tools")))
+    names = Counter(text_in(tool.get("name")) for _, tool in list_objects(request.get("tools")))
     for name, count in names.items():
         if name and count > 1:
             yield Violation(
@@ -166,28 +168,28 @@ RULES: Final[Sequence[Rule]] = (
 )
 
 
-def _items(request: Json) -> list[tuple[int, dict[str, Any]]]:
-    return listed(request.get("input"))
+def _list_items(request: Json) -> list[tuple[int, dict[str, Any]]]:
+    return list_objects(request.get("input"))
 
 
-def _continues(request: Json) -> bool:
+def _is_continuation(request: Json) -> bool:
     """Whether part of the conversation is only at the service."""
     if request.get("previous_response_id") or request.get("conversation"):
         return True
     return any(
-        item.get("type") in ("item_reference", "compaction", "compaction_summary") for _, item in _items(request)
+        item.get("type") in ("item_reference", "compaction", "compaction_summary") for _, item in _list_items(request)
     )
 
 
-def _follows(item: Json, reasoning: Json, *, stored: bool) -> bool:
-    """Whether `item` may stand behind `reasoning`. stored: whether the service stores the items of this request."""
-    if not _is_models(item):
+def _can_follow(item: Json, reasoning: Json, *, is_stored: bool) -> bool:
+    """Whether `item` may stand behind `reasoning`. is_stored: whether the service stores the items of this request."""
+    if not _is_from_model(item):
         return False
     is_message = (text_in(item.get("type")) or "message") == "message"
-    return not (stored and is_message and reasoning.get("id") and not item.get("id"))
+    return not (is_stored and is_message and reasoning.get("id") and not item.get("id"))
 
 
-def _is_models(item: Json) -> bool:
+def _is_from_model(item: Json) -> bool:
     """Whether the model produced an item; of a type that nobody knows it is taken that it did."""
     kind = text_in(item.get("type")) or "message"
     if kind == "message":

@@ -29,12 +29,12 @@ class Violation:
 Rule: TypeAlias = Callable[[Any], Iterator[Violation]]
 
 
-def name_of(rule: Rule) -> str:
+def get_rule_name(rule: Rule) -> str:
     """`calls_are_answered` as `calls-are-answered`."""
     return getattr(rule, "__name__", "rule").replace("_", "-")
 
 
-def listed(value: object) -> list[tuple[int, dict[str, Any]]]:
+def list_objects(value: object) -> list[tuple[int, dict[str, Any]]]:
     """The objects of a list with their places; [] if it is no list."""
     items = enumerate(value) if isinstance(value, list | tuple) else ()
     return [(place, item) for place, item in items if isinstance(item, dict)]

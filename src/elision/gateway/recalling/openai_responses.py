@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from elision.dialects.live.detect import LIVE
-from elision.dialects.live.pieces import digest
+from elision.dialects.live.detect import LIVE_DIALECTS
+from elision.dialects.live.pieces import digest_pieces
 from elision.gateway.recalling.json_text import number, object_in, object_of, objects, word
 from elision.gateway.recalling.outcome import Json, RecallCall, Replacement, Round
 from elision.gateway.recalling.streamed import Streamed
@@ -258,7 +258,7 @@ class ResponsesStream(Streamed):
 
 def says(item: Json) -> bool:
     """Whether a history is known by it: sealed reasoning is sent back by some clients and left out by others."""
-    return bool(digest(LIVE["openai-responses"].pieces(item, 0), inside=True))
+    return bool(digest_pieces(LIVE_DIALECTS["openai-responses"].split_message(item, 0), is_behind_head=True))
 
 
 def _is_recall(item: Json, names: frozenset[str]) -> bool:

@@ -1,0 +1,59 @@
+"""Messages as clients hold them: JSON objects, or the objects of a provider's package; copied, never changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.dialects import Json
+from elision.dialects.live.foreign import describe_foreign
+from elision.errors import DialectError
+
+
+def copy_structure(value: Any) -> Any:
+    """A copy of the structure of `value`, texts shared: what it looked like when it was read."""
+    if type(value) is str:
+        return value
+    if isinstance(value, dict):
+        return {key: copy_structure(inner) for key, inner in value.items()}
+    if type(value) is list:
+        return [copy_structure(inner) for inner in value]
+    if type(value) is tuple:
+        return tuple(copy_structure(inner) for inner in value)
+    copied = getattr(value, "model_copy", None)
+    if callable(copied):
+        return copied(deep=True)
+    return value
+
+
+def convert_to_json(value: Any) -> Any:
+    """`value` as JSON alone: objects of a provider's package become what they send. A value that is JSON is copied."""
+    kind = type(value)
+    if kind is str or value is None or kind in (int, float, bool):
+        return value
+    if isinstance(value, dict):
+        return {key: convert_to_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [convert_to_json(inner) for inner in value]
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        # Providers send values that are newer than the package's types; pydantic would warn of each.
+        if hasattr(value, "__pydantic_serializer__"):
+            silent = {"warnings": False}
+        else:
+            silent = {}
+        return convert_to_json(dump(mode="json", exclude_none=True, **silent))
+    if isinstance(value, str | int | float):
+        return value
+    return str(value)
+
+
+def read_client_message(value: Any, index: int) -> Json:
+    """Message `place` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
+    found = convert_to_json(value)
+    if not isinstance(found, dict):
+        raise DialectError(
+            f"messages[{index}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
+        )
+    if foreign := describe_foreign(found):
+        raise DialectError(f"messages[{index}] is {foreign}")
+    return found

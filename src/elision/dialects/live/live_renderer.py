@@ -1,0 +1,254 @@
+"""Views as the client's own messages with gaps: follows one session, work O(what changed).
+
+Each output message is either the client's own (held as its index, so that the newest object is the one that is sent)
+or one of ours: a result with another text, a summary, a user message of which only some blocks are left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from elision.dialects import Json
+from elision.dialects.live.conversation import TurnSources
+from elision.dialects.live.pieces import LiveDialect, Location
+from elision.trajectory.plan import Key
+from elision.trajectory.turn import Message, Observation, Turn
+from elision.trajectory.view import Segment, View
+
+#: A message to send: an index into the client's messages, or one of our own.
+Entry: TypeAlias = int | dict[str, Any]
+_NO_INDEX = -1
+
+
+@dataclass(slots=True)
+class _MessageGroup:
+    """What of one client message is sent. index: its index, or ours.
+
+    whole: the message in other words; None for the client's own. blocks: which of its blocks, with another in their
+    place or None; empty where the message goes as a whole.
+    """
+
+    index: int
+    whole: dict[str, Any] | None = None
+    blocks: list[tuple[int, dict[str, Any] | None]] = field(default_factory=list)
+
+
+class LiveRenderer:
+    """One session's messages.
+
+    read: JSON of every message that was read so far, by index; shared with whoever reads them.
+    """
+
+    def __init__(self, dialect: LiveDialect, messages: Sequence[Json]) -> None:
+        self.dialect = dialect
+        self._messages = messages
+        self._head: list[Location | None] = []
+        self._turns: dict[int, TurnSources] = {}
+        self._view: View | None = None
+        self._groups: list[_MessageGroup] = []
+        #: For each segment: groups up to and with it, and blocks of the last of them.
+        self._ends: list[tuple[int, int]] = []
+        self._entries: list[Entry] = []
+        #: For each entry: the first group that is in it.
+        self._starts: list[int] = []
+        #: Client messages of which something of ours was made, and that where nothing else is in it.
+        self._replaced: dict[int, dict[str, Any] | None] = {}
+
+    def set_head(self, locations: Sequence[Location | None]) -> None:
+        """Where the head's messages stand, in order; None for one that is given apart."""
+        self._head = list(locations)
+
+    def set_turn(self, index: int, sources: TurnSources) -> None:
+        """Where turn `index` stands."""
+        self._turns[index] = sources
+
+    def invalidate_message(self, index: int) -> None:
+        """Message `place` says the same in another form (ids, cache markers): what was made of it is made anew."""
+        if index in self._replaced:
+            self.forget_rendering()
+
+    def find_replacement(self, index: int) -> dict[str, Any] | None:
+        """What was sent instead of message `place`; None if it went as it was."""
+        return self._replaced.get(index)
+
+    def find_messages(self, keys: Iterable[Key]) -> Iterator[int]:
+        """The messages that hold observations."""
+        return (self._turns[turn].observations[position - 1].message for turn, position in keys)
+
+    def forget_rendering(self) -> None:
+        """What was rendered before counts no more."""
+        self._view = None
+        self._replaced.clear()
+        self._ends.clear()
+        self._groups.clear()
+        self._entries.clear()
+        self._starts.clear()
+
+    def render_entries(self, view: View) -> list[Entry]:
+        """The messages of `view`."""
+        kept = view.common(self._view)
+        if kept < len(self._ends):
+            self._rewind_to(kept)
+        self._view = view
+        if self._entries and len(self._ends) == view.length:
+            return self._entries.copy()
+        settled = len(self._groups)
+        for segment in view.track.segments[len(self._ends) : view.length]:
+            self._add_segment(segment)
+            self._ends.append((len(self._groups), len(self._groups[-1].blocks) if self._groups else 0))
+        self._build_entries(settled)
+        return self._entries.copy()
+
+    def find_last_block(self, mark: int) -> tuple[int, int] | None:
+        """(message, block) of the last block in front of segment `mark` of the newest view; None if none is."""
+        if 0 < mark <= len(self._ends):
+            groups, blocks = self._ends[mark - 1]
+        else:
+            groups, blocks = (0, 0)
+        if not groups:
+            return None
+        entry = bisect_right(self._starts, groups - 1) - 1
+        before = sum(self._count_blocks(self._groups[place]) for place in range(self._starts[entry], groups - 1))
+        return entry, before + (blocks or self._count_blocks(self._groups[groups - 1])) - 1
+
+    def _count_blocks(self, group: _MessageGroup) -> int:
+        """Content blocks of what is sent of a client message."""
+        if group.blocks:
+            return len(group.blocks)
+        message = group.whole if group.whole is not None else self._messages[group.index]
+        return max(1, len(self.dialect.list_blocks(message) or ()))
+
+    def _rewind_to(self, place: int) -> None:
+        del self._ends[place:]
+        if self._ends:
+            groups, blocks = self._ends[-1]
+        else:
+            groups, blocks = (0, 0)
+        del self._groups[groups:]
+        if self._groups:
+            del self._groups[-1].blocks[blocks:]
+        self._drop_entries(groups)
+
+    # -- segments ------------------------------------------------------------------------------------------------
+
+    def _add_segment(self, segment: Segment) -> None:
+        match segment.source:
+            case Turn():
+                for spot in self._turns[segment.turn].assistant:
+                    self._add_message(spot, None)
+            case Observation():
+                spot = self._turns[segment.turn].observations[segment.index - 1]
+                self._add_message(spot, None if segment.kind == "observation" else segment.text)
+            case Message():
+                known = self._head if segment.kind == "head" else self._turns[segment.turn].interjections
+                if (found := known[segment.index - 1]) is not None:
+                    self._add_message(found, None)
+            case _ if segment.kind == "summary":
+                self._groups.append(_MessageGroup(_NO_INDEX, self.dialect.make_user_message(segment.text)))
+
+    def _add_message(self, location: Location, text: str | None) -> None:
+        """Send what stands at `spot`, saying `text` instead if that is given."""
+        message = self._messages[location.message]
+        if location.blocks is None:
+            if text is None:
+                whole = None
+            else:
+                whole = self._replace_text(message, text)
+            self._groups.append(_MessageGroup(location.message, whole))
+            return
+        if not self._groups or self._groups[-1].index != location.message:
+            self._groups.append(_MessageGroup(location.message))
+        blocks = self.dialect.list_blocks(message) or []
+        # Of several blocks that were one observation (a text protocol) the first says what stands for them all.
+        for part in location.blocks if text is None else location.blocks[:1]:
+            if text is None:
+                told = None
+            else:
+                told = self.dialect.replace_result(blocks[part], text)
+            self._groups[-1].blocks.append((part, told))
+
+    def _replace_text(self, message: Json, text: str) -> dict[str, Any]:
+        """A whole message that says `text`: a result, or, in a text protocol, the user's words."""
+        if self.dialect.has_blocks:
+            return {**message, "content": [{"type": "text", "text": text}]}
+        return self.dialect.replace_result(message, text)
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def _build_entries(self, settled_groups: int) -> None:
+        """Make messages of the groups; the last of the `settled` ones anew, for blocks may have joined it."""
+        self._drop_entries(settled_groups)
+        first = 0
+        if self._starts:
+            first = self._starts.pop()
+            self._entries.pop()
+        for place in range(first, len(self._groups)):
+            self._append_group(place)
+
+    def _drop_entries(self, groups: int) -> None:
+        """Forget the entries that begin behind the first `groups` groups."""
+        while self._starts and self._starts[-1] >= groups:
+            self._starts.pop()
+            self._entries.pop()
+
+    def _append_group(self, place: int) -> None:
+        entry = self._build_entry(self._groups[place])
+        last = self._entries[-1] if self._entries else None
+        if not isinstance(entry, int):
+            self._replaced[self._groups[place].index] = entry
+        if last is not None and self._must_join(last, entry):
+            self._replaced |= {each: None for each in (last, entry) if isinstance(each, int)}
+            self._entries[-1] = self._join_entries(last, entry)
+            return
+        self._entries.append(entry)
+        self._starts.append(place)
+
+    def _build_entry(self, group: _MessageGroup) -> Entry:
+        if group.whole is not None:
+            return group.whole
+        if not group.blocks:
+            return group.index
+        message = self._messages[group.index]
+        blocks = self.dialect.list_blocks(message) or []
+        kept = sorted(group.blocks, key=lambda block: block[0])
+        if len(kept) == len(blocks) and all(told is None for _, told in kept):
+            return group.index
+        return {**message, "content": [blocks[part] if told is None else told for part, told in kept]}
+
+    def _must_join(self, last: Entry, entry: Entry) -> bool:
+        """Whether both must be one message, since roles take turns; what the client itself sent so stays as it is."""
+        if not self.dialect.has_blocks or (isinstance(last, int) and isinstance(entry, int)):
+            return False
+        return self._get_json(last).get("role") == self._get_json(entry).get("role") == "user"
+
+    def _join_entries(self, last: Entry, entry: Entry) -> dict[str, Any]:
+        one = self._get_json(last)
+        other = self._get_json(entry)
+        return {**one, "content": [*_to_blocks(one.get("content")), *_to_blocks(other.get("content"))]}
+
+    def _get_json(self, entry: Entry) -> Json:
+        if isinstance(entry, int):
+            return self._messages[entry]
+        return entry
+
+
+def _to_blocks(content: object) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}]
+
+
+def resolve_entries(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:
+    """What is sent for `entries`: the client's objects, and ours."""
+    # Every message, at every call: nothing is called in here.
+    return [messages[entry] if type(entry) is int else entry for entry in entries]
+
+
+def get_entry_json(entry: Entry, messages: Sequence[Json]) -> Mapping[str, Any]:
+    """The same as JSON."""
+    if isinstance(entry, int):
+        return messages[entry]
+    return entry

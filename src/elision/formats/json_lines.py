@@ -1,0 +1,218 @@
+"""JSON out of bytes: line by line with a Problem per broken line, or whole with an error that names the place.
+
+`NaN` and `Infinity` are read as floats: recordings written by Python hold them. Halves of surrogate pairs, which a
+recorder that cut text in the middle of a character leaves behind, become U+FFFD: nothing downstream could encode them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elision.errors import FormatError
+from elision.formats.document import Document
+from elision.trajectory.trajectory import Problem
+
+#: Bytes of one line above which it is skipped: no recorded message comes near, and parsing takes ten times the memory.
+LINE_LIMIT = 64 * 2**20
+#: Lines that `peek_objects` looks at: enough to get past a broken start and a few bookkeeping records.
+PEEK_LINES = 50
+
+_BOM = b"\xef\xbb\xbf"
+_DECODER = json.JSONDecoder()
+_TEXT = re.compile(rb"\S")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLine:
+    """One JSON object and the 1-based line it stands on; several objects on a line share its number."""
+
+    number: int
+    value: Mapping[str, Any] = field(hash=False)
+
+
+def read_json_lines(document: Document) -> Iterator[JsonLine | Problem]:
+    """Every JSON object of a JSON-lines file; what is no JSON object is a Problem and the next line is read."""
+    for number, start, end in _find_lines(document.data):
+        if end - start > LINE_LIMIT:
+            size = (end - start) / 2**20
+            reason = f"line of {size:.0f} MB, over the limit of {LINE_LIMIT // 2**20} MB; skipped"
+            yield Problem(file=document.path, line=number, reason=reason)
+        else:
+            yield from _parse_objects(document, number, document.data[start:end])
+
+
+def read_json_value(document: Document) -> Any:
+    """The one JSON value that the file holds.
+
+    Raises FormatError with file, line, column and what to do about it.
+    """
+    data = document.data
+    if not data or data.isspace():
+        raise FormatError(f"{document.path}: the file is empty; was the run recorded?")
+    if data[:256].removeprefix(_BOM).lstrip()[:1] not in (b"{", b"["):
+        raise FormatError(f"{document.path}:1:1: no JSON object or list; it begins with {quote_beginning(document)}")
+    if second := _find_second_value(data):
+        raise FormatError(f"{document.path}:{second}:1: more than one JSON value; is it JSON lines under another name?")
+    try:
+        return _repair_surrogates(json.loads(_decode_text(data)), data)
+    except UnicodeDecodeError as error:
+        line, column = _locate_offset(data, error.start)
+        raise FormatError(
+            f"{document.path}:{line}:{column}: byte 0x{data[error.start]:02x} is not UTF-8; "
+            "save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)"
+        ) from error
+    except json.JSONDecodeError as error:
+        mend = _suggest_repair(error)
+        raise FormatError(f"{document.path}:{error.lineno}:{error.colno}: broken JSON ({error.msg}); {mend}") from error
+    except RecursionError as error:
+        raise FormatError(f"{document.path}: JSON nested too deeply to read; no recorded run is") from error
+    except ValueError as error:
+        raise FormatError(f"{document.path}: unreadable JSON ({error})") from error
+
+
+def peek_objects(document: Document, count: int = 5) -> list[Mapping[str, Any]]:
+    """The first `count` objects of a JSON-lines file, broken lines passed over: for sniffing; never raises."""
+    found: list[Mapping[str, Any]] = []
+    for number, start, end in _find_lines(document.data):
+        if number > PEEK_LINES or len(found) >= count:
+            break
+        if end - start <= LINE_LIMIT:
+            found += [
+                line.value
+                for line in _parse_objects(document, number, document.data[start:end])
+                if isinstance(line, JsonLine)
+            ]
+    return found[:count]
+
+
+def peek_value(document: Document, *marks: str) -> Any:
+    """The file's JSON value if its bytes hold every one of `marks`, else None: for sniffing; never raises.
+
+    marks: texts that the format cannot do without (a key, say); searched first, because parsing costs far more.
+    """
+    if not all(mark.encode() in document.data for mark in marks):
+        return None
+    try:
+        return read_json_value(document)
+    except FormatError:
+        return None
+
+
+def quote_beginning(document: Document, length: int = 40) -> str:
+    """How the file begins, fit for a message."""
+    return repr(document.data[:length].decode(errors="replace"))
+
+
+def _find_lines(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(number, start, end) of every line that is not blank; no line is copied."""
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    number = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        number += 1
+        if not data[start : min(end, start + 256)].isspace() and end > start:
+            yield number, start, end
+        start = end + 1
+
+
+def _parse_objects(document: Document, number: int, raw: bytes) -> Iterator[JsonLine | Problem]:
+    try:
+        values = _parse_values(raw)
+    except UnicodeDecodeError as error:
+        reason = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} is not UTF-8; line skipped"
+        yield Problem(file=document.path, line=number, reason=reason)
+        return
+    for value in values:
+        if isinstance(value, dict):
+            yield JsonLine(number, value)
+        else:
+            if isinstance(value, _BrokenRest):
+                reason = str(value)
+            else:
+                reason = f"a JSON {type(value).__name__} where an object belongs"
+            yield Problem(file=document.path, line=number, reason=reason)
+
+
+class _BrokenRest(str):
+    """Why the rest of a line is unreadable."""
+
+    __slots__ = ()
+
+
+def _parse_values(raw: bytes) -> list[Any]:
+    """The JSON values on one line; where it breaks, a `_BrokenRest` stands for the rest."""
+    text = raw.decode().strip()
+    at = 0
+    values = list[Any]()
+    while at < len(text):
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+            values.append(_repair_surrogates(value, raw))
+        except json.JSONDecodeError as error:
+            return [
+                *values,
+                _BrokenRest(f"broken JSON at column {error.colno} ({error.msg}); rest of the line skipped"),
+            ]
+        except RecursionError:
+            return [*values, _BrokenRest("JSON nested too deeply to read; line skipped")]
+        except ValueError as error:
+            return [*values, _BrokenRest(f"unreadable JSON ({error}); line skipped")]
+        at += len(text[at : at + 64]) - len(text[at : at + 64].lstrip())
+    return values
+
+
+def _find_second_value(data: bytes) -> int:
+    """The line on which a second value stands, if the first line is a value by itself; else 0.
+
+    Told without decoding the file: readers that take both layouts ask this of every JSON-lines file.
+    """
+    first = next(_find_lines(data), None)
+    if first and first[2] - first[1] <= LINE_LIMIT:
+        more = _TEXT.search(data, first[2])
+    else:
+        more = None
+    if first is None or more is None:
+        return 0
+    try:
+        json.loads(data[first[1] : first[2]].decode())
+    except (ValueError, RecursionError):
+        return 0
+    return data.count(b"\n", 0, more.start()) + 1
+
+
+def _decode_text(data: bytes) -> str:
+    return data.removeprefix(_BOM).decode()
+
+
+def _repair_surrogates(value: Any, raw: bytes) -> Any:
+    """`value` without halves of surrogate pairs; only an escape can have made one."""
+    if b"\\ud" in raw or b"\\uD" in raw:
+        return _replace_surrogates(value)
+    return value
+
+
+def _replace_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def _locate_offset(data: bytes, offset: int) -> tuple[int, int]:
+    return data.count(b"\n", 0, offset) + 1, offset - data.rfind(b"\n", 0, offset)
+
+
+def _suggest_repair(error: json.JSONDecodeError) -> str:
+    if error.msg == "Extra data":
+        return "one value is expected; is it JSON lines under another name?"
+    if error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated string"):
+        return "the file looks cut off; record or copy it again"
+    return "mend it there, or record it again"

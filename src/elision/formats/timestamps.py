@@ -1,0 +1,21 @@
+"""Recorded points in time, as seconds since the epoch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from elision.dialects import number_in
+
+
+def parse_timestamp(value: object) -> float | None:
+    """An ISO 8601 text (UTC where it names no zone) or a number of milliseconds, in seconds; None for all else."""
+    if not isinstance(value, str):
+        milliseconds = number_in(value)
+        if milliseconds is None:
+            return None
+        return milliseconds / 1000
+    try:
+        read = datetime.fromisoformat(value)
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,223 @@
+"""A request to a provider, read: what it asks, what was said in it, and its blocks as a prompt cache sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from elision.dialects import (
+    AssistantMessage,
+    Json,
+    anthropic,
+    mapping_in,
+    mappings_in,
+    openai_chat,
+    openai_responses,
+    parse_content,
+    text_in,
+)
+from elision.trajectory.content import Content, Text, text_of
+from elision.trajectory.tokens import PER_CALL, PER_MESSAGE, Counter
+
+#: Whose API a request came to, as `dialects` call it; "openai" is chat completions.
+Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
+
+#: Items of OpenAI Responses that are part of what the assistant said; consecutive ones are one message.
+_SPOKEN_ITEMS = frozenset(openai_responses.CALLS) | {"reasoning"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptBlock:
+    """The smallest thing that a prompt cache compares.
+
+    text:   what is compared: role and content, without cache markers.
+    tokens: counted. has_breakpoint: whether a cache breakpoint stands behind it.
+    signature, thought: of a thinking block; "" for anything else.
+    place:  where it stands, as a provider's error names it ("messages.3.content.0").
+    """
+
+    text: str
+    tokens: int
+    has_breakpoint: bool = False
+    signature: str = ""
+    thinking: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequest:
+    """What a request says, whichever API it came to.
+
+    assistant_messages: the assistant messages in it, in order. user_texts: the texts of the user messages.
+    """
+
+    model: str
+    stream: bool
+    assistant_messages: tuple[AssistantMessage, ...]
+    user_texts: tuple[str, ...]
+
+
+def parse_request(api: Api, body: Json) -> ParsedRequest:
+    """`body` read. Fields of the wrong type are taken for absent: checking them is not done here."""
+    said, users = _READERS[api](body)
+    return ParsedRequest(
+        model=text_in(body.get("model")),
+        stream=body.get("stream") is True,
+        assistant_messages=tuple(said),
+        user_texts=tuple(users),
+    )
+
+
+def _read_chat(body: Json) -> tuple[list[AssistantMessage], list[str]]:
+    messages = mappings_in(body.get("messages"))
+    said = [openai_chat.parse_assistant(message) for message in messages if message.get("role") == "assistant"]
+    return said, [_read_text(message) for message in messages if message.get("role") == "user"]
+
+
+def _read_anthropic(body: Json) -> tuple[list[AssistantMessage], list[str]]:
+    messages = mappings_in(body.get("messages"))
+    said = [anthropic.parse_assistant(message) for message in messages if message.get("role") == "assistant"]
+    users = [text_of(anthropic.parse_user_words(message)) for message in messages if message.get("role") == "user"]
+    return said, users
+
+
+def _read_responses(body: Json) -> tuple[list[AssistantMessage], list[str]]:
+    said: list[AssistantMessage] = []
+    users: list[str] = []
+    is_continued = False
+    for item in list_items(body):
+        spoken = item.get("role") == "assistant" or text_in(item.get("type")) in _SPOKEN_ITEMS
+        if spoken:
+            new = openai_responses.parse_item(item)
+            if is_continued:
+                said[-1:] = [join_messages(said[-1], new)]
+            else:
+                said[-1:] = [*said[-1:], new]
+        elif item.get("role") == "user":
+            users.append(_read_text(item))
+        is_continued = spoken
+    return said, users
+
+
+def join_messages(first: AssistantMessage, second: AssistantMessage) -> AssistantMessage:
+    """Two parts of one assistant message as one."""
+    return AssistantMessage(
+        content=first.content + second.content,
+        reasoning=first.reasoning + second.reasoning,
+        actions=first.actions + second.actions,
+    )
+
+
+def list_items(body: Json) -> list[Json]:
+    """The input of a Responses request as items; a string is one user message."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return mappings_in(given)
+
+
+def _read_text(message: Json) -> str:
+    return text_of(parse_content(message.get("content")))
+
+
+_READERS: Mapping[Api, Callable[[Json], tuple[list[AssistantMessage], list[str]]]] = {
+    "openai": _read_chat,
+    "openai-responses": _read_responses,
+    "anthropic": _read_anthropic,
+}
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def split_into_blocks(api: Api, body: Json, counter: Counter) -> Iterator[PromptBlock]:
+    """The prompt in the order in which it is cached: tools, system prompt, messages."""
+    for place, tool in enumerate(mappings_in(body.get("tools"))):
+        yield _make_block(f"tools.{place}", "tool", tool, counter.count(_dump_json(_strip_markers(tool))))
+    yield from _SPLITTERS[api](body, counter)
+
+
+def _split_chat(body: Json, counter: Counter) -> Iterator[PromptBlock]:
+    for place, message in enumerate(mappings_in(body.get("messages"))):
+        said = openai_chat.parse_assistant(message)
+        tokens = (
+            PER_MESSAGE
+            + _count_content(said.content, counter)
+            + counter.count(said.reasoning)
+            + _count_calls(said, counter)
+        )
+        yield _make_block(f"messages.{place}", text_in(message.get("role")), message, tokens)
+
+
+def _split_responses(body: Json, counter: Counter) -> Iterator[PromptBlock]:
+    if instructions := text_in(body.get("instructions")):
+        yield _make_block("instructions", "system", {"text": instructions}, PER_MESSAGE + counter.count(instructions))
+    for place, item in enumerate(list_items(body)):
+        if text_in(item.get("type")) in openai_responses.OUTPUTS:
+            tokens = _count_content(openai_responses.parse_result(item).content, counter)
+        else:
+            said = openai_responses.parse_item(item)
+            tokens = _count_content(said.content, counter) + counter.count(said.reasoning) + _count_calls(said, counter)
+        yield _make_block(f"input.{place}", text_in(item.get("role")), item, PER_MESSAGE + tokens)
+
+
+def _split_anthropic(body: Json, counter: Counter) -> Iterator[PromptBlock]:
+    system = anthropic.list_blocks(body.get("system"))
+    for place, block in enumerate(system):
+        yield _make_block(f"system.{place}", "system", block, _count_block(block, counter))
+    for message, each in enumerate(mappings_in(body.get("messages"))):
+        for place, block in enumerate(anthropic.list_blocks(each.get("content"))):
+            tokens = _count_block(block, counter) + (0 if place else PER_MESSAGE)
+            yield _make_block(f"messages.{message}.content.{place}", text_in(each.get("role")), block, tokens)
+
+
+def _count_block(block: Json, counter: Counter) -> int:
+    kind = block.get("type")
+    if kind == "tool_result":
+        return PER_MESSAGE + _count_content(parse_content(block.get("content")), counter)
+    said = anthropic.parse_assistant({"content": [block]})
+    return _count_content(said.content, counter) + counter.count(said.reasoning) + _count_calls(said, counter)
+
+
+def _make_block(place: str, role: str, block: Json, tokens: int) -> PromptBlock:
+    thinks = block.get("type") == "thinking"
+    return PromptBlock(
+        text=f"{role} {_dump_json(_strip_markers(block))}",
+        tokens=tokens,
+        has_breakpoint="cache_control" in block,
+        signature=text_in(block.get("signature")) if thinks else "",
+        thinking=text_in(block.get("thinking")) if thinks else "",
+        place=place,
+    )
+
+
+def _strip_markers(block: Json) -> dict[str, Any]:
+    """Without what no cache compares: markers, and fields that say nothing."""
+    return {name: value for name, value in block.items() if name != "cache_control" and value is not None}
+
+
+def _count_content(parts: Content, counter: Counter) -> int:
+    return sum(counter.count(part.text) if isinstance(part, Text) else part.tokens for part in parts)
+
+
+def _count_calls(message: AssistantMessage, counter: Counter) -> int:
+    return sum(PER_CALL + counter.count(call.name) + counter.count(call.arguments) for call in message.actions)
+
+
+def _dump_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_SPLITTERS: Mapping[Api, Callable[[Json, Counter], Iterator[PromptBlock]]] = {
+    "openai": _split_chat,
+    "openai-responses": _split_responses,
+    "anthropic": _split_anthropic,
+}
+
+
+def list_tool_names(body: Json) -> set[str]:
+    """The names of the tools that a request offers."""
+    tools = mappings_in(body.get("tools"))
+    return {text_in(tool.get("name")) or text_in(mapping_in(tool.get("function")).get("name")) for tool in tools}

@@ -1,0 +1,321 @@
+"""A provider that only knows recorded runs: a request in, an answer out. No sockets; `playback.py` brings those.
+
+Every request is held against the provider's types and rules, metered by a prompt cache, and answered with the recorded
+turn that belongs behind its history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Protocol
+
+from elision.dialects import Json, mapping_in, text_in
+from elision.errors import PriceError
+from elision.testing import response_anthropic, response_openai_chat, response_openai_responses, thinking_seals
+from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
+from elision.testing.exchange import CREDENTIALS, ProviderResponse, ReceivedRequest
+from elision.testing.faults import Fault, Refused
+from elision.testing.parsed_request import Api, ParsedRequest, PromptBlock, list_items, parse_request, split_into_blocks
+from elision.testing.recorded_run import RecordedReply
+from elision.testing.refusal import Refusal, refuse_long_prompt
+from elision.testing.reply_spec import ReplySpec
+from elision.testing.request_checks import find_problems
+from elision.testing.run_index import RUN_PREFIX, MatchedReply, RunIndex
+from elision.trajectory.price_lookup import find_price_set, find_prices
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import counter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How the provider behaves.
+
+    key:      the API key it wants; None takes any, and none.
+    prices:   cache rules and write price of every model; None looks each model up, the run's own where a run is named.
+    window:   tokens of every model's context window; None takes the prices', 0 is no limit.
+    check:    whether types and rules are checked.
+    usage:    "simulated" from the request as it came; "recorded" where the recording holds one.
+    bound_thinking: whether thinking is bound to what stands in front of it (Anthropic only).
+    clock:    seconds since the epoch.
+    """
+
+    key: str | None = None
+    prices: Prices | None = None
+    window: int | None = None
+    check: bool = True
+    usage: Literal["simulated", "recorded"] = "simulated"
+    bound_thinking: bool = False
+    clock: Callable[[], float] = time.time
+
+
+class ResponseFormat(Protocol):
+    """How an API says an answer: whole, or event by event."""
+
+    def build_body(self, spec: ReplySpec) -> dict[str, Any]: ...
+
+    def build_events(self, spec: ReplySpec) -> Iterator[dict[str, Any]]: ...
+
+
+_RESPONSE_FORMATS: Final[Mapping[Api, ResponseFormat]] = {
+    "openai": response_openai_chat,
+    "openai-responses": response_openai_responses,
+    "anthropic": response_anthropic,
+}
+
+
+class RecordedProvider:
+    """Answers requests out of recorded runs; one of them at a time."""
+
+    def __init__(self, runs: Iterable[Trajectory], terms: Terms | None = None) -> None:
+        self.runs = RunIndex(runs)
+        self.terms = terms or Terms()
+        self.requests: list[ReceivedRequest] = []
+        self.faults: deque[Fault | None] = deque()
+        #: Told of every request once it is decided how it is answered.
+        self.on_request: Callable[[ReceivedRequest], None] = lambda received: None
+        self._billing = BillingSimulator()
+        self._counter = counter()
+        self._prices: dict[tuple[Api, str], Prices] = {}
+        #: Responses by id, as items: what `previous_response_id` goes on from.
+        self._stored_items: dict[str, list[Json]] = {}
+
+    def answer_request(
+        self, api: Api, headers: Mapping[str, str], raw: bytes
+    ) -> tuple[ReceivedRequest, ProviderResponse]:
+        """The answer to one request for a completion, which is recorded in `requests`."""
+        received = self._parse_received(api, headers, raw)
+        self.requests.append(received)
+        if self.faults:
+            received.fault = self.faults.popleft()
+        else:
+            received.fault = None
+        outcome = self._decide_outcome(received, headers)
+        if isinstance(outcome, Refusal):
+            outcome = ProviderResponse(
+                status=outcome.status, body=outcome.build_body(api, self._make_id()), headers=outcome.headers
+            )
+        received.status = outcome.status
+        self.on_request(received)
+        return received, outcome
+
+    def count_tokens(self, headers: Mapping[str, str], raw: bytes) -> ProviderResponse:
+        """The answer of `/v1/messages/count_tokens`; such requests are checked, and not recorded."""
+        received = self._parse_received("anthropic", headers, raw)
+        body = {"max_tokens": 1, **received.body}
+        refusal = self._check_key(headers) or self._check_request(replace(received, body=body))
+        if refusal is not None:
+            return ProviderResponse(status=refusal.status, body=refusal.build_body("anthropic", self._make_id()))
+        return ProviderResponse(
+            body={"input_tokens": sum(block.tokens for block in split_into_blocks("anthropic", body, self._counter))}
+        )
+
+    def list_models(self, *, anthropic: bool) -> Json:
+        """The answer of `/v1/models`, in either shape."""
+        names = self.runs.names
+        if anthropic:
+            made = {"created_at": "2025-01-01T00:00:00Z", "type": "model"}
+            data = [{**made, "id": name, "display_name": name.removeprefix(RUN_PREFIX)} for name in names]
+            return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+        return {
+            "object": "list",
+            "data": [{"id": name, "object": "model", "created": 0, "owned_by": "recording"} for name in names],
+        }
+
+    # -- from a request to its outcome ------------------------------------------------------------------------------
+
+    def _parse_received(self, api: Api, headers: Mapping[str, str], raw: bytes) -> ReceivedRequest:
+        try:
+            body = json.loads(raw)
+        except (ValueError, RecursionError):
+            body = None
+        kept = {name.lower(): value for name, value in headers.items() if name.lower() not in CREDENTIALS}
+        sound = isinstance(body, dict)
+        return ReceivedRequest(
+            api=api,
+            raw=raw,
+            body=body if isinstance(body, dict) else {},
+            headers=kept,
+            key=_hash_key(_read_key(headers)),
+            problems=() if sound else ("the body is no JSON object",),
+        )
+
+    def _decide_outcome(self, received: ReceivedRequest, headers: Mapping[str, str]) -> ProviderResponse | Refusal:
+        fault = received.fault
+        if isinstance(fault, Refused):
+            return Refusal(status=fault.status, message=fault.message, retry_after=fault.retry_after)
+        refusal = self._check_key(headers) or self._check_request(received)
+        if refusal is not None:
+            return refusal
+        body = self._expand_previous(received.api, received.body)
+        question = parse_request(received.api, body)
+        found = self.runs.find_reply(question)
+        if found is None:
+            return self._refuse_unknown(question)
+        received.run = found.recorded.run.id
+        received.turn = found.reply.number
+        received.stream = question.stream
+        return self._respond(received, body, question, found)
+
+    def _check_key(self, headers: Mapping[str, str]) -> Refusal | None:
+        wrong = self.terms.key is not None and _read_key(headers) != self.terms.key
+        if wrong:
+            return Refusal(status=401)
+        return None
+
+    def _check_request(self, received: ReceivedRequest) -> Refusal | None:
+        if not received.problems and self.terms.check:
+            body = self._expand_previous(received.api, received.body)
+            received.problems = tuple(find_problems(received.api, body))
+        if not received.problems:
+            return None
+        return Refusal(status=400, message=received.problems[0])
+
+    def _refuse_unknown(self, request: ParsedRequest) -> Refusal:
+        names = ", ".join(self.runs.names)
+        if request.model.startswith(RUN_PREFIX) and request.model not in self.runs.names:
+            return Refusal(status=404, message=f"model: {request.model}; there are: {names}")
+        return Refusal(status=404, message=f"no recorded run fits this history; there are: {names}")
+
+    def _respond(
+        self, received: ReceivedRequest, body: Json, request: ParsedRequest, matched: MatchedReply
+    ) -> ProviderResponse | Refusal:
+        """The recorded answer, metered."""
+        api = received.api
+        reply = matched.reply
+        prices = self._find_prices(api, request.model, matched)
+        prompt = [*split_into_blocks(api, body, self._counter)]
+        if api == "anthropic" and "cache_control" in body and prompt:
+            # Automatic caching: the marker stands on the last block.
+            prompt[-1] = replace(prompt[-1], has_breakpoint=True)
+        if self.terms.bound_thinking and api == "anthropic":
+            unfit = thinking_seals.find_unfit(prompt)
+        else:
+            unfit = []
+        if unfit and not thinking_seals.asks_to_drop(body):
+            received.problems = tuple(map(thinking_seals.describe_refusal, unfit))
+            return Refusal(status=400, message=received.problems[0])
+        prompt = [block for block in prompt if block.place not in unfit]
+        tokens = sum(block.tokens for block in prompt)
+        if self.terms.window is None:
+            window = prices.window
+        else:
+            window = self.terms.window
+        if window and tokens > window:
+            return refuse_long_prompt(api, tokens, window)
+        received.usage = self._bill_request(received, request, reply, prompt, prices)
+        return self._build_response(received, body, request, reply, prompt, unfit)
+
+    def _bill_request(
+        self,
+        received: ReceivedRequest,
+        request: ParsedRequest,
+        reply: RecordedReply,
+        prompt: Sequence[PromptBlock],
+        prices: Prices,
+    ) -> Usage:
+        if reply.turn is not None:
+            recorded = reply.turn.usage
+        else:
+            recorded = None
+        if recorded is not None and recorded.output:
+            output = recorded.output
+        else:
+            output = self._count_output(reply)
+        owner = f"{received.key} {request.model}"
+        usage = self._billing.bill_request(hash_prefixes(owner, prompt), prices, self.terms.clock(), output=output)
+        if self.terms.usage == "recorded" and recorded is not None and recorded.prompt:
+            return recorded
+        return usage
+
+    def _count_output(self, reply: RecordedReply) -> int:
+        called = sum(self._counter.count(call.name) + self._counter.count(call.arguments) for call in reply.calls)
+        return max(1, self._counter.count(reply.text) + self._counter.count(reply.reasoning) + called)
+
+    def _find_prices(self, api: Api, model: str, matched: MatchedReply) -> Prices:
+        """The model's own price list; a typical one of the API where the model is not known."""
+        if self.terms.prices is not None:
+            return self.terms.prices
+        if model.startswith(RUN_PREFIX):
+            name = matched.recorded.run.model
+        else:
+            name = model
+        if (api, name) not in self._prices:
+            try:
+                self._prices[api, name] = find_prices(name)
+            except PriceError:
+                self._prices[api, name] = find_price_set("anthropic" if api == "anthropic" else "openai")
+        return self._prices[api, name]
+
+    # -- the answer itself ------------------------------------------------------------------------------------------
+
+    def _make_id(self) -> str:
+        return f"playback{len(self.requests):08d}"
+
+    def _build_response(
+        self,
+        received: ReceivedRequest,
+        body: Json,
+        request: ParsedRequest,
+        reply: RecordedReply,
+        prompt: Sequence[PromptBlock],
+        unfit: list[str],
+    ) -> ProviderResponse:
+        id = self._make_id()
+        if received.api == "anthropic" and not _has_thinking(body):
+            reply = replace(reply, reasoning="")
+        if received.api == "openai-responses":
+            self._stored_items[f"resp_{id}"] = [*list_items(body), *response_openai_responses.build_items(reply, id)]
+        tools = body.get("tools")
+        told = ReplySpec(
+            reply=reply,
+            usage=received.usage or Usage(),
+            model=request.model,
+            id=id,
+            created=int(self.terms.clock()),
+            tools=tools if isinstance(tools, list) else (),
+            include_usage=mapping_in(body.get("stream_options")).get("include_usage") is True,
+            signature=thinking_seals.seal_thinking(reply.reasoning, prompt) if reply.reasoning else "",
+            dropped=[*map(thinking_seals.describe_drop, unfit)],
+        )
+        voice = _RESPONSE_FORMATS[received.api]
+        if request.stream:
+            return ProviderResponse(events=_frame_events(received.api, voice.build_events(told)))
+        return ProviderResponse(body=voice.build_body(told))
+
+    def _expand_previous(self, api: Api, body: Json) -> Json:
+        """A Responses request with what its `previous_response_id` stands for in front of its input."""
+        before = self._stored_items.get(text_in(body.get("previous_response_id")))
+        if api != "openai-responses" or before is None:
+            return body
+        return {**body, "input": [*before, *list_items(body)]}
+
+
+def _read_key(headers: Mapping[str, str]) -> str:
+    """The API key that a request carries, however it does; "" if it carries none."""
+    found = {name.lower(): value for name, value in headers.items()}
+    return found.get("x-api-key") or found.get("authorization", "").removeprefix("Bearer ")
+
+
+def _hash_key(key: str) -> str:
+    if key:
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return ""
+
+
+def _has_thinking(body: Json) -> bool:
+    return mapping_in(body.get("thinking")).get("type") in ("enabled", "adaptive")
+
+
+def _frame_events(api: Api, events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """(name, data) of every event; chat chunks have no names, and a last one that is no JSON."""
+    for event in events:
+        yield ("" if api == "openai" else event["type"]), json.dumps(event)
+    if api == "openai":
+        yield "", "[DONE]"

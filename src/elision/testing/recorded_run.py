@@ -1,0 +1,125 @@
+"""A recorded run as a provider would have said it: which turn answers a history, and under which call ids.
+
+A history is told by what the assistant said in it, not by its length: a client that masks, summarizes, undoes or forks
+is still answered with the turn that belongs behind its newest words, and a retry with the same turn again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from elision.dialects import AssistantMessage
+from elision.trajectory.content import content, text_of
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Action, Turn
+
+#: Served where a recorded turn has neither words nor calls (an aborted answer): providers take no empty message back.
+SILENT_TEXT = "[The recording is silent here.]"
+#: Served behind the last recorded turn.
+ENDING_TEXT = "[The recording ends here.]"
+
+_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedReply:
+    """One assistant message as it is served.
+
+    turn:   the recorded turn; None behind the last one.
+    number: its index, or one more than the last.
+    calls:  its calls with ids that are unique in the run and have only letters that every provider takes.
+    """
+
+    number: int
+    text: str
+    reasoning: str = ""
+    calls: tuple[Action, ...] = ()
+    turn: Turn | None = None
+
+
+class RecordedRun:
+    """One run, ready to be served.
+
+    run: any trajectory. Opaque parts of assistant messages (sealed reasoning, images) are not served.
+    """
+
+    def __init__(self, run: Trajectory) -> None:
+        self.run = run
+        self._used_ids: set[str] = set()
+        self.replies = tuple(self._build_reply(turn) for turn in run.turns)
+        self._by_id = {call.id: reply.number for reply in self.replies for call in reply.calls}
+        self._by_text: dict[str, list[int]] = {}
+        for reply in self.replies:
+            if not reply.calls:
+                self._by_text.setdefault(_normalize_text(reply.text), []).append(reply.number)
+
+    @property
+    def task(self) -> str:
+        """What the first user message of the run says; "" if there is none."""
+        return next((message.text for message in self.run.head.messages if message.role == "user"), "")
+
+    def get_reply(self, number: int) -> RecordedReply:
+        """The answer of turn `number`; behind the last turn the words `ENDING_TEXT`."""
+        if number <= len(self.replies):
+            return self.replies[number - 1]
+        return RecordedReply(number=len(self.replies) + 1, text=ENDING_TEXT)
+
+    def find_turn(self, call_id: str) -> int | None:
+        """The turn that made the call served as `call_id`."""
+        return self._by_id.get(call_id)
+
+    def find_next_turn(self, messages: Sequence[AssistantMessage]) -> int | None:
+        """The turn that answers a history in which the assistant said `said`; None if none of it is of this run.
+
+        Messages that are not of this run (another tool's rounds, say) are passed over.
+        """
+        if not messages:
+            return 1
+        place: int | None = None
+        for spoken in messages:
+            place = self._find_spoken_turn(spoken, place or 0) or place
+        if place is None:
+            return None
+        return place + 1
+
+    def _find_spoken_turn(self, message: AssistantMessage, after_turn: int) -> int | None:
+        """Return the turn that said `message`: the first after turn `after_turn` if several did."""
+        if message.actions:
+            return next((self._by_id[call.id] for call in message.actions if call.id in self._by_id), None)
+        numbers = self._by_text.get(_normalize_text(text_of(message.content)), ())
+        return next((number for number in numbers if number > after_turn), numbers[-1] if numbers else None)
+
+    def _build_reply(self, turn: Turn) -> RecordedReply:
+        calls = tuple(self._name_calls(turn))
+        return RecordedReply(
+            number=turn.index,
+            text=turn.text if turn.text.strip() or calls else SILENT_TEXT,
+            reasoning=turn.reasoning,
+            calls=calls,
+            turn=turn,
+        )
+
+    def _name_calls(self, turn: Turn) -> Iterable[Action]:
+        for position, action in enumerate(turn.actions, start=1):
+            if not action.implicit:
+                name = _FORBIDDEN.sub("_", action.name) or "unknown"
+                yield Action(id=self._assign_id(turn.index, position, action.id), name=name, arguments=action.arguments)
+
+    def _assign_id(self, turn: int, position: int, recorded: str) -> str:
+        id = _FORBIDDEN.sub("_", recorded) or f"call_{turn}_{position}"
+        while id in self._used_ids:
+            id = f"{id}_{turn}_{position}"
+        self._used_ids.add(id)
+        return id
+
+
+def _normalize_text(text: str) -> str:
+    """`text` as clients may have changed it on the way: without white space around it."""
+    return text.strip()
+
+
+def make_assistant_message(text: str, *calls: Action) -> AssistantMessage:
+    """An assistant message of that text and those calls."""
+    return AssistantMessage(content=content(text), actions=calls)

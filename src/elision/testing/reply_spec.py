@@ -1,0 +1,30 @@
+"""What is to be answered, whichever API says it: the reply, its usage, and what an answer repeats of its request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elision.testing.recorded_run import RecordedReply
+from elision.trajectory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplySpec:
+    """One answer.
+
+    model: as the request named it. id: unique among the answers, without the prefix that each API gives it.
+    created: seconds since the epoch. tools: of the request. include_usage: whether a chat stream ends with the usage.
+    signature: of the thinking. dropped: what became of the request's own thinking (`input_transformations`).
+    """
+
+    reply: RecordedReply
+    usage: Usage
+    model: str
+    id: str
+    created: int = 0
+    tools: Sequence[Any] = ()
+    include_usage: bool = False
+    signature: str = ""
+    dropped: Sequence[dict[str, Any]] = ()

@@ -1,0 +1,114 @@
+"""What is wrong with a request: its JSON held against the provider's own types, its history against the rules.
+
+The types are those of the `openai` and `anthropic` packages where they are installed; without them the few fields are
+checked that every request must have.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from elision.dialects import Json
+from elision.dialects.rules import list_violations
+from elision.testing.parsed_request import Api
+
+#: API -> module and name of the type that its package gives a request.
+_TYPES: Final[Mapping[Api, tuple[str, str]]] = {
+    "openai": ("openai.types.chat.completion_create_params", "CompletionCreateParamsNonStreaming"),
+    "openai-responses": ("openai.types.responses.response_create_params", "ResponseCreateParamsNonStreaming"),
+    "anthropic": ("anthropic.types.message_create_params", "MessageCreateParamsNonStreaming"),
+}
+#: API -> fields that a request cannot be without, and of which JSON type.
+_REQUIRED_FIELDS: Final[Mapping[Api, Mapping[str, type | tuple[type, ...]]]] = {
+    "openai": {"model": str, "messages": list},
+    "openai-responses": {"model": str, "input": (str, list)},
+    "anthropic": {"model": str, "messages": list, "max_tokens": int},
+}
+#: Problems of one request that are told one by one.
+MAX_PROBLEMS = 5
+
+
+def find_problems(api: Api, body: Json) -> list[str]:
+    """What the provider would refuse `body` for, each as one sentence; [] for a sound request."""
+    found = [*_check_fields(api, body)]
+    return found or [*_check_types(api, body)][:MAX_PROBLEMS] or [str(each) for each in list_violations(api, body)]
+
+
+def _check_fields(api: Api, body: Json) -> Iterator[str]:
+    for name, kind in _REQUIRED_FIELDS[api].items():
+        if name not in body:
+            yield f"{name}: Field required"
+        elif not isinstance(body[name], kind) or isinstance(body[name], bool):
+            yield f"{name}: Input should be a valid {_name_kind(kind)}"
+
+
+def _name_kind(kind: type | tuple[type, ...]) -> str:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return " or ".join({str: "string", list: "list", int: "integer"}[each] for each in kinds)
+
+
+def _check_types(api: Api, body: Json) -> Iterator[str]:
+    validate = _load_validator(api)
+    if validate is not None:
+        # How an answer is sent is checked apart: it makes two types of one.
+        yield from validate({name: _relax_tools(name, value) for name, value in body.items() if name != "stream"})
+
+
+def _relax_tools(name: str, value: Any) -> Any:
+    """Tools without `strict`, which Responses takes for true: only the package's type says that it must be there.
+
+    mini-swe-agent and LiteLLM leave it out.
+    """
+    if name != "tools" or not isinstance(value, list):
+        return value
+    return [_add_strict(each) if isinstance(each, dict) and each.get("type") == "function" else each for each in value]
+
+
+def _add_strict(tool: Json) -> Json:
+    if "function" in tool:
+        return tool
+    return {"strict": None, **tool}
+
+
+@cache
+def _load_validator(api: Api) -> Callable[[Any], list[str]] | None:
+    """Holds a value against the type of `api`'s package; None where the package is not installed."""
+    module, name = _TYPES[api]
+    try:
+        pydantic = importlib.import_module("pydantic")
+        kind = getattr(importlib.import_module(module), name)
+    except ImportError:
+        return None
+    adapter = pydantic.TypeAdapter(kind)
+    failure = pydantic.ValidationError
+
+    def validate(value: Any) -> list[str]:
+        try:
+            return [*_check_elements(adapter.validate_python(value, strict=True), (), failure)]
+        except failure as error:
+            return _list_errors((), error.errors())
+
+    return validate
+
+
+def _check_elements(value: Any, place: tuple[str | int, ...], failure: type[Exception]) -> Iterator[str]:
+    """Look at every element: pydantic checks iterables (messages, parts, calls) only when they are read."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _check_elements(each, (*place, name), failure)
+    elif not isinstance(value, str | bytes | int | float | bool | None):
+        try:
+            for number, each in enumerate(value):
+                yield from _check_elements(each, (*place, number), failure)
+        except failure as error:
+            yield from _list_errors(place, error.errors())  # type: ignore[attr-defined]
+
+
+def _list_errors(place: tuple[str | int, ...], errors: Sequence[Json]) -> list[str]:
+    """Errors as sentences. Of a union only the members are heard whose `type` the value has, if there is one."""
+    others = {each["loc"][:-1] for each in errors if each["loc"][-1:] in (("type",), ("role",))}
+    told = [each for each in errors if each["loc"][:-1] not in others] or errors
+    return [f"{'.'.join(map(str, (*place, *each['loc'])))}: {each['msg']}" for each in told]

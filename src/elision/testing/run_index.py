@@ -1,0 +1,64 @@
+"""The runs that a provider plays, and which of them a request belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elision.testing.parsed_request import ParsedRequest
+from elision.testing.recorded_run import RecordedReply, RecordedRun
+from elision.trajectory.trajectory import Trajectory
+
+#: How a model name begins that names a run: "run:airline-13".
+RUN_PREFIX = "run:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedReply:
+    """The run that a request belongs to, and what answers it."""
+
+    recorded: RecordedRun
+    reply: RecordedReply
+
+
+class RunIndex:
+    """Recorded runs by name. Two runs of one id are told apart by what was said in them only."""
+
+    def __init__(self, runs: Iterable[Trajectory]) -> None:
+        self.recorded = [RecordedRun(run) for run in runs]
+        if not self.recorded:
+            raise ValueError("a playback server needs at least one run")
+
+    @property
+    def names(self) -> list[str]:
+        """What a client may ask for as its model, each once, in the order given."""
+        return list(dict.fromkeys(f"{RUN_PREFIX}{each.run.id}" for each in self.recorded))
+
+    def find_reply(self, request: ParsedRequest) -> MatchedReply | None:
+        """By the run that the model name names, else by the history, the task and the recorded model, in that order.
+
+        None where no run fits. A run that is named but never said what the history says fits none.
+        """
+        if request.model.startswith(RUN_PREFIX):
+            candidates = self._find_named(request.model)
+        else:
+            candidates = self.recorded
+        placed = [(each, each.find_next_turn(request.assistant_messages)) for each in candidates]
+        fitting = [(each, number) for each, number in placed if number is not None]
+        if not fitting:
+            return None
+        recorded, number = min(fitting, key=lambda pair: self._measure_distance(pair[0], request))
+        return MatchedReply(recorded=recorded, reply=recorded.get_reply(number))
+
+    def _find_named(self, model: str) -> list[RecordedRun]:
+        return [each for each in self.recorded if f"{RUN_PREFIX}{each.run.id}" == model]
+
+    def _measure_distance(self, recorded: RecordedRun, request: ParsedRequest) -> tuple[bool, bool, bool]:
+        """How well a run fits beside its history; less is better."""
+        task = recorded.task.strip()
+        same = any(text.strip() == task for text in request.user_texts)
+        return (
+            not same,
+            not any(task and task in text for text in request.user_texts),
+            recorded.run.model != request.model,
+        )

@@ -1,0 +1,77 @@
+"""What is wrong with a request, with and without the providers' packages."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elision.testing import request_checks
+from elision.testing.builders import anthropic_messages, openai_messages, responses_items, steps, trajectory
+from elision.testing.parsed_request import Api
+from elision.testing.request_checks import find_problems
+
+APIS: tuple[Api, ...] = get_args(Api)
+RUN = trajectory(*steps(3))
+
+
+def sound(api: Api) -> dict[str, Any]:
+    if api == "openai":
+        return {"model": "m", "messages": openai_messages(RUN)}
+    if api == "openai-responses":
+        return {"model": "m", "input": responses_items(RUN)}
+    system, messages = anthropic_messages(RUN)
+    return {"model": "m", "max_tokens": 9, "system": system, "messages": messages}
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_what_our_renderers_say_is_sound(api: Api) -> None:
+    """The builders' messages pass the types and the rules of their provider."""
+    assert find_problems(api, sound(api)) == []
+
+
+def test_a_tool_need_not_say_that_it_is_strict() -> None:
+    """Responses takes a function without `strict`, which some clients never send, and no tool without a name."""
+    tool = {"type": "function", "name": "bash", "parameters": {"type": "object", "properties": {}}}
+    request = sound("openai-responses")
+    assert find_problems("openai-responses", {**request, "tools": [tool]}) == []
+    assert find_problems("openai-responses", {**request, "tools": [{**tool, "strict": "yes"}]})
+    assert find_problems("openai-responses", {**request, "tools": [{"type": "function", "parameters": {}}]})
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_without_the_packages_the_outline_is_checked(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no package is installed, needed fields and the rules still are."""
+
+    def absent(name: str) -> Any:
+        raise ImportError(name)
+
+    request_checks._load_validator.cache_clear()
+    monkeypatch.setattr(importlib, "import_module", absent)
+    try:
+        assert find_problems(api, sound(api)) == []
+        assert find_problems(api, {"model": "m"})
+        field = "input" if api == "openai-responses" else "messages"
+        history = sound(api)[field]
+        assert find_problems(api, {**sound(api), field: [*history[:-1]]})
+    finally:
+        request_checks._load_validator.cache_clear()
+
+
+@given(
+    st.sampled_from(APIS),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(("role", "content", "type", "text", "id")), inner)
+        ),
+    ),
+)
+def test_no_json_breaks_the_check(api: Api, value: Any) -> None:
+    """Whatever stands where the history belongs, the answer is a list of sentences."""
+    field = "input" if api == "openai-responses" else "messages"
+    for body in ({"model": "m", "max_tokens": 9, field: value}, {"model": "m", "max_tokens": 9, field: [value]}):
+        assert all(isinstance(each, str) for each in find_problems(api, body))
