@@ -1,4 +1,4 @@
-"""Each fact that docs/reference/providers.md proves by a recording is looked up in the recording that it names."""
+"""Each fact that docs/reference/provider-facts.md proves by a recording is looked up in the recording that it names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.recorded.bills import add_up_bill
 from tests.recorded.cassettes import SAMPLE_FOLDER, SHARED_FOLDER, Exchange, load_exchanges
 from tests.recorded.refusals import read_error
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "providers.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "provider-facts.md"
 #: `test_name#1`, `test_name[case]#1`; the number is the place in the cassette.
 _NAMED: Final = re.compile(r"`(test_[\w\[\].-]+#\d+)`")
 #: As listed on the page, whether by a test here or by the rules' tests.

@@ -1,7 +1,7 @@
 """What stands where in a page: 4 KB, a header of 32 bytes that begins with a checksum, then what its kind says.
 
-All numbers are little-endian. `docs/internals/linear-hash.md` draws every kind. Page numbers count from 0, and 0 in
-a link means "none", since page 0 is the meta page and nothing links to it.
+All numbers are little-endian. `docs/internals/linear-hash-files.md` draws every kind. Page numbers count from 0, and 0
+in a link means "none", since page 0 is the meta page and nothing links to it.
 """
 
 from __future__ import annotations
