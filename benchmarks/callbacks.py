@@ -21,8 +21,8 @@ from typing import Final
 
 from benchmarks.door.hostile import CASES, PATH, PATIENCE, Case
 from benchmarks.door.sides import Sides
-from elision.gateway.running import Running
-from elision.gateway.server import GARBAGE, SWITCH_SECONDS
+from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GC_THRESHOLDS, SWITCH_SECONDS
 from elision.gateway.settings import gateway_settings
 
 #: Requests of each kind.
@@ -32,7 +32,7 @@ BAR_MS: Final = 5
 
 def main(only: str = "") -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
-    gc.set_threshold(*GARBAGE)
+    gc.set_threshold(*GC_THRESHOLDS)
     print(f"{'kind of request':<40}{'longest callback':>18}{'seconds for ' + str(REQUESTS):>16}")
     with tempfile.TemporaryDirectory() as folder, Sides(Path(folder)) as sides, timed_callbacks() as longest:
         for name, case in CASES.items():
@@ -57,7 +57,7 @@ def send_requests(upstream: str, case: Case, longest: list[float]) -> float:
             store=f"sqlite:///{folder}/kept.db",
             **given,
         )
-        with Running(found) as gateway:
+        with GatewayThread(found) as gateway:
             longest[:] = [0.0]
             connection = HTTPConnection("127.0.0.1", int(gateway.url.rpartition(":")[2]), timeout=PATIENCE)
             headers = {"content-type": "application/json", "authorization": "Bearer sk-1", **dict(case.headers)}

@@ -20,9 +20,9 @@ from starlette.applications import Starlette
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.gateway.dashboard.runs import GPT, MINI, OPENHANDS, PI, SWE_AGENT, worked  # noqa: E402
+from tests.gateway.dashboard.recorded_sessions import GPT, MINI, OPENHANDS, PI, SWE_AGENT, record_session  # noqa: E402
 
-from elision.gateway.dashboard.pages import routes  # noqa: E402
+from elision.gateway.dashboard.pages import make_routes  # noqa: E402
 from elision.stores.sqlite import SqliteStore  # noqa: E402
 from elision.stores.store import Store  # noqa: E402
 
@@ -34,15 +34,17 @@ SIZE = (1280, 1600)
 def filled(store: Store) -> None:
     """Four sessions, the newest of them live."""
     now = time.time()
-    worked(store, "sympy-20801", SWE_AGENT, 84, "masking(window=10)", api="openai", model=GPT, now=now - 9_000)
-    worked(store, "pylint-crash", OPENHANDS, 60, now=now - 5_000)
-    worked(store, "marshmallow-1343", MINI, 120, "masking", model="claude-haiku-4-5", now=now - 3_000)
+    record_session(store, "sympy-20801", SWE_AGENT, 84, "masking(window=10)", api="openai", model=GPT, now=now - 9_000)
+    record_session(store, "pylint-crash", OPENHANDS, 60, now=now - 5_000)
+    record_session(store, "marshmallow-1343", MINI, 120, "masking", model="claude-haiku-4-5", now=now - 3_000)
     # 200 calls, nine seconds each: the last one is of just now.
-    worked(store, "pi-session", PI, 200, "hybrid(window=10, summarize_at=43)", now=now - 1_830, recalls=(58, 130))
+    record_session(
+        store, "pi-session", PI, 200, "hybrid(window=10, summarize_at=43)", now=now - 1_830, recalls=(58, 130)
+    )
 
 
 def picture(store: Store, path: Path) -> None:
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes(store)), port=0, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=make_routes(store)), port=0, log_level="warning"))
     socket = server.config.bind_socket()
     serving = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
     serving.start()

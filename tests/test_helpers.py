@@ -92,7 +92,7 @@ _BARE = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(_FOLDERS)})\b", re.MULTIL
 
 
 def test_helpers_are_imported_in_one_way() -> None:
-    """`from tests.gateway.running import ...`: never relative, never as a top-level package."""
+    """`from tests.gateway.loopback_gateway import ...`: never relative, never as a top-level package."""
     files = [file for file in Path(__file__).parent.rglob("*.py") if "data" not in file.parts]
     assert [str(file) for file in files if _RELATIVE.search(file.read_text("utf-8"))] == []
     assert [str(file) for file in files if _BARE.search(file.read_text("utf-8"))] == []

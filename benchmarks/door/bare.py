@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from elision.gateway.server import BACKLOG, KEEP_ALIVE, bound
+from elision.gateway.server import BACKLOG, KEEP_ALIVE_SECONDS, bind_socket
 
 _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "upgrade"})
 
@@ -54,7 +54,7 @@ def app(upstream: str) -> Starlette:
 
 
 async def main(upstream: str) -> None:
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     server = uvicorn.Server(
         uvicorn.Config(
             app(upstream),
@@ -66,7 +66,7 @@ async def main(upstream: str) -> None:
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=KEEP_ALIVE,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             backlog=BACKLOG,
         )
     )

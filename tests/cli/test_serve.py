@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from elision.cli.serve import serve
 from elision.errors import ElisionError, SettingError
-from tests.gateway.process import PATIENCE, Process, served
-from tests.gateway.scripted import Asked, answer, scripted
+from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
+from tests.gateway.serve_process import TIMEOUT_SECONDS, ServeProcess, start_serve
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def upstream() -> Iterator[str]:
     urls: list[str] = []
     over = asyncio.Event()
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"ok"))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(render_response(b"ok"))
 
     async def run() -> None:
-        async with scripted(script) as server:
+        async with run_scripted_upstream(script) as server:
             urls.append(server.url)
             ready.set()
             await over.wait()
@@ -50,7 +50,7 @@ def upstream() -> Iterator[str]:
 
 def until(what: Callable[[], bool]) -> None:
     """Look again and again, for as long as a busy machine may take."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -62,11 +62,11 @@ def options(upstream: str) -> list[str]:
 
 def test_one_worker(tmp_path: Path, upstream: str) -> None:
     """It says where clients find it, serves, logs a line for each request, and ends with 0 when asked to."""
-    with served(tmp_path, *options(upstream)) as gateway:
-        assert gateway.said[0] == f"OpenAI clients:    {gateway.url}/v1\n"
-        assert gateway.said[2] == f"Dashboard:         {gateway.url}/\n"
-        assert gateway.ask("/v1/chat/completions", b"{}", authorization="Bearer sk-secret") == (200, b"ok")
-        assert gateway.end() == 0
+    with start_serve(tmp_path, *options(upstream)) as gateway:
+        assert gateway.first_lines[0] == f"OpenAI clients:    {gateway.url}/v1\n"
+        assert gateway.first_lines[2] == f"Dashboard:         {gateway.url}/\n"
+        assert gateway.send_request("/v1/chat/completions", b"{}", authorization="Bearer sk-secret") == (200, b"ok")
+        assert gateway.end_process() == 0
         (line,) = gateway.log.splitlines()
         told = json.loads(line)
         assert (told["event"], told["api"], told["status"], told["how"]) == ("request", "openai", 200, "passed")
@@ -82,42 +82,42 @@ def test_one_worker(tmp_path: Path, upstream: str) -> None:
 )
 def test_nobody_wonders_why_nothing_is_saved(tmp_path: Path, upstream: str, mode: str, told: str) -> None:
     """A gateway that changes no request says so when it comes up."""
-    with served(tmp_path, mode, "--upstream-openai", upstream) as gateway:
+    with start_serve(tmp_path, mode, "--upstream-openai", upstream) as gateway:
         assert gateway.popen.stdout is not None
         assert gateway.popen.stdout.readline() == told
 
 
 def test_workers(tmp_path: Path, upstream: str) -> None:
     """Two processes answer at one address, and metrics are those of both; one that is killed is replaced."""
-    with served(tmp_path, *options(upstream), "--workers", "2", "--log", "none") as gateway:
-        until(lambda: len(gateway.workers()) == 2)
-        before = gateway.workers()
+    with start_serve(tmp_path, *options(upstream), "--workers", "2", "--log", "none") as gateway:
+        until(lambda: len(gateway.list_workers()) == 2)
+        before = gateway.list_workers()
         for count in range(1, 21):
-            assert gateway.ask("/v1/chat/completions", b"{}") == (200, b"ok")
+            assert gateway.send_request("/v1/chat/completions", b"{}") == (200, b"ok")
             # A worker counts a request after the last byte of its answer.
             until(lambda count=count: _requests(gateway) == count)
         os.kill(min(before), signal.SIGKILL)
-        until(lambda: len(gateway.workers()) == 2 and gateway.workers() != before)
-        assert gateway.ask("/v1/chat/completions", b"{}") == (200, b"ok")
+        until(lambda: len(gateway.list_workers()) == 2 and gateway.list_workers() != before)
+        assert gateway.send_request("/v1/chat/completions", b"{}") == (200, b"ok")
         # What a worker counted stays counted when it is gone.
         until(lambda: _requests(gateway) == 21)
         until(lambda: "is replaced" in gateway.log)
-        assert gateway.end(signal.SIGINT) == 0
+        assert gateway.end_process(signal.SIGINT) == 0
         assert "cannot" not in gateway.log
 
 
-def _requests(gateway: Process) -> int:
-    page = gateway.ask("/metrics")[1].decode()
+def _requests(gateway: ServeProcess) -> int:
+    page = gateway.send_request("/metrics")[1].decode()
     row = 'agent_context_gateway_requests_total{api="openai",how="passed",status="2xx"} '
     return next(int(float(line.removeprefix(row))) for line in page.splitlines() if line.startswith(row))
 
 
 def test_workers_that_outlive_their_supervisor(tmp_path: Path, upstream: str) -> None:
     """Where it is killed its workers end too: nobody would ever tell them to."""
-    with served(tmp_path, *options(upstream), "--workers", "2") as gateway:
-        until(lambda: len(gateway.workers()) == 2)
-        workers = gateway.workers()
-        gateway.end(signal.SIGKILL)
+    with start_serve(tmp_path, *options(upstream), "--workers", "2") as gateway:
+        until(lambda: len(gateway.list_workers()) == 2)
+        workers = gateway.list_workers()
+        gateway.end_process(signal.SIGKILL)
         until(lambda: not any(_alive(each) for each in workers))
 
 

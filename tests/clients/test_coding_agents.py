@@ -99,12 +99,12 @@ def test_pi(pi: Path, tmp_path: Path, work: Path, way: str) -> None:
     with Playback(run, Terms(key=agents.KEY)) as provider:
         with gateway(provider.url, **options) as door:
             said = agents.pi(pi, tmp_path, work, door.url, api, TASK, **model)
-            (live,) = door.worker.door.sessions
+            (live,) = door.worker.gateway.sessions
         assert said.strip() == "It has 60 lines."
         check(provider.requests, range(1, FIRST + 1))
         with gateway(provider.url, **options) as door:
             said = agents.pi(pi, tmp_path, work, door.url, api, AGAIN, "--continue", **model)
-            (later,) = door.worker.door.sessions
+            (later,) = door.worker.gateway.sessions
         assert said.strip() == "Still 60."
         check(provider.requests, range(1, len(run.turns) + 1))
     assert (work / "a.txt").read_text(encoding="utf-8") == LINES
@@ -158,10 +158,10 @@ def test_codex(codex: Path, tmp_path: Path, work: Path) -> None:
         said = agents.codex(codex, tmp_path, work, door.url, "gpt-5", TASK)
         assert said.strip().endswith("It has 60 lines.")
         check(provider.requests, range(1, FIRST + 1))
-        (live,) = door.worker.door.sessions
+        (live,) = door.worker.gateway.sessions
         said = agents.codex(codex, tmp_path, work, door.url, "gpt-5", AGAIN, "resume", "--last")
         assert said.strip().endswith("Still 60.")
         check(provider.requests, range(1, len(run.turns) + 1))
-        assert [later.name for later in door.worker.door.sessions] == [live.name]
+        assert [later.name for later in door.worker.gateway.sessions] == [live.name]
     assert (work / "a.txt").read_text(encoding="utf-8") == LINES
     assert live.family.partition("/")[2] == provider.requests[0].headers["thread-id"]

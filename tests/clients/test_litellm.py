@@ -69,7 +69,7 @@ def test_a_run(litellm: LiteLLM, provider: Playback, way: str) -> None:
     """Every answer is the recorded one, every request upstream is sound, much is hidden, and it is one session."""
     with gateway(provider.url, strategy=FOLDING if way.endswith("stream") else EAGER) as door:
         worked_through(litellm, door.url, way, RUN)
-        assert len(door.worker.door.sessions) == 1
+        assert len(door.worker.gateway.sessions) == 1
     assert provider.violations == []
     assert [request.turn for request in provider.requests] == list(range(1, len(RUN.turns) + 1))
     assert b"elision_recall" in provider.requests[-1].raw
@@ -109,7 +109,7 @@ def test_agents_at_once(litellm: LiteLLM, provider: Playback) -> None:
             ]
             for follower, answer in zip(followers, litellm.do("at_once", jobs=jobs), strict=True):
                 follower.take(answer)
-        assert len(door.worker.door.sessions) == len(models)
+        assert len(door.worker.gateway.sessions) == len(models)
     assert provider.violations == []
 
 

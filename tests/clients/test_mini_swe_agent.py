@@ -70,7 +70,7 @@ def test_a_recorded_run(litellm: LiteLLM) -> None:
             task=task(run),
             outputs=outputs(run),
         )
-        assert len(door.worker.door.sessions) == 1
+        assert len(door.worker.gateway.sessions) == 1
         said = sum(len(each) for each in outputs(run))
     assert got["ending"] == {"exit_status": "Submitted", "submission": "The patch.\n"}
     assert got["calls"] == len(run.turns)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
 from elision.config.keys import PREFIX
-from elision.gateway.admin import OPEN
+from elision.gateway.admin import OPEN_PATHS
 from elision.gateway.settings import gateway_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -100,7 +100,7 @@ def test_kubernetes() -> None:
     taken(container["args"])
     assert container["ports"] == [{"name": "http", "containerPort": PORT}]
     probes = [container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
-    assert {probe["path"] for probe in probes} == set(OPEN)
+    assert {probe["path"] for probe in probes} == set(OPEN_PATHS)
     drain = float(variables("kubernetes.yaml")[f"{PREFIX}GATEWAY_DRAIN_SECONDS"])
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
     assert pod["terminationGracePeriodSeconds"] > drain + pause
@@ -116,7 +116,7 @@ def test_the_container() -> None:
     assert arguments.pop(0) == "serve"
     taken(arguments)
     assert arguments == ["--port", told["EXPOSE"]] == ["--port", str(PORT)]
-    assert f"127.0.0.1:{PORT}{OPEN[0]}" in told["HEALTHCHECK"]
+    assert f"127.0.0.1:{PORT}{OPEN_PATHS[0]}" in told["HEALTHCHECK"]
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (extras,) = re.findall(r"pip install [^']*'\.\[([\w,]+)\]'", "\n".join(lines))
     assert set(extras.split(",")) <= set(project["optional-dependencies"])

@@ -15,9 +15,9 @@ import typer
 from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS
 from elision.formats.registry import READERS
-from elision.gateway import metrics as gateway_metrics
-from elision.gateway.request_log import facts
-from elision.gateway.served import Served
+from elision.gateway import request_metrics as gateway_metrics
+from elision.gateway.request_log import collect_facts
+from elision.gateway.request_record import RequestRecord
 from elision.lab.report.wording import GLOSSARY as REPORT_WORDS
 from elision.lab.results import Control, Row, Study, prices_json
 from elision.strategies.budget import Budget
@@ -197,7 +197,7 @@ def test_settings() -> None:
     ("page", "table"),
     [
         ("reference/metrics.md", METRICS),
-        ("reference/gateway-metrics.md", (*gateway_metrics.METRICS, *gateway_metrics.STANDING)),
+        ("reference/gateway-metrics.md", (*gateway_metrics.METRICS, *gateway_metrics.GAUGES)),
     ],
 )
 def test_metrics(page: str, table: Sequence[Metric]) -> None:
@@ -213,11 +213,11 @@ def test_metrics(page: str, table: Sequence[Metric]) -> None:
 
 def test_log_fields() -> None:
     """Every field of a request's line is explained."""
-    told = Served(path="/v1/files", cause="dns", status=502)
-    for each in fields(Served):
+    told = RequestRecord(path="/v1/files", cause="dns", status=502)
+    for each in fields(RequestRecord):
         if each.type in ("str", "int", "float", "bool") and not getattr(told, each.name):
             setattr(told, each.name, {"str": "x", "int": 2, "float": 1.0, "bool": True}[str(each.type)])
     told.usage = Usage(input=1, cache_read=1, output=1)
-    told.passes = [Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")]
-    assert set(facts(told)) - {"event"} <= quoted("reference/gateway-metrics.md")
-    assert len(facts(told)) == 27
+    told.step_diagnostics = [Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")]
+    assert set(collect_facts(told)) - {"event"} <= quoted("reference/gateway-metrics.md")
+    assert len(collect_facts(told)) == 27

@@ -15,7 +15,7 @@ import httpx2
 import openai
 
 from elision.formats.registry import read_runs
-from elision.gateway.running import Running
+from elision.gateway.gateway_thread import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.trajectory.trajectory import Trajectory
 
@@ -37,7 +37,7 @@ def recorded(name: str, calls: int = CALLS) -> Trajectory:
 
 
 @contextmanager
-def gateway(upstream: str, **given: Any) -> Iterator[Running]:
+def gateway(upstream: str, **given: Any) -> Iterator[GatewayThread]:
     """A gateway in front of `upstream`; `given` are settings."""
     usual: dict[str, Any] = {
         "gateway_port": 0,
@@ -47,7 +47,7 @@ def gateway(upstream: str, **given: Any) -> Iterator[Running]:
         "store": "memory:",
         "strategy": EAGER,
     }
-    with Running(gateway_settings({}, NOWHERE, **(usual | given))) as running:
+    with GatewayThread(gateway_settings({}, NOWHERE, **(usual | given))) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ import msgspec
 from elision.gateway.routes import Api
 from elision.testing.playback import PATHS
 from elision.testing.request_checks import find_problems
-from tests.gateway.recalling.providers import Answer, Part, raw
+from tests.gateway.recalling.provider_responses import ProviderResponse, ResponsePart, render_raw
 
 Json = dict[str, Any]
 RECALL, SEARCH = "elision_recall", "elision_search"
@@ -25,7 +25,7 @@ HANDLE = re.compile(r"\[(t\d+\.\d+) ")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call(Part):
+class Call(ResponsePart):
     """A call of any tool."""
 
     kind: str = "tool"
@@ -37,7 +37,7 @@ class Call(Part):
         return self.tool
 
     @property
-    def given(self) -> Json:
+    def input(self) -> Json:
         return dict(self.arguments_given)
 
 
@@ -69,7 +69,7 @@ class Asked:
 
 
 #: What the model says to a request.
-Line: TypeAlias = Callable[[Asked], "Sequence[Part] | tuple[int, Json]"]
+Line: TypeAlias = Callable[[Asked], "Sequence[ResponsePart] | tuple[int, Json]"]
 
 
 @dataclass(slots=True)
@@ -93,10 +93,10 @@ class Model:
             number = len(self.asked)
         if isinstance(said, tuple) and said and isinstance(said[0], int):
             return said[0], json.dumps(said[1]).encode()
-        answer = Answer(number=number, parts=tuple(said))  # type: ignore[arg-type]
+        answer = ProviderResponse(number=number, parts=tuple(said))  # type: ignore[arg-type]
         if self.tokens is not None:
             answer = replace(answer, counts=(self.tokens(asked), 20, 0, 0, 0))
-        return 200, raw(asked.api, answer, streamed=bool(asked.body.get("stream")))
+        return 200, render_raw(asked.api, answer, streamed=bool(asked.body.get("stream")))
 
 
 @contextmanager
@@ -143,12 +143,12 @@ def model(line: Line) -> Iterator[Model]:
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-def text(said: str, id: str = "0") -> Part:
-    return Part(kind="text", id=id, text=said)
+def text(said: str, id: str = "0") -> ResponsePart:
+    return ResponsePart(kind="text", id=id, text=said)
 
 
-def thought(said: str, id: str = "0") -> Part:
-    return Part(kind="thinking", id=id, text=said)
+def thought(said: str, id: str = "0") -> ResponsePart:
+    return ResponsePart(kind="thinking", id=id, text=said)
 
 
 def bash(number: object) -> Call:

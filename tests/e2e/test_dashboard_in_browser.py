@@ -12,12 +12,19 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from elision.gateway.dashboard.pages import routes
-from elision.gateway.dashboard.told import named
+from elision.gateway.dashboard.json_views import encode_key
+from elision.gateway.dashboard.pages import make_routes
 from elision.manager import ContextManager
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import Store
-from tests.gateway.dashboard.runs import HOSTILE, MINI, PI, Working, hostile, worked
+from tests.gateway.dashboard.recorded_sessions import (
+    HOSTILE,
+    MINI,
+    PI,
+    RecordedClient,
+    record_hostile_session,
+    record_session,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,7 +37,7 @@ class Served:
     """The dashboard of `store` on a free port of loopback, as long as it is used."""
 
     def __init__(self, store: Store) -> None:
-        app = Starlette(routes=routes(store))
+        app = Starlette(routes=make_routes(store))
         self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
         self._socket = self._server.config.bind_socket()
         # From now on, and not only once the server is up: who comes earlier waits for it.
@@ -117,7 +124,7 @@ def opened(browser: Browser) -> Iterator[Open]:
         page.on("pageerror", lambda error: result.complaints.append(str(error)))
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        page.goto(f"{url}#s/{named(session)}" if session else url)
+        page.goto(f"{url}#s/{encode_key(session)}" if session else url)
         if wait:
             page.wait_for_selector("#chart svg")
             result.until("document.querySelector('#headline').textContent.match(/Saved|Nothing|Cost/)")
@@ -134,9 +141,9 @@ def opened(browser: Browser) -> Iterator[Open]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     """Two sessions of recorded runs and a hostile one."""
     kept = SqliteStore(tmp_path_factory.mktemp("dashboard") / "agent.db")
-    hostile(kept)
-    worked(kept, "marshmallow", MINI, 10, now=1_700_000_100.0)
-    worked(kept, "billing", PI, 24, EAGER, now=1_700_000_200.0, recalls=(12, 14))
+    record_hostile_session(kept)
+    record_session(kept, "marshmallow", MINI, 10, now=1_700_000_100.0)
+    record_session(kept, "billing", PI, 24, EAGER, now=1_700_000_200.0, recalls=(12, 14))
     yield kept
     kept.close()
 
@@ -292,8 +299,8 @@ def test_all_of_it_is_copied(opened: Open, url: str, store: SqliteStore) -> None
 def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
     """New calls appear by themselves, made by another process over the same file; place and focus stay."""
     ours, theirs = SqliteStore(tmp_path / "agent.db"), SqliteStore(tmp_path / "agent.db")
-    working = Working(theirs, "growing", PI, EAGER)
-    working.calls(8)
+    working = RecordedClient(theirs, "growing", PI, EAGER)
+    working.make_calls(8)
     with Served(ours) as served:
         page = opened(served.url)
         page.page.focus("#chart")
@@ -301,13 +308,13 @@ def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
         page.page.locator("#hidden .open").first.focus()
         page.run("document.activeElement.dataset.mine = 'yes'; scrollTo(0, 700)")
         before = page.run("scrollY")
-        working.calls(6)
+        working.make_calls(6)
         page.until("document.getElementById('chart').getAttribute('aria-valuemax') === '14'")
         page.until("document.querySelector('#sessions .calls').textContent.startsWith('14 calls')")
         assert page.text("#call h3") == "Call 1"
         assert page.run("document.activeElement.dataset.mine") == "yes"
         assert abs(page.run("scrollY") - before) < 400
-        worked(theirs, "second", MINI, 2, now=1_800_000_000.0)
+        record_session(theirs, "second", MINI, 2, now=1_800_000_000.0)
         page.until("document.querySelectorAll('#sessions > li').length === 2")
         assert page.text("#name") == "growing"
         page.close()
@@ -325,7 +332,7 @@ def test_an_empty_store_says_how_to_begin(opened: Open, tmp_path: Path) -> None:
         assert f"{served.url}v1" in page.text("#way-openai")
         assert f"ANTHROPIC_BASE_URL={served.url.rstrip('/')}" in page.text("#way-anthropic")
         assert page.width <= 1280
-        worked(kept, "first", MINI, 2)
+        record_session(kept, "first", MINI, 2)
         page.until("document.querySelector('#chart svg') && document.getElementById('empty').hidden")
         page.close()
     kept.close()
@@ -334,7 +341,7 @@ def test_an_empty_store_says_how_to_begin(opened: Open, tmp_path: Path) -> None:
 def test_shadow_mode_says_so(opened: Open, tmp_path: Path) -> None:
     """Where nothing was changed, nothing was saved: the page says what would have been."""
     kept = SqliteStore(tmp_path / "agent.db")
-    worked(kept, "shade", MINI, 12, "masking(window=2)", shadow=True)
+    record_session(kept, "shade", MINI, 12, "masking(window=2)", shadow=True)
     with Served(kept) as served:
         page = opened(served.url, wait=False)
         page.until("document.querySelector('#chart svg') && document.querySelector('#sessions .saved').textContent")
@@ -492,8 +499,8 @@ def test_a_row_opens_the_text_of_its_own_session(opened: Open, fruits: str) -> N
     page = opened(fruits, "apples")
     page.until("document.getElementById('name').textContent === 'apples'")
     # The answer about the other session does not come.
-    page.page.route(f"**/sessions/{named('oranges')}?**", lambda route: None)
-    with page.page.expect_request(f"**/sessions/{named('oranges')}?**"):
+    page.page.route(f"**/sessions/{encode_key('oranges')}?**", lambda route: None)
+    with page.page.expect_request(f"**/sessions/{encode_key('oranges')}?**"):
         page.page.locator("#sessions a", has_text="oranges").click()
     assert page.text("#name") == "apples"
     page.page.locator("#hidden .open").first.click()

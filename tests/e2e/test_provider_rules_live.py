@@ -18,7 +18,7 @@ from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from tests.e2e.agents import APIS, Agent
 from tests.e2e.doors import EAGER, Wire, gateway, recorded
-from tests.e2e.scripted_model import Asked, Part, bash, model, text
+from tests.e2e.scripted_model import Asked, ResponsePart, bash, model, text
 
 Json = dict[str, Any]
 MARK: Any = {"type": "ephemeral"}
@@ -121,7 +121,7 @@ def test_a_prompt_that_was_too_long_is_sent_shorter_once(api: Api, streamed: boo
     def tokens(asked: Asked) -> int:
         return len(asked.raw) // bytes_a_token
 
-    def line(asked: Asked) -> Sequence[Part] | tuple[int, Json]:
+    def line(asked: Asked) -> Sequence[ResponsePart] | tuple[int, Json]:
         if tokens(asked) > window:
             told = f"prompt is too long: {tokens(asked)} tokens > {window} maximum"
             if api != "anthropic":
@@ -150,7 +150,7 @@ def test_a_first_prompt_that_was_too_long(streamed: bool) -> None:
     """A long history that is new to the gateway, which the provider counts as far more: it is cut as well."""
     agent = Agent(api="anthropic", client=None, streamed=streamed)
 
-    def line(asked: Asked) -> Sequence[Part] | tuple[int, Json]:
+    def line(asked: Asked) -> Sequence[ResponsePart] | tuple[int, Json]:
         # Twice as many as they are by our count.
         tokens = len(asked.raw) // 2
         if tokens > 8_000:
@@ -179,7 +179,7 @@ def test_what_our_edit_was_refused_for_goes_out_as_it_came(api: Api, streamed: b
     """A provider that does not take a gap is sent the client's own bytes; the session is left alone from then on."""
     error: Json = {"type": "invalid_request_error", "message": "not like this", "code": None, "param": None}
 
-    def line(asked: Asked) -> Sequence[Part] | tuple[int, Json]:
+    def line(asked: Asked) -> Sequence[ResponsePart] | tuple[int, Json]:
         if asked.handles:
             return 400, {"type": "error", "error": error}
         return [text("On.", str(len(upstream.asked))), bash(len(upstream.asked) + 1)]
@@ -203,7 +203,7 @@ def test_what_the_client_was_refused_for_it_hears_word_for_word(api: Api, hidden
     error: Json = {"type": "invalid_request_error", "message": "temperature: no such thing", "code": None}
     body: Json = {"type": "error", "error": error, "request_id": "req_1"}
 
-    def line(asked: Asked) -> Sequence[Part] | tuple[int, Json]:
+    def line(asked: Asked) -> Sequence[ResponsePart] | tuple[int, Json]:
         if "temperature" in asked.body:
             return 400, body
         return [text("On.", str(len(upstream.asked))), bash(len(upstream.asked) + 1)]

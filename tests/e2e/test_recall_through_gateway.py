@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.answering import ROUNDS
+from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.request_handler import MAX_ROUNDS
 from elision.gateway.routes import Api
-from elision.gateway.running import Running
 from tests.e2e.agents import APIS, TOOLS, Agent, observed
 from tests.e2e.doors import Wire, gateway
 from tests.e2e.scripted_model import (
@@ -22,7 +22,7 @@ from tests.e2e.scripted_model import (
     Asked,
     Call,
     Model,
-    Part,
+    ResponsePart,
     bash,
     model,
     recall,
@@ -40,23 +40,25 @@ ALL = pytest.mark.parametrize("api", APIS)
 class Script:
     """What is said, request by request; behind its end one command after the other."""
 
-    def __init__(self, *lines: Callable[[Asked], list[Part]], first: int = 4) -> None:
+    def __init__(self, *lines: Callable[[Asked], list[ResponsePart]], first: int = 4) -> None:
         self._lines = [*(lambda asked, n=n: [bash(n)] for n in range(1, first + 1)), *lines]
         self.number = 0
 
-    def __call__(self, asked: Asked) -> list[Part]:
+    def __call__(self, asked: Asked) -> list[ResponsePart]:
         self.number += 1
         if self.number <= len(self._lines):
             return self._lines[self.number - 1](asked)
         return [text(f"Step {self.number}.", str(self.number)), bash(self.number)]
 
 
-def recalling(*before: Part, behind: tuple[Part, ...] = (), id: object = 0) -> Callable[[Asked], list[Part]]:
+def recalling(
+    *before: ResponsePart, behind: tuple[ResponsePart, ...] = (), id: object = 0
+) -> Callable[[Asked], list[ResponsePart]]:
     """Recalls the oldest thing that is hidden, between other words and calls."""
     return lambda asked: [*before, recall(asked.handles[0], id), *behind]
 
 
-def opened(api: Api, wire: Wire, door: Running, streamed: bool, **more: Any) -> Agent:
+def opened(api: Api, wire: Wire, door: GatewayThread, streamed: bool, **more: Any) -> Agent:
     client: Any = wire.claude(door.url) if api == "anthropic" else wire.openai(door.url)
     return Agent(api=api, client=client, streamed=streamed, **more)
 
@@ -64,7 +66,7 @@ def opened(api: Api, wire: Wire, door: Running, streamed: bool, **more: Any) -> 
 @contextmanager
 def playing(
     api: Api, streamed: bool, script: Script, agent: Json | None = None, **given: Any
-) -> Iterator[tuple[Agent, Model, Running]]:
+) -> Iterator[tuple[Agent, Model, GatewayThread]]:
     with model(script) as upstream, gateway(upstream.url, **given) as door:
         working = opened(api, Wire(), door, streamed, **(agent or {}))
         with working.client:
@@ -183,14 +185,14 @@ def test_twice_in_a_row_and_searched_before(api: Api, streamed: bool) -> None:
 @BOTH
 def test_for_ever(api: Api, streamed: bool) -> None:
     """A model that does nothing but recall is stopped, and the client has an answer that it can go on from."""
-    forever = [recalling(text(f"{n}.", f"w{n}"), id=n) for n in range(ROUNDS)]
+    forever = [recalling(text(f"{n}.", f"w{n}"), id=n) for n in range(MAX_ROUNDS)]
     with playing(api, streamed, Script(*forever)) as (agent, upstream, _):
         agent.run(7)
     words, names = shown(agent.answers[4])
-    assert words == "".join(f"{n}." for n in range(ROUNDS))
+    assert words == "".join(f"{n}." for n in range(MAX_ROUNDS))
     assert names == []
-    assert len(upstream.asked) == 4 + ROUNDS + 2
-    assert len(places(upstream.asked[-1])) == ROUNDS - 1
+    assert len(upstream.asked) == 4 + MAX_ROUNDS + 2
+    assert len(places(upstream.asked[-1])) == MAX_ROUNDS - 1
 
 
 @ALL

@@ -14,7 +14,7 @@ from elision.testing.playback import Playback
 from elision.trajectory.trajectory import Trajectory
 from tests.e2e.agents import APIS, Agent
 from tests.e2e.doors import Wire, gateway
-from tests.e2e.scripted_model import RECALL, Asked, Part, bash, model, recall, search, text
+from tests.e2e.scripted_model import RECALL, Asked, ResponsePart, bash, model, recall, search, text
 
 LEFT = trajectory(*(step(n, f"left {n}\n" + "a left line\n" * 40) for n in range(1, 9)), id="left")
 RIGHT = trajectory(*(step(n, f"right {n}\n" + "a right line\n" * 40) for n in range(1, 9)), id="right")
@@ -75,7 +75,7 @@ def test_agents_with_the_same_first_words_do_not_mix(api: Api) -> None:
 def test_two_keys_share_nothing(api: Api) -> None:
     """The same history under another key begins anew, and nothing recalls or finds what another key's sessions hide."""
 
-    def line(asked: Asked) -> list[Part]:
+    def line(asked: Asked) -> list[ResponsePart]:
         number = len(upstream.asked)
         lines = {14: [recall("t7.1", 0)], 15: [search("value_7_12", 1)], 16: [text("Nothing.", "x")]}
         return lines.get(number) or [bash(number)]

@@ -17,10 +17,10 @@ from elision.stores.store_urls import open_store
 from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from tests.e2e.doors import gateway
-from tests.gateway.crowd import Crowd
-from tests.gateway.playing import AGENT, TURN
-from tests.gateway.process import Process, served
-from tests.gateway.trials import TWINS, Trial, marks, recorded, trials
+from tests.gateway.checking_provider import AGENT_HEADER, TURN_HEADER
+from tests.gateway.recorded_agents import TWIN_COUNT, RecordedAgent, list_marks, load_runs, make_agents
+from tests.gateway.recorded_clients import RecordedClients
+from tests.gateway.serve_process import ServeProcess, start_serve
 from tests.stores.postgres_server import make_fresh_url
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
@@ -43,20 +43,20 @@ _COUNTED = re.compile(rb"playback\d{8}")
 Upstream: TypeAlias = dict[tuple[int, int], list[bytes]]
 
 
-def agents() -> list[Trial]:
-    return trials(AGENTS * TWINS, LONGEST)[::TWINS]
+def agents() -> list[RecordedAgent]:
+    return make_agents(AGENTS * TWIN_COUNT, LONGEST)[::TWIN_COUNT]
 
 
-def worked(provider: Playback, crowd: Crowd) -> Upstream:
+def worked(provider: Playback, crowd: RecordedClients) -> Upstream:
     """What the provider gets while all agents work through their runs."""
     got: Upstream = {}
 
     def watch(received: ReceivedRequest) -> None:
         raw = _COUNTED.sub(b"answer", received.raw)
-        got.setdefault((int(received.headers[AGENT]), int(received.headers[TURN])), []).append(raw)
+        got.setdefault((int(received.headers[AGENT_HEADER]), int(received.headers[TURN_HEADER])), []).append(raw)
 
     provider.provider.on_request = watch
-    asyncio.run(crowd.work(agents(), AGENTS))
+    asyncio.run(crowd.run_all(agents(), AGENTS))
     assert crowd.errors == []
     assert provider.violations == []
     return got
@@ -64,7 +64,7 @@ def worked(provider: Playback, crowd: Crowd) -> Upstream:
 
 def alone(provider: Playback, strategy: str) -> Upstream:
     with gateway(provider.url, strategy=strategy) as one:
-        got = worked(provider, Crowd([one.url]))
+        got = worked(provider, RecordedClients([one.url]))
     for trial in agents():
         assert any(
             b"tokens hidden" in raw for (number, _), raws in got.items() if number == trial.number for raw in raws
@@ -72,14 +72,14 @@ def alone(provider: Playback, strategy: str) -> Upstream:
     return got
 
 
-def processes(stack: ExitStack, folder: Path, provider: Playback, store: str, strategy: str) -> list[Process]:
+def processes(stack: ExitStack, folder: Path, provider: Playback, store: str, strategy: str) -> list[ServeProcess]:
     """Two of them."""
     upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
     made = []
     for name in ("one", "two"):
         (folder / name).mkdir()
         options = [*upstream, "--store", store, "-s", strategy]
-        made.append(stack.enter_context(served(folder / name, *options)))
+        made.append(stack.enter_context(start_serve(folder / name, *options)))
     return made
 
 
@@ -101,7 +101,7 @@ def assert_hidden_for_good(got: Upstream) -> None:
         hidden: set[str] = set()
         for turn in range(1, len(trial.run.turns) + 1):
             raws = got[trial.number, turn]
-            told = list(zip(marks(turn - 1, trial.number), trial.run.turns, strict=False))
+            told = list(zip(list_marks(turn - 1, trial.number), trial.run.turns, strict=False))
             seen = [mark for mark, made in told if made.observations]
             whole = {mark for mark in seen if any(raw.count(mark.encode()) >= 2 for raw in raws)}
             assert not whole & hidden
@@ -115,9 +115,9 @@ def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool)
     """Each session's calls go to them in turn, or each to both at the same time: no turn is lost or doubled, what is
     hidden stays hidden, and not a byte differs where nothing is left to chance."""
     url = make_fresh_url()
-    with Playback(recorded()) as provider, ExitStack() as stack:
+    with Playback(load_runs()) as provider, ExitStack() as stack:
         made = processes(stack, tmp_path, provider, url, strategy)
-        crowd = Crowd([each.url for each in made], at_once=BEGUN if at_once else NEVER)
+        crowd = RecordedClients([each.url for each in made], fan_out_turn=BEGUN if at_once else NEVER)
         got = worked(provider, crowd)
         assert all(len(raws) == (2 if at_once and turn >= BEGUN else 1) for (_, turn), raws in got.items())
         assert {len(set(names[1:])) for names in crowd.sessions.values()} == {1}
@@ -125,7 +125,7 @@ def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool)
         if strategy == MASKING:
             expected = alone(provider, strategy)
             assert {key: set(raws) for key, raws in got.items()} == {key: set(raws) for key, raws in expected.items()}
-        assert [each.end() for each in made] == [0, 0]
+        assert [each.end_process() for each in made] == [0, 0]
         assert ['"level": "error"' in each.log for each in made] == [False, False]
     with_store(url, assert_whole)
 
@@ -134,11 +134,11 @@ def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool)
 def test_two_workers_on_sqlite(tmp_path: Path) -> None:
     """Two workers of one gateway, whichever takes the connection: the very bytes that one would send."""
     url = f"sqlite:///{tmp_path}/s.db"
-    with Playback(recorded()) as provider:
+    with Playback(load_runs()) as provider:
         upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
-        with served(tmp_path, *upstream, "--store", url, "-s", MASKING, "--workers", "2") as both:
-            got = worked(provider, Crowd([both.url], kept=False))
-            assert both.end() == 0
+        with start_serve(tmp_path, *upstream, "--store", url, "-s", MASKING, "--workers", "2") as both:
+            got = worked(provider, RecordedClients([both.url], keep_connections=False))
+            assert both.end_process() == 0
             assert '"level": "error"' not in both.log
         assert got == alone(provider, MASKING)
     with_store(url, assert_whole)

@@ -13,11 +13,22 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.request_log import _Lines
+from elision.gateway.request_log import _LineFormatter
 from elision.gateway.routes import Api
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, observation, reply, whole
-from tests.gateway.running import Client, Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Script, answer, scripted
+from tests.gateway.conversation_bytes import (
+    APIS,
+    EAGER,
+    HIDING_STEPS,
+    PATHS,
+    PLACEHOLDER_PART,
+    make_body,
+    make_reply,
+    make_result,
+    render_frames,
+    render_whole,
+)
+from tests.gateway.loopback_gateway import HttpClient, HttpResponse, RunningGateway, make_settings, run_gateway
+from tests.gateway.scripted_upstream import ReceivedRequest, Script, render_response, run_scripted_upstream
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream"
 KEY = "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6"
@@ -39,29 +50,29 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 def provider(api: Api) -> Script:
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if b'"stream"' in asked.body:
-            writer.write(answer(b"".join(frames(api)), "200 OK", EVENTS, "request-id: req_1"))
+            writer.write(render_response(b"".join(render_frames(api)), "200 OK", EVENTS, "request-id: req_1"))
         else:
-            writer.write(answer(whole(api), "200 OK", JSON, "request-id: req_1"))
+            writer.write(render_response(render_whole(api), "200 OK", JSON, "request-id: req_1"))
 
     return script
 
 
-async def ask(url: Gateway | str, api: Api, raw: bytes, *fields: str) -> Got:
+async def ask(url: RunningGateway | str, api: Api, raw: bytes, *fields: str) -> HttpResponse:
     """Through a gateway, or straight."""
     if isinstance(url, str):
         host, port = url.removeprefix("http://").split(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
+        client = HttpClient(*await asyncio.open_connection(host, int(port)))
     else:
         client = await url.connect()
     try:
-        return await client.ask("POST", PATHS[api], raw, *fields)
+        return await client.request("POST", PATHS[api], raw, *fields)
     finally:
         client.close()
 
 
-def fields_of(asked: Asked, *without: str) -> list[tuple[str, str]]:
+def fields_of(asked: ReceivedRequest, *without: str) -> list[tuple[str, str]]:
     return sorted((name.lower(), value) for name, value in asked.headers if name.lower() not in ("host", *without))
 
 
@@ -75,15 +86,15 @@ def test_off_is_really_off(api: Api, switch: str, packed: bool) -> None:
     async def test() -> None:
         off = ("x-elision: off",) if switch == "header" else ()
         coded = ("content-encoding: gzip",) if packed else ()
-        async with scripted(provider(api)) as upstream:
+        async with run_scripted_upstream(provider(api)) as upstream:
             given: dict[str, Any] = {"gateway_off": switch == "setting", "strategy": EAGER}
-            async with running(settings(upstream.url, **given)) as gateway:
+            async with run_gateway(make_settings(upstream.url, **given)) as gateway:
                 for stream in (False, True):
-                    raw = body(api, ENOUGH, stream=stream)
+                    raw = make_body(api, HIDING_STEPS, stream=stream)
                     raw = gzip.compress(raw) if packed else raw
                     straight = await ask(upstream.url, api, raw, *FIELDS, *coded)
                     through = await ask(gateway, api, raw, *FIELDS, *coded, *off)
-                    one, other = upstream.asked[-2:]
+                    one, other = upstream.requests[-2:]
                     assert (one.line, one.body, fields_of(one)) == (other.line, other.body, fields_of(other))
                     assert (straight.status, straight.body) == (through.status, through.body)
                     assert straight.headers == through.headers
@@ -101,20 +112,23 @@ def test_a_preview_changes_nothing(api: Api, packed: bool) -> None:
     async def test() -> None:
         coded = ("content-encoding: gzip",) if packed else ()
         given: dict[str, Any] = {"gateway_off": False, "gateway_shadow": True, "strategy": EAGER}
-        async with scripted(provider(api)) as upstream, running(settings(upstream.url, **given)) as gateway:
-            for steps in range(1, ENOUGH + 1):
-                raw = body(api, steps, stream=bool(steps % 2))
+        async with (
+            run_scripted_upstream(provider(api)) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
+        ):
+            for steps in range(1, HIDING_STEPS + 1):
+                raw = make_body(api, steps, stream=bool(steps % 2))
                 raw = gzip.compress(raw) if packed else raw
                 straight = await ask(upstream.url, api, raw, *FIELDS, *coded)
                 through = await ask(gateway, api, raw, *FIELDS, *coded)
-                one, other = upstream.asked[-2:]
+                one, other = upstream.requests[-2:]
                 assert (one.line, one.body) == (other.line, other.body)
                 assert fields_of(one, "accept-encoding") == fields_of(other, "accept-encoding")
                 assert dict(fields_of(other))["accept-encoding"] == "gzip"
                 assert straight.body == through.body
-            (live,) = gateway.worker.door.sessions
-            assert live.newest is not None
-            assert live.newest.after < live.newest.raw
+            (live,) = gateway.worker.gateway.sessions
+            assert live.newest_diagnostics is not None
+            assert live.newest_diagnostics.after < live.newest_diagnostics.raw
 
     run(test)
 
@@ -124,28 +138,31 @@ def test_markers_expand_long_after(api: Api) -> None:
     """What was hidden is read again behind any pause: when its session has left memory, word for word."""
     calls, again = [("r1", "elision_recall", {"handle": "t1.1"})], asyncio.Event()
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         wants = again.is_set() and b"r1" not in asked.body
-        writer.write(answer(whole(api, reply("", calls) if wants else None), "200 OK", JSON))
+        writer.write(render_response(render_whole(api, make_reply("", calls) if wants else None), "200 OK", JSON))
 
     async def test() -> None:
         given: dict[str, Any] = {"gateway_off": False, "gateway_max_sessions": 1, "strategy": EAGER}
-        async with scripted(script) as upstream, running(settings(upstream.url, **given)) as gateway:
-            for steps in range(1, ENOUGH):
-                await ask(gateway, api, body(api, steps), JSON)
-            (before,) = gateway.worker.door.sessions
-            while before.busy:
+        async with (
+            run_scripted_upstream(script) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
+        ):
+            for steps in range(1, HIDING_STEPS):
+                await ask(gateway, api, make_body(api, steps), JSON)
+            (before,) = gateway.worker.gateway.sessions
+            while before.is_busy:
                 # Its log is written behind the answer.
                 await asyncio.sleep(0)
-            await ask(gateway, api, body(api, 1, task="Another's.", word="other"), JSON)
-            assert before not in list(gateway.worker.door.sessions)
+            await ask(gateway, api, make_body(api, 1, task="Another's.", word="other"), JSON)
+            assert before not in list(gateway.worker.gateway.sessions)
             again.set()
-            got = await ask(gateway, api, body(api, ENOUGH), JSON)
+            got = await ask(gateway, api, make_body(api, HIDING_STEPS), JSON)
             assert got.status == 200
             assert b"elision_recall" not in got.body
-            told = upstream.asked[-1].body.decode()
-            assert json.dumps(observation(1))[1:-1] in told
-            assert json.dumps(observation(1))[1:-1] not in upstream.asked[-2].body.decode()
+            told = upstream.requests[-1].body.decode()
+            assert json.dumps(make_result(1))[1:-1] in told
+            assert json.dumps(make_result(1))[1:-1] not in upstream.requests[-2].body.decode()
 
     run(test)
 
@@ -156,10 +173,13 @@ def test_usage_is_the_provider_s(api: Api) -> None:
 
     async def test() -> None:
         given: dict[str, Any] = {"gateway_off": False, "strategy": EAGER}
-        async with scripted(provider(api)) as upstream, running(settings(upstream.url, **given)) as gateway:
-            for stream, sent in ((False, whole(api)), (True, b"".join(frames(api)))):
-                got = await ask(gateway, api, body(api, ENOUGH, stream=stream, task=f"As {stream}."), JSON)
-                assert GAP in upstream.asked[-1].body
+        async with (
+            run_scripted_upstream(provider(api)) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
+        ):
+            for stream, sent in ((False, render_whole(api)), (True, b"".join(render_frames(api)))):
+                got = await ask(gateway, api, make_body(api, HIDING_STEPS, stream=stream, task=f"As {stream}."), JSON)
+                assert PLACEHOLDER_PART in upstream.requests[-1].body
                 assert got.body == sent
 
     run(test)
@@ -170,25 +190,28 @@ def test_keys_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.DEBUG, "elision")
     lines = io.StringIO()
     handler = logging.StreamHandler(lines)
-    handler.setFormatter(_Lines("json"))
+    handler.setFormatter(_LineFormatter("json"))
     logging.getLogger("elision").addHandler(handler)
 
     async def test() -> None:
         given: dict[str, Any] = {"gateway_off": False, "strategy": EAGER, "gateway_log": "json"}
         given["store"] = f"sqlite:///{tmp_path}/s.db"
-        async with scripted(provider("openai")) as upstream, running(settings(upstream.url, **given)) as gateway:
-            for steps in range(1, ENOUGH + 1):
-                await ask(gateway, "openai", body("openai", steps), *FIELDS)
-            sessions = gateway.worker.door.sessions
+        async with (
+            run_scripted_upstream(provider("openai")) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
+        ):
+            for steps in range(1, HIDING_STEPS + 1):
+                await ask(gateway, "openai", make_body("openai", steps), *FIELDS)
+            sessions = gateway.worker.gateway.sessions
 
             def broken(*given: Any, **named: Any) -> Any:
                 raise RuntimeError(f"Bearer {KEY}")
 
-            sessions.find = broken  # type: ignore[method-assign]
-            assert (await ask(gateway, "openai", body("openai", 1), *FIELDS)).status == 200
+            sessions.claim_session = broken  # type: ignore[method-assign]
+            assert (await ask(gateway, "openai", make_body("openai", 1), *FIELDS)).status == 200
             client = await gateway.connect()
             for path in ("/", "/metrics", "/elision/api/sessions", "/elision/api/totals", "/readyz"):
-                assert KEY not in (await client.ask("GET", path)).body.decode()
+                assert KEY not in (await client.request("GET", path)).body.decode()
             client.close()
 
     try:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.running import Client, Got, running, settings
-from tests.gateway.scripted import always, answer, scripted
+from tests.gateway.loopback_gateway import HttpClient, HttpResponse, make_settings, run_gateway
+from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
 
 TOKEN = "correct-horse-battery"
 PAGES = ("/", "/metrics", "/elision/api/totals", "/elision/no-such-page")
 
 
-def trial(what: Callable[[Client], Awaitable[None]], **given: Any) -> None:
+def trial(what: Callable[[HttpClient], Awaitable[None]], **given: Any) -> None:
     async def run() -> None:
-        async with running(settings(**given)) as gateway:
+        async with run_gateway(make_settings(**given)) as gateway:
             client = await gateway.connect()
             await what(client)
             client.close()
@@ -25,11 +25,11 @@ def trial(what: Callable[[Client], Awaitable[None]], **given: Any) -> None:
     asyncio.run(run())
 
 
-def statuses(path: str, *fields: str, **given: Any) -> Got:
-    found: list[Got] = []
+def statuses(path: str, *fields: str, **given: Any) -> HttpResponse:
+    found: list[HttpResponse] = []
 
-    async def what(client: Client) -> None:
-        found.append(await client.ask("GET", path, b"", *fields))
+    async def what(client: HttpClient) -> None:
+        found.append(await client.request("GET", path, b"", *fields))
 
     trial(what, **given)
     return found[0]
@@ -53,9 +53,9 @@ def test_a_name_that_was_bound_anew(path: str, host: str) -> None:
 def test_health_is_open() -> None:
     """Load balancers ask by address or any name, and without a token."""
 
-    async def what(client: Client) -> None:
+    async def what(client: HttpClient) -> None:
         for path in ("/healthz", "/readyz"):
-            assert (await client.ask("GET", path, b"", "host: 10.1.2.3")).status == 200
+            assert (await client.request("GET", path, b"", "host: 10.1.2.3")).status == 200
 
     trial(what, gateway_upstream_openai="http://127.0.0.1:1", gateway_admin_token=TOKEN, gateway_host="0.0.0.0")
 
@@ -63,27 +63,27 @@ def test_health_is_open() -> None:
 def test_beyond_loopback_it_takes_the_token() -> None:
     """As a header, or as a cookie that the address sets once; by any name, and nothing else will do."""
 
-    async def what(client: Client) -> None:
+    async def what(client: HttpClient) -> None:
         host = "host: gateway.example"
         for path in PAGES:
-            got = await client.ask("GET", path, b"", host)
+            got = await client.request("GET", path, b"", host)
             assert (got.status, got.headers["www-authenticate"]) == (401, "Bearer")
         for wrong in (
             "authorization: Bearer nonsense",
             f"authorization: Basic {TOKEN}",
             f"cookie: elision_admin={TOKEN}",
         ):
-            assert (await client.ask("GET", "/", b"", host, wrong)).status == 401
-        assert (await client.ask("GET", "/?token=nonsense", b"", host)).status == 401
-        assert (await client.ask("GET", "/metrics", b"", host, f"authorization: Bearer {TOKEN}")).status == 200
+            assert (await client.request("GET", "/", b"", host, wrong)).status == 401
+        assert (await client.request("GET", "/?token=nonsense", b"", host)).status == 401
+        assert (await client.request("GET", "/metrics", b"", host, f"authorization: Bearer {TOKEN}")).status == 200
 
-        opened = await client.ask("GET", f"/?token={TOKEN}&session=a%26b", b"", host)
+        opened = await client.request("GET", f"/?token={TOKEN}&session=a%26b", b"", host)
         assert (opened.status, opened.headers["location"]) == (303, "/?session=a%26b")
         cookie = opened.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "samesite=strict" in cookie.lower()
         assert TOKEN not in cookie
-        assert (await client.ask("GET", "/", b"", host, f"cookie: {cookie.split(';')[0]}")).status == 200
+        assert (await client.request("GET", "/", b"", host, f"cookie: {cookie.split(';')[0]}")).status == 200
 
     trial(what, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)
 
@@ -105,10 +105,10 @@ def test_a_token_counts_on_loopback_too() -> None:
 def test_other_sites_change_nothing() -> None:
     """A request that is more than a look, sent by another site's page, is refused."""
 
-    async def what(client: Client) -> None:
-        got = await client.ask("POST", "/elision/api/totals", b"", "origin: https://evil.example")
+    async def what(client: HttpClient) -> None:
+        got = await client.request("POST", "/elision/api/totals", b"", "origin: https://evil.example")
         assert (got.status, got.body) == (403, b"another site's page asks for this\n")
-        got = await client.ask("POST", "/elision/api/totals", b"", "origin: http://127.0.0.1", "host: 127.0.0.1")
+        got = await client.request("POST", "/elision/api/totals", b"", "origin: http://127.0.0.1", "host: 127.0.0.1")
         assert got.status == 405
 
     trial(what)
@@ -119,11 +119,11 @@ def test_the_api_needs_no_token() -> None:
 
     async def run() -> None:
         async with (
-            scripted(always(answer(b"ok"))) as upstream,
-            running(settings(upstream.url, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)) as gateway,
+            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
+            run_gateway(make_settings(upstream.url, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)) as gateway,
         ):
             client = await gateway.connect()
-            got = await client.ask("POST", "/v1/chat/completions", b"{}", "host: any.example")
+            got = await client.request("POST", "/v1/chat/completions", b"{}", "host: any.example")
             assert got.body == b"ok"
             client.close()
 
@@ -133,9 +133,9 @@ def test_the_api_needs_no_token() -> None:
 def test_not_ready() -> None:
     """A gateway without a provider, or whose store does not answer, is alive and not ready; it says which."""
 
-    async def what(client: Client) -> None:
-        assert (await client.ask("GET", "/healthz")).status == 200
-        got = await client.ask("GET", "/readyz")
+    async def what(client: HttpClient) -> None:
+        assert (await client.request("GET", "/healthz")).status == 200
+        got = await client.request("GET", "/readyz")
         assert got.status == 503
         assert got.json() == {
             "ready": False,
@@ -153,20 +153,20 @@ def test_a_provider_that_is_not_reached() -> None:
 
     async def run() -> None:
         async with (
-            scripted(always(answer(b"ok"))) as upstream,
-            running(settings(upstream.url, gateway_upstream_anthropic="http://127.0.0.1:9")) as gateway,
+            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
+            run_gateway(make_settings(upstream.url, gateway_upstream_anthropic="http://127.0.0.1:9")) as gateway,
         ):
             client = await gateway.connect()
 
             async def reached() -> object:
-                got = await client.ask("GET", "/readyz")
+                got = await client.request("GET", "/readyz")
                 assert got.status == 200
                 return got.json()["upstream_reached"]
 
             assert await reached() is None
-            assert (await client.ask("POST", "/v1/messages", b"{}")).status == 502
+            assert (await client.request("POST", "/v1/messages", b"{}")).status == 502
             assert await reached() is False
-            assert (await client.ask("POST", "/v1/chat/completions", b"{}")).status == 200
+            assert (await client.request("POST", "/v1/chat/completions", b"{}")).status == 200
             assert await reached() is True
             client.close()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elision.errors import ElisionError, StoreError
-from elision.gateway.budgets import ALL_SECONDS, OVERLAP, SECONDS, Account, Budgets
+from elision.gateway.budgets import FULL_LOOK_SECONDS, LOOK_SECONDS, OVERLAP_SECONDS, Budgets, SessionSpend
 from elision.gateway.routes import Api
 from elision.manager.context_options import Options
 from elision.stores.memory import MemoryStore
@@ -20,21 +20,21 @@ from elision.stores.store import NewSession, SessionInfo
 from elision.trajectory.events import Answered, Called, Event, HeadSet
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
-from tests.gateway.conversing import (
+from tests.gateway.conversation_bytes import (
     APIS,
     EAGER,
-    ENOUGH,
-    GAP,
+    HIDING_STEPS,
     MODELS,
     PATHS,
-    body,
-    frames,
-    history,
-    refused,
-    whole,
+    PLACEHOLDER_PART,
+    make_body,
+    make_history,
+    render_frames,
+    render_refusal,
+    render_whole,
 )
-from tests.gateway.running import Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Scripted, answer, scripted
+from tests.gateway.loopback_gateway import HttpResponse, RunningGateway, make_settings, run_gateway
+from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response, run_scripted_upstream
 
 MODEL = MODELS["anthropic"]
 #: Of one answer of `conversing` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.
@@ -45,22 +45,22 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-async def provider(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Answers in the shape of whichever API is asked."""
     api = next(api for api, path in PATHS.items() if path in asked.line)
-    writer.write(answer(whole(api), "200 OK", "content-type: application/json"))
+    writer.write(render_response(render_whole(api), "200 OK", "content-type: application/json"))
     await writer.drain()
 
 
-def live(upstream: Scripted, **given: Any) -> Any:
-    return running(settings(upstream.url, gateway_off=False, **given))
+def live(upstream: ScriptedUpstream, **given: Any) -> Any:
+    return run_gateway(make_settings(upstream.url, gateway_off=False, **given))
 
 
-async def ask(gateway: Gateway, api: Api, steps: int, key: str = "k1", **fields: Any) -> Got:
+async def ask(gateway: RunningGateway, api: Api, steps: int, key: str = "k1", **fields: Any) -> HttpResponse:
     client = await gateway.connect()
     try:
         named = f"x-api-key: {key}" if api == "anthropic" else f"authorization: Bearer {key}"
-        return await client.ask("POST", PATHS[api], body(api, steps, **fields), named)
+        return await client.request("POST", PATHS[api], make_body(api, steps, **fields), named)
     finally:
         client.close()
 
@@ -73,7 +73,7 @@ def test_a_session_at_its_turns_is_refused(api: Api) -> None:
     """Beyond `max_turns` nothing is sent, and clients are told in their own shape not to try again."""
 
     async def test() -> None:
-        async with scripted(provider) as upstream:
+        async with run_scripted_upstream(provider) as upstream:
             limits = {"gateway_session_max_turns": 2, "gateway_at_limit": "refuse"}
             async with live(upstream, **limits) as gateway:
                 for steps in range(2):
@@ -86,7 +86,7 @@ def test_a_session_at_its_turns_is_refused(api: Api) -> None:
                 assert "session_max_turns: this session has made 2 of 2 turns" in got.json()["error"]["message"]
                 # Another task is another session.
                 assert (await ask(gateway, api, 0, task="Write the docs.")).status == 200
-            assert len(upstream.asked) == 3
+            assert len(upstream.requests) == 3
 
     run(test)
 
@@ -95,12 +95,12 @@ def test_a_session_at_its_turns_is_hinted() -> None:
     """By default the answer comes with a header that names the limit, and the very bytes went out."""
 
     async def test() -> None:
-        async with scripted(provider) as upstream, live(upstream, gateway_session_max_turns=1) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, gateway_session_max_turns=1) as gateway:
             assert "x-elision-stop" not in (await ask(gateway, "openai", 0)).headers
             got = await ask(gateway, "openai", 1)
             assert got.status == 200
             assert got.headers["x-elision-stop"] == "session_max_turns: this session has made 1 of 1 turns"
-            assert upstream.asked[-1].body == body("openai", 1)
+            assert upstream.requests[-1].body == make_body("openai", 1)
 
     run(test)
 
@@ -110,7 +110,7 @@ def test_a_session_at_its_cost() -> None:
 
     async def test() -> None:
         limits = {"gateway_session_max_cost_usd": 1.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
-        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
             assert [(await ask(gateway, "anthropic", steps)).status for steps in range(3)] == [200, 200, 429]
             said = (await ask(gateway, "anthropic", 2)).json()["error"]["message"]
             assert f"this session has spent ${2 * ANSWER_USD:.4f} of ${1.5 * ANSWER_USD:.4f}" in said
@@ -123,7 +123,7 @@ def test_a_session_at_its_limit_elsewhere(tmp_path: Path) -> None:
 
     async def test() -> None:
         given = {"store": f"sqlite:///{tmp_path}/s.db", "gateway_session_max_turns": 4, "gateway_at_limit": "refuse"}
-        async with scripted(provider) as upstream:
+        async with run_scripted_upstream(provider) as upstream:
             async with live(upstream, **given) as one, live(upstream, **given) as two:
                 assert (await ask(one, "openai", 0)).status == 200
                 # All that the first knows is its first call.
@@ -141,7 +141,7 @@ def test_what_was_refused_is_kept() -> None:
 
     async def test() -> None:
         limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "refuse"}
-        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
             await ask(gateway, "openai", 0)
             for _ in range(3):
                 assert (await ask(gateway, "openai", 1)).status == 429
@@ -154,7 +154,7 @@ def test_what_was_refused_is_kept() -> None:
 
 
 def of_model(model: str, steps: int) -> bytes:
-    return json.dumps({"model": model, "messages": history("openai", steps)}).encode()
+    return json.dumps({"model": model, "messages": make_history("openai", steps)}).encode()
 
 
 def test_a_session_that_changes_its_model() -> None:
@@ -163,7 +163,7 @@ def test_a_session_that_changes_its_model() -> None:
     async def test() -> None:
         # One answer of gpt-5.2 is 0.00203 USD, one of gpt-5-nano 0.00006.
         limits = {"gateway_session_max_cost_usd": 0.004, "gateway_at_limit": "refuse"}
-        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
             models = ["gpt-5-nano", "gpt-5.2", "gpt-5.2", "gpt-5.2"]
             got = [await send(gateway, "openai", of_model(model, step)) for step, model in enumerate(models)]
             assert [each.status for each in got] == [200, 200, 200, 429]
@@ -175,21 +175,21 @@ def test_a_session_whose_usage_is_reported_once() -> None:
     """Calls without usage count as their prompts, though one of them was reported; as reported they never count."""
 
     async def test() -> None:
-        async def once(asked: Asked, writer: asyncio.StreamWriter) -> None:
-            if len(upstream.asked) == 1:
+        async def once(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            if len(upstream.requests) == 1:
                 await provider(asked, writer)
             else:
-                silent = [frame for frame in frames("openai") if b'"prompt_tokens"' not in frame]
-                writer.write(answer(b"".join(silent), "200 OK", "content-type: text/event-stream"))
+                silent = [frame for frame in render_frames("openai") if b'"prompt_tokens"' not in frame]
+                writer.write(render_response(b"".join(silent), "200 OK", "content-type: text/event-stream"))
 
         limits = {"gateway_session_max_cost_usd": 0.005, "gateway_at_limit": "refuse"}
-        async with scripted(once) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(once) as upstream, live(upstream, **limits) as gateway:
             # The first is 0.00203 USD; each one behind it is some 2,000 tokens longer, at 1.75 USD a million.
             got = [await ask(gateway, "openai", steps, lines=300) for steps in range(8)]
             assert 1 < [each.status for each in got].index(429) < 7
-            (alone,) = gateway.worker.door.sessions
-            assert alone.newest is not None
-            assert alone.newest.costs.billed == pytest.approx((1_000 * 1.75 + 20 * 14) / 1e6)
+            (alone,) = gateway.worker.gateway.sessions
+            assert alone.newest_diagnostics is not None
+            assert alone.newest_diagnostics.costs.billed == pytest.approx((1_000 * 1.75 + 20 * 14) / 1e6)
 
     run(test)
 
@@ -203,7 +203,7 @@ def test_a_key_at_its_limit(shadow: bool) -> None:
 
     async def test() -> None:
         limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse", "gateway_shadow": shadow}
-        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
             got = [(await ask(gateway, "openai", 0, task=task)).status for task in ("One.", "Two.", "Three.")]
             assert got == [200, 200, 429]
             assert (await ask(gateway, "openai", 0, key="k2")).status == 200
@@ -220,7 +220,7 @@ def test_a_key_at_its_limit_elsewhere(tmp_path: Path) -> None:
             "gateway_key_max_cost_usd": 1.5 * ANSWER_USD,
             "gateway_at_limit": "refuse",
         }
-        async with scripted(provider) as upstream:
+        async with run_scripted_upstream(provider) as upstream:
             async with live(upstream, **given) as one:
                 assert [(await ask(one, "anthropic", steps)).status for steps in (0, 1)] == [200, 200]
             async with live(upstream, **given) as two:
@@ -239,7 +239,7 @@ def stateful(api: Api) -> bytes:
 
 
 def choices(api: Api) -> bytes:
-    return json.dumps({"model": MODELS[api], "n": 2, "messages": history(api, 0)}).encode()
+    return json.dumps({"model": MODELS[api], "n": 2, "messages": make_history(api, 0)}).encode()
 
 
 #: Requests that nothing is decided on, by why.
@@ -247,17 +247,17 @@ PASSED: dict[str, tuple[Api, bytes]] = {
     "stateful": ("openai-responses", stateful("openai-responses")),
     "choices": ("openai", choices("openai")),
     "unreadable": ("anthropic", b'{"messages": ['),
-    "large": ("anthropic", body("anthropic", 0, task="Mend it. " * 20_000)),
+    "large": ("anthropic", make_body("anthropic", 0, task="Mend it. " * 20_000)),
 }
 #: Of what is read of a request, so that "large" is not.
 READ: dict[str, Any] = {"gateway_max_read_bytes": 65_536}
 
 
-async def send(gateway: Gateway, api: Api, raw: bytes, *fields: str, path: str = "") -> Got:
+async def send(gateway: RunningGateway, api: Api, raw: bytes, *fields: str, path: str = "") -> HttpResponse:
     client = await gateway.connect()
     try:
         named = "x-api-key: k1" if api == "anthropic" else "authorization: Bearer k1"
-        return await client.ask("POST", path or PATHS[api], raw, named, *fields)
+        return await client.request("POST", path or PATHS[api], raw, named, *fields)
     finally:
         client.close()
 
@@ -269,7 +269,7 @@ def test_what_passes_is_refused_at_a_keys_limit(why: str) -> None:
     async def test() -> None:
         api, raw = PASSED[why]
         limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse"}
-        async with scripted(provider) as upstream, live(upstream, **limits, **READ) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits, **READ) as gateway:
             for _ in range(3):
                 assert (await send(gateway, api, raw, "x-elision: off")).status == 200
             assert [(await send(gateway, api, raw)).status for _ in range(2)] == [200, 200]
@@ -294,12 +294,15 @@ def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
 
     async def test() -> None:
         api, raw = PASSED[why]
-        async with scripted(provider) as upstream, live(upstream, gateway_key_max_turns=1, **READ) as gateway:
+        async with (
+            run_scripted_upstream(provider) as upstream,
+            live(upstream, gateway_key_max_turns=1, **READ) as gateway,
+        ):
             assert "x-elision-stop" not in (await send(gateway, api, raw)).headers
             got = await send(gateway, api, raw)
-            assert (got.status, got.body) == (200, whole(api))
+            assert (got.status, got.body) == (200, render_whole(api))
             assert got.headers["x-elision-stop"] == "key_max_turns: this key has made 1 of 1 turns"
-            assert upstream.asked[-1].body == raw
+            assert upstream.requests[-1].body == raw
             assert "x-elision-stop" not in (await send(gateway, api, raw, "x-elision: off")).headers
 
     run(test)
@@ -314,7 +317,7 @@ def test_what_a_key_spent_counts_for_what_passes(tmp_path: Path) -> None:
             "gateway_key_max_cost_usd": 0.5 * ANSWER_USD,
             "gateway_at_limit": "refuse",
         }
-        async with scripted(provider) as upstream:
+        async with run_scripted_upstream(provider) as upstream:
             async with live(upstream, **given) as one:
                 assert (await ask(one, "anthropic", 0)).status == 200
             async with live(upstream, **given) as two:
@@ -330,9 +333,11 @@ def test_what_asks_no_model_is_free() -> None:
 
     async def test() -> None:
         limits = {"gateway_key_max_turns": 1, "gateway_at_limit": "refuse"}
-        async with scripted(provider) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
             for path in ("/v1/messages/count_tokens", "/v1/messages/batches"):
-                got = [(await send(gateway, "anthropic", body("anthropic", 0), path=path)).status for _ in range(2)]
+                got = [
+                    (await send(gateway, "anthropic", make_body("anthropic", 0), path=path)).status for _ in range(2)
+                ]
                 assert got == [200, 200]
             assert [(await ask(gateway, "anthropic", steps)).status for steps in range(2)] == [200, 429]
 
@@ -344,28 +349,30 @@ def test_what_asks_no_model_is_free() -> None:
 def test_a_session_that_is_left_alone_has_its_limits(whose: str, at_limit: str) -> None:
     """What passes because the provider refused what was made of it is asked for both limits as well."""
 
-    async def picky(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if GAP in asked.body:
-            writer.write(answer(refused("openai", 400), "400 Bad Request", "content-type: application/json"))
+    async def picky(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if PLACEHOLDER_PART in asked.body:
+            writer.write(
+                render_response(render_refusal("openai", 400), "400 Bad Request", "content-type: application/json")
+            )
         else:
             await provider(asked, writer)
 
     async def test() -> None:
         # One request is refused and taken as it came, one passes behind it.
-        most = ENOUGH + 2
+        most = HIDING_STEPS + 2
         limits = {f"gateway_{whose}_max_turns": most, "gateway_at_limit": at_limit, "strategy": EAGER}
-        async with scripted(picky) as upstream, live(upstream, **limits) as gateway:
+        async with run_scripted_upstream(picky) as upstream, live(upstream, **limits) as gateway:
             got = [await ask(gateway, "openai", steps) for steps in range(most)]
             assert {each.status for each in got} == {200}
             assert not any("x-elision-stop" in each.headers for each in got)
-            (alone,) = gateway.worker.door.sessions
-            assert alone.left_alone
+            (alone,) = gateway.worker.gateway.sessions
+            assert alone.requests_to_bypass
             for _ in range(2):
                 last = await ask(gateway, "openai", most)
                 told = last.headers["x-elision-stop"] if at_limit == "hint" else last.json()["error"]["message"]
                 assert last.status == (200 if at_limit == "hint" else 429)
                 assert f"{whose}_max_turns: this {whose} has made" in told
-            assert not alone.busy
+            assert not alone.is_busy
 
     run(test)
 
@@ -380,7 +387,9 @@ class Clock:
 
 
 def budgets(store: Any, clock: Clock, told: list[ElisionError] | None = None, **limits: Any) -> Budgets:
-    return Budgets(settings(**limits), store, unread=(told if told is not None else []).append, clock=clock)
+    return Budgets(
+        make_settings(**limits), store, on_store_error=(told if told is not None else []).append, clock=clock
+    )
 
 
 def test_the_store_is_read_now_and_then() -> None:
@@ -389,14 +398,14 @@ def test_the_store_is_read_now_and_then() -> None:
     async def test() -> None:
         store, clock = MemoryStore(), Clock()
         found = budgets(store, clock, gateway_key_max_turns=4)
-        assert await found.of_key("k1") == ""
+        assert await found.check_key("k1") == ""
         store.create(NewSession(key="s", family="k1/one", at=1.0))
         store.append("s", log(2), after=0, at=2.0)
-        assert await found.of_key("k1") == ""
-        clock.now = SECONDS
+        assert await found.check_key("k1") == ""
+        clock.now = LOOK_SECONDS
         # What was let through so far is in the store, or never will be.
-        assert [bool(await found.of_key("k1")) for _ in range(3)] == [False, False, True]
-        assert await found.of_key("k10") == ""
+        assert [bool(await found.check_key("k1")) for _ in range(3)] == [False, False, True]
+        assert await found.check_key("k10") == ""
 
     run(test)
 
@@ -413,7 +422,7 @@ def test_a_look_asks_for_what_is_new_of_one_key() -> None:
     async def look(found: Budgets, clock: Clock, seconds: float) -> list[tuple[str, float | None]]:
         asked.clear()
         clock.now += seconds
-        await found.of_key("k1")
+        await found.check_key("k1")
         return list(asked)
 
     async def test() -> None:
@@ -423,11 +432,11 @@ def test_a_look_asks_for_what_is_new_of_one_key() -> None:
         assert await look(found, clock, 0.0) == whole
         store.create(NewSession(key="s", family="shadow/k1/one", at=1_000.0))
         store.create(NewSession(key="t", family="k2", at=9_000.0))
-        assert await look(found, clock, SECONDS) == whole
-        since = 1_000.0 - OVERLAP
-        assert await look(found, clock, SECONDS) == [("k1", since), ("shadow/k1", since)]
-        assert await look(found, clock, SECONDS / 2) == []
-        assert await look(found, clock, ALL_SECONDS) == whole
+        assert await look(found, clock, LOOK_SECONDS) == whole
+        since = 1_000.0 - OVERLAP_SECONDS
+        assert await look(found, clock, LOOK_SECONDS) == [("k1", since), ("shadow/k1", since)]
+        assert await look(found, clock, LOOK_SECONDS / 2) == []
+        assert await look(found, clock, FULL_LOOK_SECONDS) == whole
 
     run(test)
 
@@ -442,7 +451,7 @@ def test_a_store_that_fails_stops_nobody() -> None:
     async def test() -> None:
         told: list[ElisionError] = []
         found = budgets(Failing(), Clock(), told, gateway_key_max_cost_usd=0.01)
-        assert await found.of_key("k1") == ""
+        assert await found.check_key("k1") == ""
         assert [str(error) for error in told] == ["gone"]
 
     run(test)
@@ -468,17 +477,17 @@ def info(parent: str = "", begun: float = 0.0) -> SessionInfo:
     )
 
 
-def account() -> Account:
-    return Account(Options().find_prices)
+def account() -> SessionSpend:
+    return SessionSpend(Options().find_prices)
 
 
 def test_a_log_is_read_on() -> None:
     """In parts it comes to the same as in one, however little the first part says."""
     events: list[Event] = [HeadSet(Head()), *log(3)]
     at_once, bit_by_bit = account(), account()
-    at_once.read(info(), events)
+    at_once.add_events(info(), events)
     for event in events:
-        bit_by_bit.read(info(), [event])
+        bit_by_bit.add_events(info(), [event])
     assert (at_once.calls, at_once.records) == (bit_by_bit.calls, bit_by_bit.records) == (3, 7)
     assert at_once.usd == bit_by_bit.usd == pytest.approx(3 * ANSWER_USD)
 
@@ -487,21 +496,21 @@ def test_models_are_billed_apart() -> None:
     """A session that goes on with another model is billed at that model's prices from there on."""
     changing = account()
     cheap = [replace(event, model="gpt-5-nano") if isinstance(event, Called) else event for event in log(1)]
-    changing.read(info(), [*cheap, *log(2, first=2)])
+    changing.add_events(info(), [*cheap, *log(2, first=2)])
     assert changing.usd == pytest.approx((1_000 * 0.05 + 20 * 0.40) / 1e6 + 2 * ANSWER_USD)
 
 
 def test_a_fork_pays_for_its_own() -> None:
     """Calls that its parent made are on the parent's bill."""
     fork = account()
-    fork.read(info(parent="p", begun=2.5), [*log(2), *log(1, first=3)])
+    fork.add_events(info(parent="p", begun=2.5), [*log(2), *log(1, first=3)])
     assert (fork.calls, fork.usd) == (1, pytest.approx(ANSWER_USD))
 
 
 def test_usage_that_nobody_reports() -> None:
     """Prompts are counted then: what the call before sent is read from the cache, the rest written."""
     silent = account()
-    silent.read(info(), log(2, usage=False))
+    silent.add_events(info(), log(2, usage=False))
     # claude-sonnet-4-5: 3 USD a million, 3.75 written, 0.30 read.
     assert silent.usd == pytest.approx((1_000 * 3.75 + 1_000 * 0.30 + 1_000 * 3.75) / 1e6)
 
@@ -509,14 +518,16 @@ def test_usage_that_nobody_reports() -> None:
 def test_usage_that_is_reported_now_and_then() -> None:
     """A call without counts as its prompt, though others of its session were reported; told late, as it was told."""
     mixed = account()
-    mixed.read(info(), [*log(1), *log(1, first=2, usage=False)])
+    mixed.add_events(info(), [*log(1), *log(1, first=2, usage=False)])
     assert mixed.usd == pytest.approx(ANSWER_USD + (1_000 * 3.75 + 1_000 * 0.30) / 1e6)
-    mixed.read(info(), [Answered(call=2, usage=Usage(input=1_000, output=20))])
+    mixed.add_events(info(), [Answered(call=2, usage=Usage(input=1_000, output=20))])
     assert mixed.usd == pytest.approx(2 * ANSWER_USD)
 
 
 def test_prompts_that_ask_for_no_cache() -> None:
     """Where caches want breakpoints, a prompt without any is plain input at every call."""
     silent = account()
-    silent.read(info(), [replace(event, unmarked=True) for event in log(2, usage=False) if isinstance(event, Called)])
+    silent.add_events(
+        info(), [replace(event, unmarked=True) for event in log(2, usage=False) if isinstance(event, Called)]
+    )
     assert silent.usd == pytest.approx((1_000 + 2_000) * 3 / 1e6)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
-from tests.gateway.process import served
-from tests.gateway.providing import trial
-from tests.gateway.running import PATIENCE, Client, Gateway
-from tests.gateway.scripted import Scripted, answer, chunk
+from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
+from tests.gateway.gateway_trial import run_trial
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, RunningGateway
+from tests.gateway.scripted_upstream import ScriptedUpstream, render_chunk, render_response
+from tests.gateway.serve_process import start_serve
 
 CHAT = PATHS["openai"]
 MIB = 2**20
@@ -39,7 +39,7 @@ def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Pat
             # The sizes of chunks were counted too; its end is what remains.
             while not got.endswith(b"0\r\n\r\n") and (more := await reader.read(MIB)):
                 got = (got + more)[-16:]
-        writer.write(answer(b"{}", "200 OK", "content-type: application/json", "connection: close"))
+        writer.write(render_response(b"{}", "200 OK", "content-type: application/json", "connection: close"))
         await writer.drain()
         writer.close()
 
@@ -47,18 +47,18 @@ def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Pat
         async with await asyncio.start_server(count, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             limits = {"AGENT_CONTEXT_GATEWAY_MAX_READ_BYTES": str(8 * MIB)}
-            with served(tmp_path, "--upstream-openai", url, "--store", "memory:", **limits) as gateway:
+            with start_serve(tmp_path, "--upstream-openai", url, "--store", "memory:", **limits) as gateway:
                 host, port = gateway.url.removeprefix("http://").split(":")
                 before = most = gateway.memory
-                client = Client(*await asyncio.open_connection(host, int(port)))
+                client = HttpClient(*await asyncio.open_connection(host, int(port)))
                 said = "transfer-encoding: chunked" if chunked else f"content-length: {size}"
-                client.send("POST", CHAT, b"", said, length=-1)
+                client.send_request("POST", CHAT, b"", said, length=-1)
                 for _ in range(size // len(part)):
-                    client.writer.write(chunk(part) if chunked else part)
+                    client.writer.write(render_chunk(part) if chunked else part)
                     await client.writer.drain()
                     most = max(most, gateway.memory)
-                client.writer.write(chunk(b"") if chunked else b"")
-                got = await client.head()
+                client.writer.write(render_chunk(b"") if chunked else b"")
+                got = await client.read_head()
                 assert got.status == 200
                 client.close()
                 return before, most
@@ -74,71 +74,73 @@ def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Pat
 def test_requests_one_behind_the_other() -> None:
     """A client that does not wait for answers gets them in the order of its requests."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for api in APIS:
-            client.send("POST", PATHS[api], body(api, 1, task=api))
-        client.send("GET", "/healthz")
-        client.send("POST", CHAT, b"{")
-        assert [(await client.answer()).body for _ in APIS] == [whole(api) for api in APIS]
-        assert (await client.answer()).status == 200
-        assert (await client.answer()).status == 200
-        assert upstream.asked[-1].body == b"{"
+            client.send_request("POST", PATHS[api], make_body(api, 1, task=api))
+        client.send_request("GET", "/healthz")
+        client.send_request("POST", CHAT, b"{")
+        assert [(await client.read_response()).body for _ in APIS] == [render_whole(api) for api in APIS]
+        assert (await client.read_response()).status == 200
+        assert (await client.read_response()).status == 200
+        assert upstream.requests[-1].body == b"{"
 
-    trial(what)
+    run_trial(what)
 
 
 def test_a_connection_is_kept_behind_errors() -> None:
     """What was refused by us, or by the provider, or is unreadable, costs no connection."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for _ in range(3):
-            assert (await client.ask("GET", "/nothing")).status == 404
-            assert (await client.ask("POST", CHAT, b"\xff no JSON")).status == 200
-            assert (await client.ask("POST", CHAT, body("openai", ENOUGH), "content-encoding: gzip")).status == 200
-            assert (await client.ask("POST", CHAT, body("openai", 1))).body == whole("openai")
+            assert (await client.request("GET", "/nothing")).status == 404
+            assert (await client.request("POST", CHAT, b"\xff no JSON")).status == 200
+            assert (
+                await client.request("POST", CHAT, make_body("openai", HIDING_STEPS), "content-encoding: gzip")
+            ).status == 200
+            assert (await client.request("POST", CHAT, make_body("openai", 1))).body == render_whole("openai")
 
-    trial(what)
+    run_trial(what)
 
 
 def test_who_asks_whether_to_go_on() -> None:
     """`Expect: 100-continue` is answered before the body; where the request is refused it is not."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        raw = body("openai", ENOUGH)
-        client.send("POST", CHAT, b"", "expect: 100-continue", length=len(raw))
-        assert await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), PATIENCE) == (
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        raw = make_body("openai", HIDING_STEPS)
+        client.send_request("POST", CHAT, b"", "expect: 100-continue", length=len(raw))
+        assert await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS) == (
             b"HTTP/1.1 100 Continue\r\n\r\n"
         )
         client.writer.write(raw)
-        assert (await client.answer()).body == whole("openai")
-        assert upstream.asked[-1].header("expect") is None
-        assert GAP in upstream.asked[-1].body
+        assert (await client.read_response()).body == render_whole("openai")
+        assert upstream.requests[-1].get_header("expect") is None
+        assert PLACEHOLDER_PART in upstream.requests[-1].body
         other = await gateway.connect()
-        other.send("POST", CHAT, b"", "expect: 100-continue", length=10_000_000)
-        got = await other.answer()
+        other.send_request("POST", CHAT, b"", "expect: 100-continue", length=10_000_000)
+        got = await other.read_response()
         assert got.status == 413
         other.writer.write_eof()
-        assert await asyncio.wait_for(other.reader.read(), PATIENCE) == b"", "and nothing stands behind that"
+        assert await asyncio.wait_for(other.reader.read(), TIMEOUT_SECONDS) == b"", "and nothing stands behind that"
         other.close()
 
-    trial(what, gateway_max_body_bytes=1_000_000)
+    run_trial(what, gateway_max_body_bytes=1_000_000)
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 1_000])
 def test_bodies_in_chunks(pieces: int) -> None:
     """A body that comes in chunks is taken apart like any other."""
-    raw = body("openai", ENOUGH)
+    raw = make_body("openai", HIDING_STEPS)
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        client.send("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        client.send_request("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
         for start in range(0, len(raw), pieces):
-            client.writer.write(chunk(raw[start : start + pieces]))
-        client.writer.write(chunk(b""))
-        assert (await client.answer()).body == whole("openai")
-        assert GAP in upstream.asked[-1].body
-        assert upstream.asked[-1].header("transfer-encoding") is None
+            client.writer.write(render_chunk(raw[start : start + pieces]))
+        client.writer.write(render_chunk(b""))
+        assert (await client.read_response()).body == render_whole("openai")
+        assert PLACEHOLDER_PART in upstream.requests[-1].body
+        assert upstream.requests[-1].get_header("transfer-encoding") is None
 
-    trial(what)
+    run_trial(what)
 
 
 WRONG = {
@@ -159,24 +161,24 @@ WRONG = {
 def test_what_is_no_http(raw: bytes) -> None:
     """Is refused with 400 or closed, never passed on half understood, and the next client is served."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         client.writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n" + raw)
         client.writer.write_eof()
-        said = await asyncio.wait_for(client.reader.read(), PATIENCE)
+        said = await asyncio.wait_for(client.reader.read(), TIMEOUT_SECONDS)
         assert not said or said.startswith(b"HTTP/1.1 4"), said
-        assert not upstream.asked
+        assert not upstream.requests
         other = await gateway.connect()
-        assert (await other.ask("POST", CHAT, body("openai", 1))).status == 200
+        assert (await other.request("POST", CHAT, make_body("openai", 1))).status == 200
         other.close()
 
-    trial(what)
+    run_trial(what)
 
 
 def test_bytes_by_chance_on_a_socket(caplog: pytest.LogCaptureFixture) -> None:
     """Requests with flipped, doubled and missing bytes: every answer is HTTP, none is a 5xx, nothing is logged."""
     chance = random.Random(7)
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         sound_one = b"POST %s HTTP/1.1\r\nhost: x\r\nx-a: 1\r\ncontent-length: 2\r\n\r\n{}" % CHAT.encode()
         for _ in range(300):
             raw = bytearray(sound_one * chance.choice((1, 1, 2)))
@@ -187,13 +189,13 @@ def test_bytes_by_chance_on_a_socket(caplog: pytest.LogCaptureFixture) -> None:
             other = await gateway.connect()
             other.writer.write(bytes(raw))
             other.writer.write_eof()
-            said = await asyncio.wait_for(other.reader.read(), PATIENCE)
+            said = await asyncio.wait_for(other.reader.read(), TIMEOUT_SECONDS)
             assert not said or said.startswith(b"HTTP/1.1 "), (bytes(raw), said)
             assert b"HTTP/1.1 5" not in said, (bytes(raw), said)
             other.close()
-        while gateway.worker.app.limits.turns.taken:
+        while gateway.worker.app.limits.request_gate.in_use:
             await asyncio.sleep(0)
-        assert (await client.ask("POST", CHAT, body("openai", 1))).status == 200
+        assert (await client.request("POST", CHAT, make_body("openai", 1))).status == 200
 
-    trial(what)
+    run_trial(what)
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -10,18 +10,27 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.body import RequestBody
 from elision.gateway.budgets import Budgets
-from elision.gateway.exchanges import Exchanges
-from elision.gateway.sent import Sent
-from elision.gateway.sessions import Sessions
+from elision.gateway.hidden_rounds import HiddenRounds
+from elision.gateway.live_sessions import SessionRegistry
+from elision.gateway.message_bytes import MessageEncoder
+from elision.gateway.request_body import RequestBody
 from elision.manager import ContextManager
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
-from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, frames, reply, whole
-from tests.gateway.providing import EVENTS, JSON, api_of, sound, trial
-from tests.gateway.running import PATIENCE, Client, Gateway
-from tests.gateway.scripted import Asked, Script, Scripted, answer
+from tests.gateway.conversation_bytes import (
+    APIS,
+    HIDING_STEPS,
+    PATHS,
+    PLACEHOLDER_PART,
+    make_body,
+    make_reply,
+    render_frames,
+    render_whole,
+)
+from tests.gateway.gateway_trial import EVENTS_HEADER, JSON_HEADER, answer_soundly, find_api, run_trial
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, RunningGateway
+from tests.gateway.scripted_upstream import ReceivedRequest, Script, ScriptedUpstream, render_response
 
 
 def failing(*arguments: object, **named: object) -> Any:
@@ -39,14 +48,14 @@ PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
     "a strategy": (Policy, "decide", failing, True),
     "a placeholder, and its extractor": (Placeholders, "write", failing, True),
     "a pass": (ContextManager, "prepare_async", failing_later, True),
-    "rendering": (Sent, "messages", failing, True),
-    "reading": (RequestBody, "parse_new", failing, True),
-    "finding its session": (Sessions, "find", failing, True),
-    "finding what went before": (Sessions, "before", failing, True),
+    "rendering": (MessageEncoder, "encode_messages", failing, True),
+    "reading": (RequestBody, "parse_if_small", failing, True),
+    "finding its session": (SessionRegistry, "claim_session", failing, True),
+    "finding what went before": (SessionRegistry, "find_continued", failing, True),
     COLD: (ContextManager, "recorded_exchanges_async", failing_later, False),
-    "expanding them": (Exchanges, "expanded", failing, False),
-    "budgets": (Budgets, "of_key", failing_later, False),
-    "a session's budget": (Budgets, "of_session", failing, True),
+    "expanding them": (HiddenRounds, "expand_messages", failing, False),
+    "budgets": (Budgets, "check_key", failing_later, False),
+    "a session's budget": (Budgets, "session_check", failing, True),
     "usage": (ContextManager, "record", failing, False),
 }
 
@@ -59,23 +68,32 @@ def test_whatever_fails_the_request_goes_out(
     served as if nothing had been."""
     owner, name, fails, as_it_came = PLACES[place]
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for api in APIS:
             for stream in (False, True):
                 word = f"{api} {stream}"
-                said = [body(api, steps, stream=stream, task=word, word=word) for steps in range(ENOUGH, ENOUGH + 3)]
+                said = [
+                    make_body(api, steps, stream=stream, task=word, word=word)
+                    for steps in range(HIDING_STEPS, HIDING_STEPS + 3)
+                ]
                 if place != COLD:
-                    assert (await client.ask("POST", PATHS[api], said[0])).status == 200
+                    assert (await client.request("POST", PATHS[api], said[0])).status == 200
                 with monkeypatch.context() as patched:
                     patched.setattr(owner, name, fails)
-                    got = await client.ask("POST", PATHS[api], said[1])
-                assert (got.status, got.whole) == (200, True), (api, stream, got)
-                assert got.body == (b"".join(frames(api)) if stream else whole(api))
-                assert upstream.asked[-1].body == said[1] if as_it_came else GAP in upstream.asked[-1].body
-                assert (await client.ask("POST", PATHS[api], said[2])).status == 200
-                assert upstream.asked[-1].body.count(GAP) == ENOUGH, "the next one is masked again"
+                    got = await client.request("POST", PATHS[api], said[1])
+                assert (got.status, got.is_complete) == (200, True), (api, stream, got)
+                assert got.body == (b"".join(render_frames(api)) if stream else render_whole(api))
+                assert (
+                    upstream.requests[-1].body == said[1]
+                    if as_it_came
+                    else PLACEHOLDER_PART in upstream.requests[-1].body
+                )
+                assert (await client.request("POST", PATHS[api], said[2])).status == 200
+                assert upstream.requests[-1].body.count(PLACEHOLDER_PART) == HIDING_STEPS, (
+                    "the next one is masked again"
+                )
 
-    trial(what, gateway_key_max_turns=1_000, gateway_session_max_turns=1_000)
+    run_trial(what, gateway_key_max_turns=1_000, gateway_session_max_turns=1_000)
     told = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert told, "a failure is told"
     assert "sk-ant-api03-secret" not in "".join(record.getMessage() for record in told)
@@ -84,15 +102,15 @@ def test_whatever_fails_the_request_goes_out(
 def test_telemetry_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be counted is answered."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        proxy = gateway.worker.door.proxy
-        monkeypatch.setattr(proxy._watch, "_watches", [failing])  # type: ignore[attr-defined]
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        proxy = gateway.worker.gateway.proxy
+        monkeypatch.setattr(proxy._listener, "_listeners", [failing])  # type: ignore[attr-defined]
         for _ in range(2):
-            got = await client.ask("POST", PATHS["openai"], body("openai", ENOUGH))
-            assert (got.status, got.body) == (200, whole("openai"))
-        assert (await client.ask("POST", "/nothing", b"")).status == 404
+            got = await client.request("POST", PATHS["openai"], make_body("openai", HIDING_STEPS))
+            assert (got.status, got.body) == (200, render_whole("openai"))
+        assert (await client.request("POST", "/nothing", b"")).status == 404
 
-    trial(what)
+    run_trial(what)
 
 
 RECALL = [("r1", "elision_recall", {"handle": "t1.1"})]
@@ -101,13 +119,13 @@ RECALL = [("r1", "elision_recall", {"handle": "t1.1"})]
 def recalling(calls: int = 1) -> Script:
     """A provider whose model recalls so often."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        api, left = api_of(asked), calls - asked.body.count(b"r1")
-        said = reply("I look.", RECALL) if b"elision_recall" in asked.body and left > 0 else reply()
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        api, left = find_api(asked), calls - asked.body.count(b"r1")
+        said = make_reply("I look.", RECALL) if b"elision_recall" in asked.body and left > 0 else make_reply()
         if b'"stream" :  true' in asked.body:
-            writer.write(answer(b"".join(frames(api, said)), "200 OK", EVENTS))
+            writer.write(render_response(b"".join(render_frames(api, said)), "200 OK", EVENTS_HEADER))
         else:
-            writer.write(answer(whole(api, said), "200 OK", JSON))
+            writer.write(render_response(render_whole(api, said), "200 OK", JSON_HEADER))
 
     return script
 
@@ -116,21 +134,24 @@ def recalling(calls: int = 1) -> Script:
 def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is told that nothing was found, or what was said is not kept: the client gets its answer."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for api in APIS:
             for stream in (False, True):
                 word = f"{api} {stream}"
-                said = [body(api, steps, stream=stream, task=word, word=word) for steps in (ENOUGH, ENOUGH + 1)]
+                said = [
+                    make_body(api, steps, stream=stream, task=word, word=word)
+                    for steps in (HIDING_STEPS, HIDING_STEPS + 1)
+                ]
                 with monkeypatch.context() as patched:
                     patched.setattr(ContextManager, name, failing)
-                    got = await client.ask("POST", PATHS[api], said[0])
-                assert (got.status, got.whole) == (200, True)
+                    got = await client.request("POST", PATHS[api], said[0])
+                assert (got.status, got.is_complete) == (200, True)
                 assert b"All is done." in got.body or b"done" in got.body, got.body
                 assert b"elision_recall" not in got.body
-                assert (await client.ask("POST", PATHS[api], said[1])).status == 200
-                assert GAP in upstream.asked[-1].body
+                assert (await client.request("POST", PATHS[api], said[1])).status == 200
+                assert PLACEHOLDER_PART in upstream.requests[-1].body
 
-    trial(what, recalling())
+    run_trial(what, recalling())
 
 
 @pytest.mark.parametrize("after", ["cut", "refused", "silent"])
@@ -138,29 +159,31 @@ def test_a_provider_that_fails_behind_a_recall(after: str) -> None:
     """The second request of an answer fails: a plain answer is an error in its API's shape, a stream ends with one."""
     back = recalling()
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if b"r1" not in asked.body:
             await back(asked, writer)
         elif after == "cut":
             writer.close()
         elif after == "refused":
-            writer.write(answer(b'{"error": {"type": "x", "message": "No, 529."}}', "529 No", JSON))
+            writer.write(render_response(b'{"error": {"type": "x", "message": "No, 529."}}', "529 No", JSON_HEADER))
         else:
             await asyncio.Event().wait()
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for api in APIS:
             for stream in (False, True):
                 word = f"{api} {stream}"
                 client = await gateway.connect()
-                got = await client.ask("POST", PATHS[api], body(api, ENOUGH, stream=stream, task=word, word=word))
+                got = await client.request(
+                    "POST", PATHS[api], make_body(api, HIDING_STEPS, stream=stream, task=word, word=word)
+                )
                 client.close()
                 status = {"cut": 502, "refused": 529, "silent": 504}[after]
-                assert (got.status, got.whole) == (200 if stream else status, True), (api, stream, got)
+                assert (got.status, got.is_complete) == (200 if stream else status, True), (api, stream, got)
                 assert b'"error"' in got.body
                 assert b"elision_recall" not in got.body
 
-    trial(what, script, gateway_read_seconds=0.05)
+    run_trial(what, script, gateway_read_seconds=0.05)
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
@@ -189,15 +212,17 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(ContextManager, "from_settings", with_it)
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in range(4, 11):
-            got = await asyncio.wait_for(client.ask("POST", PATHS["openai"], body("openai", steps)), PATIENCE)
+            got = await asyncio.wait_for(
+                client.request("POST", PATHS["openai"], make_body("openai", steps)), TIMEOUT_SECONDS
+            )
             assert got.status == 200
-        assert GAP in upstream.asked[-1].body
-        assert len(upstream.asked) == 7
+        assert PLACEHOLDER_PART in upstream.requests[-1].body
+        assert len(upstream.requests) == 7
         released.set()
 
-    trial(what, strategy=FOLDING)
+    run_trial(what, strategy=FOLDING)
 
 
 # -- clients that go ---------------------------------------------------------------------------------------------------
@@ -214,48 +239,52 @@ def test_a_client_that_goes(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
         await go_on.wait()
         return await prepare(self, *arguments, **named)
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if at != "the pass" and not go_on.is_set():
             if at == "the answer":
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\ndata: ")
                 await writer.drain()
             seen.set()
             await asyncio.Event().wait()
-        await sound(asked, writer)
+        await answer_soundly(asked, writer)
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        assert (await client.ask("POST", PATHS["openai"], body("openai", 0))).status == 200 if go_on.is_set() else True
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        assert (
+            (await client.request("POST", PATHS["openai"], make_body("openai", 0))).status == 200
+            if go_on.is_set()
+            else True
+        )
         with monkeypatch.context() as patched:
             if at == "the pass":
                 patched.setattr(ContextManager, "prepare_async", slow)
             leaving = await gateway.connect()
-            leaving.send("POST", PATHS["openai"], body("openai", ENOUGH))
-            await asyncio.wait_for(seen.wait(), PATIENCE)
+            leaving.send_request("POST", PATHS["openai"], make_body("openai", HIDING_STEPS))
+            await asyncio.wait_for(seen.wait(), TIMEOUT_SECONDS)
             leaving.close()
             if at != "the pass":
-                await asyncio.wait_for(upstream.lost.wait(), PATIENCE)
-            while gateway.worker.app.limits.turns.taken:
+                await asyncio.wait_for(upstream.connection_lost.wait(), TIMEOUT_SECONDS)
+            while gateway.worker.app.limits.request_gate.in_use:
                 await asyncio.sleep(0)
         go_on.set()
-        assert len(upstream.asked) == (at != "the pass")
-        for steps in (ENOUGH, ENOUGH + 1):
-            assert (await client.ask("POST", PATHS["openai"], body("openai", steps))).status == 200
-            assert upstream.asked[-1].body.count(GAP) == steps - 2
+        assert len(upstream.requests) == (at != "the pass")
+        for steps in (HIDING_STEPS, HIDING_STEPS + 1):
+            assert (await client.request("POST", PATHS["openai"], make_body("openai", steps))).status == 200
+            assert upstream.requests[-1].body.count(PLACEHOLDER_PART) == steps - 2
         infos = list(gateway.worker.store.sessions())
-        assert [info.turns for info in infos] == [ENOUGH + 1], "it is one session, whole"
+        assert [info.turns for info in infos] == [HIDING_STEPS + 1], "it is one session, whole"
 
-    trial(what, script)
+    run_trial(what, script)
 
 
 def test_a_framework_s_own_messages_pass_as_they_came(caplog: pytest.LogCaptureFixture) -> None:
     """The library refuses them; here the provider judges them, byte for byte, and the log says whose they are."""
     given = b'{"model": "gpt-5", "messages": [{"role": "user",  "parts": [{"text": "hi"}]}]}'
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for _ in range(2):
-            got = await client.ask("POST", PATHS["openai"], given)
-            assert (got.status, got.body) == (200, whole("openai"))
-            assert upstream.asked[-1].body == given
+            got = await client.request("POST", PATHS["openai"], given)
+            assert (got.status, got.body) == (200, render_whole("openai"))
+            assert upstream.requests[-1].body == given
 
-    trial(what)
+    run_trial(what)
     assert "messages[0] is a message of parts (Gemini, AI SDK); give " in caplog.text

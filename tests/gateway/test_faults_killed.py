@@ -15,11 +15,11 @@ import pytest
 
 from elision.gateway.routes import Api
 from elision.stores.store_urls import open_store
-from tests.gateway.conversing import APIS, EAGER, PATHS, body, frames
-from tests.gateway.process import Process, served
-from tests.gateway.providing import api_of
-from tests.gateway.running import Client, running, settings
-from tests.gateway.scripted import Asked, answer, chunk, scripted
+from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_frames
+from tests.gateway.gateway_trial import find_api
+from tests.gateway.loopback_gateway import HttpClient, make_settings, run_gateway
+from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, render_response, run_scripted_upstream
+from tests.gateway.serve_process import ServeProcess, start_serve
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills; each costs the start of a worker, which is why so few are in every test run.
@@ -34,23 +34,25 @@ _MARK = b',"cache_control":{"type":"ephemeral"}'
 
 def said(api: Api, session: int, steps: int) -> bytes:
     name = f"agent {session} of {api}"
-    return body(api, steps, stream=True, task=name, word=name, lines=20)
+    return make_body(api, steps, stream=True, task=name, word=name, lines=20)
 
 
 async def undisturbed(calls: list[tuple[Api, int]]) -> dict[tuple[Api, int, int], bytes]:
     """What the provider gets at each call where nobody is killed."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"".join(frames(api_of(asked))), "200 OK", "content-type: text/event-stream"))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            render_response(b"".join(render_frames(find_api(asked))), "200 OK", "content-type: text/event-stream")
+        )
 
     found = {}
     given = {"gateway_off": False, "strategy": EAGER}
-    async with scripted(script) as upstream, running(settings(upstream.url, **given)) as gateway:
+    async with run_scripted_upstream(script) as upstream, run_gateway(make_settings(upstream.url, **given)) as gateway:
         client = await gateway.connect()
         for api, session in calls:
             for steps in range(CALLS):
-                assert (await client.ask("POST", PATHS[api], said(api, session, steps))).status == 200
-                found[api, session, steps] = upstream.asked[-1].body.replace(_MARK, b"")
+                assert (await client.request("POST", PATHS[api], said(api, session, steps))).status == 200
+                found[api, session, steps] = upstream.requests[-1].body.replace(_MARK, b"")
         client.close()
     return found
 
@@ -62,23 +64,23 @@ class Held:
         self.go_on, self.begun = asyncio.Event(), asyncio.Event()
         self.go_on.set()
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        parts = frames(api_of(asked))
-        writer.write(STREAM + b"".join(map(chunk, parts[:2])))
+    async def __call__(self, asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        parts = render_frames(find_api(asked))
+        writer.write(STREAM + b"".join(map(render_chunk, parts[:2])))
         await writer.drain()
         self.begun.set()
         await self.go_on.wait()
-        writer.write(b"".join(map(chunk, parts[2:])) + chunk(b""))
+        writer.write(b"".join(map(render_chunk, parts[2:])) + render_chunk(b""))
 
 
-def worker_of(client: Client, gateway: Process) -> int:
+def worker_of(client: HttpClient, gateway: ServeProcess) -> int:
     """The process at the other end of a connection."""
     ends = [client.writer.get_extra_info(name)[1] for name in ("peername", "sockname")]
     lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     # Both ends: elsewhere on this machine the same port may be another connection's.
     ported = ((each[9], [int(end.rpartition(":")[2], 16) for end in each[1:3]]) for each in lines)
     inode = next(inode for inode, found in ported if found == ends and inode != "0")
-    for pid in gateway.workers():
+    for pid in gateway.list_workers():
         for fd in Path(f"/proc/{pid}/fd").iterdir():
             # Some are closed while they are looked at.
             with suppress(FileNotFoundError):
@@ -87,12 +89,12 @@ def worker_of(client: Client, gateway: Process) -> int:
     raise AssertionError("no worker has it")
 
 
-async def connect(url: str) -> Client:
+async def connect(url: str) -> HttpClient:
     host, port = url.removeprefix("http://").split(":")
-    return Client(*await asyncio.open_connection(host, int(port)))
+    return HttpClient(*await asyncio.open_connection(host, int(port)))
 
 
-async def work(gateway: Process, held: Held, calls: list[tuple[Api, int]], kills: int) -> int:
+async def work(gateway: ServeProcess, held: Held, calls: list[tuple[Api, int]], kills: int) -> int:
     """Every session to its end, workers killed in the midst of some answers; how many were."""
     chance, killed = random.Random(1), 0
     for api, session in calls:
@@ -102,14 +104,14 @@ async def work(gateway: Process, held: Held, calls: list[tuple[Api, int]], kills
                 due = not await _killed(gateway, held, api, session, steps)
                 killed += not due
             client = await connect(gateway.url)
-            client.send("POST", PATHS[api], said(api, session, steps))
+            client.send_request("POST", PATHS[api], said(api, session, steps))
             got = await asyncio.wait_for(_whole(client), PATIENCE)
             client.close()
-            assert got == b"".join(frames(api)), "the next try is answered"
+            assert got == b"".join(render_frames(api)), "the next try is answered"
     return killed
 
 
-async def _whole(client: Client) -> bytes:
+async def _whole(client: HttpClient) -> bytes:
     raw = await client.reader.readuntil(b"\r\n\r\n")
     assert raw.startswith(b"HTTP/1.1 200 "), raw
     got = b""
@@ -118,12 +120,12 @@ async def _whole(client: Client) -> bytes:
     return got
 
 
-async def _killed(gateway: Process, held: Held, api: Api, session: int, steps: int) -> bool:
+async def _killed(gateway: ServeProcess, held: Held, api: Api, session: int, steps: int) -> bool:
     """Ask, and have the worker killed that answers; whether it was."""
     held.go_on.clear()
     held.begun.clear()
     client = await connect(gateway.url)
-    client.send("POST", PATHS[api], said(api, session, steps))
+    client.send_request("POST", PATHS[api], said(api, session, steps))
     await asyncio.wait_for(held.begun.wait(), PATIENCE)
     os.kill(worker_of(client, gateway), signal.SIGKILL)
     got = b""
@@ -145,19 +147,19 @@ def test_no_kill_loses_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[s
     held = Held()
 
     async def run() -> tuple[int, list[tuple[Api, bytes]]]:
-        async with scripted(held) as upstream:
+        async with run_scripted_upstream(held) as upstream:
             options = ["--upstream-openai", upstream.url, "--upstream-anthropic", upstream.url, "--workers", "2"]
             options += ["--store", f"sqlite:///{tmp_path}/killed.db", "-s", EAGER]
-            with served(tmp_path, *options) as gateway:
+            with start_serve(tmp_path, *options) as gateway:
                 # Both workers are up, so that one of them always serves.
                 until = time.monotonic() + PATIENCE
-                while len(gateway.workers()) < 2:
+                while len(gateway.list_workers()) < 2:
                     assert time.monotonic() < until
                     await asyncio.sleep(0)
                 killed = await work(gateway, held, calls, KILLS)
-                assert await asyncio.to_thread(gateway.end) == 0
+                assert await asyncio.to_thread(gateway.end_process) == 0
                 assert "Traceback" not in gateway.log
-            return killed, [(api_of(asked), asked.body.replace(_MARK, b"")) for asked in upstream.asked]
+            return killed, [(find_api(asked), asked.body.replace(_MARK, b"")) for asked in upstream.requests]
 
     began = time.monotonic()
     killed, asked = asyncio.run(run())

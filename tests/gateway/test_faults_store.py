@@ -12,10 +12,10 @@ import pytest
 
 from elision.gateway.routes import Api
 from elision.stores.store_urls import open_store
-from tests.gateway.conversing import APIS, ENOUGH, GAP, PATHS, body, whole
-from tests.gateway.providing import through
-from tests.gateway.running import Client, Gateway
-from tests.gateway.scripted import Scripted
+from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
+from tests.gateway.gateway_trial import run_trial_async
+from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.scripted_upstream import ScriptedUpstream
 from tests.stores.full_disk import full_disk
 from tests.stores.postgres_server import Server, start_server
 
@@ -23,14 +23,14 @@ Fault = Callable[[Path], AbstractContextManager[None]]
 
 
 def said(api: Api, steps: int) -> bytes:
-    return body(api, steps, task=api, word=api)
+    return make_body(api, steps, task=api, word=api)
 
 
-async def ask(client: Client, upstream: Scripted, api: Api, steps: int) -> bytes:
+async def ask(client: HttpClient, upstream: ScriptedUpstream, api: Api, steps: int) -> bytes:
     """Ask, and have an answer; what the provider got."""
-    got = await client.ask("POST", PATHS[api], said(api, steps))
-    assert (got.status, got.body) == (200, whole(api)), (api, steps, got)
-    return upstream.asked[-1].body
+    got = await client.request("POST", PATHS[api], said(api, steps))
+    assert (got.status, got.body) == (200, render_whole(api)), (api, steps, got)
+    return upstream.requests[-1].body
 
 
 def unmarked(raw: bytes) -> bytes:
@@ -42,42 +42,44 @@ async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]
     """The whole story: work, the fault, work on, it serves again, work on; then another process."""
     last: dict[Api, bytes] = {}
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for api in APIS:
-            for steps in range(ENOUGH):
+            for steps in range(HIDING_STEPS):
                 before = await ask(client, upstream, api, steps)
-            assert before.count(GAP) == ENOUGH - 3
+            assert before.count(PLACEHOLDER_PART) == HIDING_STEPS - 3
         with fault():
             for api in APIS:
-                for steps in range(ENOUGH, ENOUGH + 3):
+                for steps in range(HIDING_STEPS, HIDING_STEPS + 3):
                     sent = await ask(client, upstream, api, steps)
-                    assert sent.count(GAP) <= steps - 2, "what is new is hidden only where it could be written"
+                    assert sent.count(PLACEHOLDER_PART) <= steps - 2, (
+                        "what is new is hidden only where it could be written"
+                    )
                 # One that nobody knows begins while nothing can be kept.
-                new = body(api, 1, task=f"new {api}")
-                assert (await client.ask("POST", PATHS[api], new)).status == 200
-                assert upstream.asked[-1].body == new
+                new = make_body(api, 1, task=f"new {api}")
+                assert (await client.request("POST", PATHS[api], new)).status == 200
+                assert upstream.requests[-1].body == new
         for api in APIS:
-            for steps in range(ENOUGH + 3, ENOUGH + 6):
+            for steps in range(HIDING_STEPS + 3, HIDING_STEPS + 6):
                 last[api] = await ask(client, upstream, api, steps)
-            assert last[api].count(GAP) == ENOUGH + 3, "masked again"
+            assert last[api].count(PLACEHOLDER_PART) == HIDING_STEPS + 3, "masked again"
 
-    await through(what, store=store)
+    await run_trial_async(what, store=store)
     kept = open_store(store)
     try:
-        full = [info for info in kept.sessions() if info.turns >= ENOUGH + 5]
-        assert [info.turns for info in full] == [ENOUGH + 5] * len(APIS), "each session is whole, and is one"
+        full = [info for info in kept.sessions() if info.turns >= HIDING_STEPS + 5]
+        assert [info.turns for info in full] == [HIDING_STEPS + 5] * len(APIS), "each session is whole, and is one"
         for info in full:
-            assert [turn.index for turn in kept.turns(info.key)] == list(range(1, ENOUGH + 6))
+            assert [turn.index for turn in kept.turns(info.key)] == list(range(1, HIDING_STEPS + 6))
         assert kept.check() == []
     finally:
         kept.close()
 
-    async def again(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def again(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for api in APIS:
-            sent = await ask(client, upstream, api, ENOUGH + 5)
+            sent = await ask(client, upstream, api, HIDING_STEPS + 5)
             assert unmarked(sent) == unmarked(last[api]), "another process sends the same bytes"
 
-    await through(again, store=store)
+    await run_trial_async(again, store=store)
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------------
@@ -104,16 +106,16 @@ def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
     """Requests go out without their file, and behind it."""
     path = tmp_path / "elision.db"
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        for steps in range(ENOUGH):
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        for steps in range(HIDING_STEPS):
             await ask(client, upstream, "openai", steps)
         for each in list(tmp_path.iterdir()):
             each.unlink()
-        for steps in range(ENOUGH, ENOUGH + 3):
+        for steps in range(HIDING_STEPS, HIDING_STEPS + 3):
             await ask(client, upstream, "openai", steps)
-        assert (await client.ask("POST", PATHS["openai"], body("openai", 3, task="another"))).status == 200
+        assert (await client.request("POST", PATHS["openai"], make_body("openai", 3, task="another"))).status == 200
 
-    asyncio.run(through(what, store=f"sqlite:///{path}"))
+    asyncio.run(run_trial_async(what, store=f"sqlite:///{path}"))
 
 
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
@@ -146,15 +148,15 @@ def test_a_server_that_stands_still(server: Server) -> None:
     """Who needs it waits, as long as its URL allows and no longer; nobody else does, and it goes on when it does."""
     store = server.make_fresh_url(timeout=1)
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        for steps in range(ENOUGH):
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        for steps in range(HIDING_STEPS):
             await ask(client, upstream, "openai", steps)
         server.freeze()
         try:
-            client.send("POST", PATHS["openai"], said("openai", ENOUGH))
+            client.send_request("POST", PATHS["openai"], said("openai", HIDING_STEPS))
             waiting = asyncio.ensure_future(client.reader.readexactly(1))
             other = await gateway.connect()
-            off = await other.ask("POST", PATHS["anthropic"], said("anthropic", ENOUGH), "x-elision: off")
+            off = await other.request("POST", PATHS["anthropic"], said("anthropic", HIDING_STEPS), "x-elision: off")
             assert off.status == 200
             assert not waiting.done()
             other.close()
@@ -162,9 +164,9 @@ def test_a_server_that_stands_still(server: Server) -> None:
             assert await asyncio.wait_for(waiting, 30) == b"H"
         finally:
             server.thaw()
-        assert (await client.answer()).body == whole("openai")
-        for steps in range(ENOUGH + 1, ENOUGH + 4):
+        assert (await client.read_response()).body == render_whole("openai")
+        for steps in range(HIDING_STEPS + 1, HIDING_STEPS + 4):
             sent = await ask(client, upstream, "openai", steps)
-        assert sent.count(GAP) == ENOUGH + 1
+        assert sent.count(PLACEHOLDER_PART) == HIDING_STEPS + 1
 
-    asyncio.run(through(what, store=store))
+    asyncio.run(run_trial_async(what, store=store))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.identity import ANONYMOUS, LONGEST, Identity, identity, namespace
+from elision.gateway.identity import ANONYMOUS, MAX_ID_CHARS, ClientIdentity, derive_namespace, identify_client
 from elision.gateway.routes import Api
 
 UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
@@ -25,12 +25,12 @@ class Body:
     def __init__(self, **fields: Any) -> None:
         self._fields = fields
 
-    def field(self, name: str) -> Any:
+    def get_field(self, name: str) -> Any:
         return self._fields.get(name)
 
 
-def _who(headers: dict[str, str], api: Api = "openai", **fields: Any) -> Identity:
-    return identity(api, headers, Body(**fields), SECRET)
+def _who(headers: dict[str, str], api: Api = "openai", **fields: Any) -> ClientIdentity:
+    return identify_client(api, headers, Body(**fields), SECRET)
 
 
 # -- namespaces ------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ CREDENTIALS = [
 
 def test_every_credential_has_its_own_namespace() -> None:
     """No two of these share anything; two headers together are somebody else than each alone."""
-    names = [namespace(headers, SECRET) for headers in CREDENTIALS]
+    names = [derive_namespace(headers, SECRET) for headers in CREDENTIALS]
     assert len(set(names)) == len(CREDENTIALS)
     assert names[-1] == ANONYMOUS
     assert all(len(name) == 33 and name[0] == "k" for name in names[:-1])
@@ -66,29 +66,29 @@ def test_every_credential_has_its_own_namespace() -> None:
 def test_a_namespace_does_not_show_its_credential() -> None:
     """What is stored and logged is a hash, and without the secret nobody can test a guess against it."""
     headers = {"authorization": "Bearer sk-1"}
-    assert "sk-1" not in namespace(headers, SECRET)
-    assert len({namespace(headers, secret) for secret in (SECRET, b"a", b"b" * 200)}) == 3
+    assert "sk-1" not in derive_namespace(headers, SECRET)
+    assert len({derive_namespace(headers, secret) for secret in (SECRET, b"a", b"b" * 200)}) == 3
 
 
 def test_no_namespace_is_made_without_a_secret() -> None:
     """An unkeyed hash of a short credential is found by trying all of them."""
     with pytest.raises(ValueError, match="needs a secret"):
-        namespace({"authorization": "Bearer sk-1"}, b"")
+        derive_namespace({"authorization": "Bearer sk-1"}, b"")
 
 
 @pytest.mark.parametrize("empty", [{"authorization": " "}, {"x-api-key": ""}, {"cookie": ""}])
 def test_empty_credentials_are_none(empty: dict[str, str]) -> None:
     """A header without a value says nobody."""
-    assert namespace(empty, SECRET) == ANONYMOUS
+    assert derive_namespace(empty, SECRET) == ANONYMOUS
 
 
 def test_cookies_count_only_where_nothing_else_does() -> None:
     """A cookie that changes beside a key does not make another caller."""
     key = {"x-api-key": "sk-1"}
     assert (
-        namespace({**key, "cookie": "a=1"}, SECRET)
-        == namespace({**key, "cookie": "a=2"}, SECRET)
-        == namespace(key, SECRET)
+        derive_namespace({**key, "cookie": "a=1"}, SECRET)
+        == derive_namespace({**key, "cookie": "a=2"}, SECRET)
+        == derive_namespace(key, SECRET)
     )
 
 
@@ -96,7 +96,7 @@ def test_who_is_billed_is_not_who_asks() -> None:
     """Organization and project headers, ids of sessions and users leave the namespace as it is."""
     key = {"authorization": "Bearer sk-1"}
     more = {"openai-organization": "org-1", "openai-project": "proj", "x-session-id": "s", "user-agent": "x"}
-    assert namespace({**key, **more}, SECRET) == namespace(key, SECRET)
+    assert derive_namespace({**key, **more}, SECRET) == derive_namespace(key, SECRET)
 
 
 def test_one_session_id_with_two_keys_is_two_sessions() -> None:
@@ -215,8 +215,8 @@ def test_long_ids_are_hashed() -> None:
     """An id of any length is an id, and no store has to take a long one."""
     one, other = (_who({"x-session-id": "x" * 10_000 + end}).session for end in "ab")
     assert one != other
-    assert len(one) < LONGEST
-    assert _who({"x-session-id": "x" * LONGEST}).session == "x" * LONGEST
+    assert len(one) < MAX_ID_CHARS
+    assert _who({"x-session-id": "x" * MAX_ID_CHARS}).session == "x" * MAX_ID_CHARS
 
 
 @given(st.text(), st.text())
@@ -225,7 +225,7 @@ def test_any_text_is_an_id(session: str, agent: str) -> None:
     headers = {"x-session-id": session, "x-claude-code-agent-id": agent}
     who = _who(headers)
     assert who == _who(headers)
-    assert len(who.session) <= LONGEST
+    assert len(who.session) <= MAX_ID_CHARS
     assert who.session.isprintable()
 
 
@@ -240,9 +240,11 @@ _NAMES = ("metadata", "client_metadata", "conversation", "session_id", "prompt_c
 @given(st.fixed_dictionaries(dict.fromkeys(_NAMES, _JSON)), st.sampled_from(["anthropic", "openai-responses"]))
 def test_odd_bodies_name_no_session_and_break_nothing(fields: dict[str, Any], api: Api) -> None:
     """Fields of the wrong shape say nothing, and nothing is raised."""
-    assert len(_who({"user-agent": CODEX}, api, **fields).session) <= LONGEST
+    assert len(_who({"user-agent": CODEX}, api, **fields).session) <= MAX_ID_CHARS
 
 
 def test_a_request_without_a_body() -> None:
     """What has no readable body is known by its headers."""
-    assert identity(None, {"x-session-id": "s"}, None, SECRET) == Identity(namespace=ANONYMOUS, session="s")
+    assert identify_client(None, {"x-session-id": "s"}, None, SECRET) == ClientIdentity(
+        namespace=ANONYMOUS, session="s"
+    )

@@ -11,25 +11,49 @@ from typing import Any
 import pytest
 
 from elision.gateway.budgets import Budgets
-from elision.gateway.identity import Identity
+from elision.gateway.identity import ClientIdentity
+from elision.gateway.request_record import RequestRecord
 from elision.gateway.routes import Api
-from elision.gateway.served import Served
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Answered
-from tests.gateway.conversing import APIS, EAGER, ENOUGH, GAP, PATHS, body, frames, refused, reply, whole
-from tests.gateway.running import PATIENCE, Gateway, Got, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
+from tests.gateway.conversation_bytes import (
+    APIS,
+    EAGER,
+    HIDING_STEPS,
+    PATHS,
+    PLACEHOLDER_PART,
+    make_body,
+    make_reply,
+    render_frames,
+    render_refusal,
+    render_whole,
+)
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpResponse, RunningGateway, make_settings, run_gateway
+from tests.gateway.scripted_upstream import (
+    ReceivedRequest,
+    Script,
+    ScriptedUpstream,
+    answer_always,
+    render_chunk,
+    render_response,
+    run_scripted_upstream,
+)
 
 JSON = "content-type: application/json"
 
 
 @asynccontextmanager
-async def between(script: Script, **given: Any) -> AsyncIterator[tuple[Gateway, Scripted, list[Served]]]:
+async def between(
+    script: Script, **given: Any
+) -> AsyncIterator[tuple[RunningGateway, ScriptedUpstream, list[RequestRecord]]]:
     """A gateway in front of `script`, and all that is told of served requests."""
-    told: list[Served] = []
+    told: list[RequestRecord] = []
     usual = {"gateway_off": False, "strategy": EAGER}
-    async with scripted(script) as upstream, running(settings(upstream.url, **(usual | given))) as gateway:
-        gateway.worker.app._watch = gateway.worker.door.proxy._watch = told.append
+    async with (
+        run_scripted_upstream(script) as upstream,
+        run_gateway(make_settings(upstream.url, **(usual | given))) as gateway,
+    ):
+        gateway.worker.app._listener = gateway.worker.gateway.proxy._listener = told.append
         yield gateway, upstream, told
 
 
@@ -37,17 +61,17 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-async def ask(gateway: Gateway, raw: bytes, *fields: str, api: Any = "openai") -> Got:
+async def ask(gateway: RunningGateway, raw: bytes, *fields: str, api: Any = "openai") -> HttpResponse:
     client = await gateway.connect()
     try:
-        return await client.ask("POST", PATHS[api], raw, JSON, *fields)
+        return await client.request("POST", PATHS[api], raw, JSON, *fields)
     finally:
         client.close()
 
 
 async def until(holds: Callable[[], object]) -> None:
     """Let others go on until it holds."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not holds():
             await asyncio.sleep(0)
 
@@ -69,16 +93,20 @@ def test_two_requests_of_a_session_say_what_each_of_them_said() -> None:
     """A request that waits for its budget is not changed by the next one of its session, which overtakes it."""
 
     async def test() -> None:
-        async with between(always(answer(whole("openai"), "200 OK", JSON))) as (gateway, upstream, _):
-            budgets = gateway.worker.door.proxy.budgets
-            held = budgets.of_key = Held(budgets.of_key)  # type: ignore[method-assign]
-            first = asyncio.ensure_future(ask(gateway, body("openai", 1)))
+        async with between(answer_always(render_response(render_whole("openai"), "200 OK", JSON))) as (
+            gateway,
+            upstream,
+            _,
+        ):
+            budgets = gateway.worker.gateway.proxy.budgets
+            held = budgets.check_key = Held(budgets.check_key)  # type: ignore[method-assign]
+            first = asyncio.ensure_future(ask(gateway, make_body("openai", 1)))
             await held.reached.wait()
-            await ask(gateway, body("openai", 2))
+            await ask(gateway, make_body("openai", 2))
             held.go.set()
             await first
-            assert [asked.body for asked in upstream.asked] == [body("openai", 2), body("openai", 1)]
-            assert len(gateway.worker.door.sessions) == 1
+            assert [asked.body for asked in upstream.requests] == [make_body("openai", 2), make_body("openai", 1)]
+            assert len(gateway.worker.gateway.sessions) == 1
 
     run(test)
 
@@ -90,19 +118,19 @@ def test_usage_of_each_of_them_is_billed() -> None:
         first = asyncio.Event()
         reached = asyncio.Event()
 
-        async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-            if asked.body == body("openai", 1):
+        async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            if asked.body == make_body("openai", 1):
                 reached.set()
                 await first.wait()
-            writer.write(answer(whole("openai"), "200 OK", JSON))
+            writer.write(render_response(render_whole("openai"), "200 OK", JSON))
 
         async with between(script) as (gateway, _, _told):
-            early = asyncio.ensure_future(ask(gateway, body("openai", 1)))
+            early = asyncio.ensure_future(ask(gateway, make_body("openai", 1)))
             await reached.wait()
-            await ask(gateway, body("openai", 2))
+            await ask(gateway, make_body("openai", 2))
             first.set()
             await early
-            await until(lambda: not any(live.flying for live in gateway.worker.door.sessions))
+            await until(lambda: not any(live.requests_in_flight for live in gateway.worker.gateway.sessions))
             store = gateway.worker.store
             (info,) = store.sessions()
             noted = [event.call for event in store.events(info.key) if isinstance(event, Answered)]
@@ -117,7 +145,7 @@ def test_a_client_that_leaves_is_told_of_once() -> None:
     async def test() -> None:
         asked_for = asyncio.Event()
 
-        async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             asked_for.set()
             await asyncio.Event().wait()
 
@@ -125,26 +153,28 @@ def test_a_client_that_leaves_is_told_of_once() -> None:
             for fields in ((), ("x-elision: off",)):
                 asked_for.clear()
                 client = await gateway.connect()
-                client.send("POST", PATHS["openai"], body("openai", 1), JSON, *fields)
+                client.send_request("POST", PATHS["openai"], make_body("openai", 1), JSON, *fields)
                 await asked_for.wait()
                 client.close()
-                await upstream.lost.wait()
-                upstream.lost.clear()
+                await upstream.connection_lost.wait()
+                upstream.connection_lost.clear()
             await until(lambda: len(told) == 2)
             assert [served.cause for served in told] == ["client-gone", "client-gone"]
-            assert not any(live.flying or live.asking for live in gateway.worker.door.sessions)
+            assert not any(
+                live.requests_in_flight or live.requests_unanswered for live in gateway.worker.gateway.sessions
+            )
 
     run(test)
 
 
-@pytest.mark.parametrize("steps", [1, ENOUGH])
+@pytest.mark.parametrize("steps", [1, HIDING_STEPS])
 @pytest.mark.parametrize("leaves", [False, True])
 def test_usage_of_an_answer_that_broke_off_is_billed(leaves: bool, steps: int) -> None:
     """Whoever ends it, provider or client: what its beginning said of the prompt is in the log, and is told."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        writer.writelines(chunk(each) for each in frames("anthropic")[:-2])
+        writer.writelines(render_chunk(each) for each in render_frames("anthropic")[:-2])
         await writer.drain()
         if leaves:
             await asyncio.Event().wait()
@@ -153,9 +183,9 @@ def test_usage_of_an_answer_that_broke_off_is_billed(leaves: bool, steps: int) -
     async def test() -> None:
         async with between(script) as (gateway, _, told):
             client = await gateway.connect()
-            client.send("POST", PATHS["anthropic"], body("anthropic", steps, stream=True), JSON)
-            await client.head()
-            await client.chunk()
+            client.send_request("POST", PATHS["anthropic"], make_body("anthropic", steps, stream=True), JSON)
+            await client.read_head()
+            await client.read_chunk()
             client.close()
             await until(lambda: told)
             store = gateway.worker.store
@@ -170,13 +200,15 @@ def test_usage_of_an_answer_that_broke_off_is_billed(leaves: bool, steps: int) -
 def test_usage_of_all_rounds_is_told(api: Any) -> None:
     """What a request was billed is what every request to the provider was that it took."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        looks = reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
-        writer.write(answer(whole(api, reply() if b"I look." in asked.body else looks), "200 OK", JSON))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        looks = make_reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
+        writer.write(
+            render_response(render_whole(api, make_reply() if b"I look." in asked.body else looks), "200 OK", JSON)
+        )
 
     async def test() -> None:
         async with between(script) as (gateway, _, told):
-            await ask(gateway, body(api, ENOUGH), api=api)
+            await ask(gateway, make_body(api, HIDING_STEPS), api=api)
             await until(lambda: told)
             assert told[-1].usage is not None
             assert (told[-1].rounds, told[-1].usage.prompt, told[-1].usage.output) == (2, 2_000, 40)
@@ -188,16 +220,18 @@ def test_a_bug_is_told_of_once() -> None:
     """A request in which we fail beyond mending is one request in the metrics, and the client hears of it."""
 
     async def test() -> None:
-        async with between(always(b"")) as (gateway, _, told):
+        async with between(answer_always(b"")) as (gateway, _, told):
 
             async def broken(*given: Any) -> Any:
                 raise RuntimeError("a bug")
 
-            gateway.worker.door.upstream.open = broken  # type: ignore[method-assign]
+            gateway.worker.gateway.upstream.open = broken  # type: ignore[method-assign]
             for fields in ((), ("x-elision: off",)):
-                assert (await ask(gateway, body("openai", 1), *fields)).status == 500
+                assert (await ask(gateway, make_body("openai", 1), *fields)).status == 500
             assert [(served.cause, served.status) for served in told] == [("bug", 500)] * 2
-            assert not any(live.flying or live.asking for live in gateway.worker.door.sessions)
+            assert not any(
+                live.requests_in_flight or live.requests_unanswered for live in gateway.worker.gateway.sessions
+            )
 
     run(test)
 
@@ -206,13 +240,17 @@ def test_a_bug_is_told_of_once() -> None:
 def test_a_request_that_is_sent_twice(api: Any) -> None:
     """Where what we made of a request is refused both requests are counted, and what we added is counted once."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        gone = GAP in asked.body
-        writer.write(answer(refused(api, 400), "400 No", JSON) if gone else answer(whole(api), "200 OK", JSON))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        gone = PLACEHOLDER_PART in asked.body
+        writer.write(
+            render_response(render_refusal(api, 400), "400 No", JSON)
+            if gone
+            else render_response(render_whole(api), "200 OK", JSON)
+        )
 
     async def test() -> None:
         async with between(script) as (gateway, _, told):
-            upstream, opened = gateway.worker.door.upstream, []
+            upstream, opened = gateway.worker.gateway.upstream, []
             plain = upstream.open
 
             async def noted(*given: Any) -> Any:
@@ -220,11 +258,11 @@ def test_a_request_that_is_sent_twice(api: Any) -> None:
                 return await plain(*given)
 
             upstream.open = noted  # type: ignore[method-assign]
-            assert (await ask(gateway, body(api, ENOUGH), api=api)).status == 200
+            assert (await ask(gateway, make_body(api, HIDING_STEPS), api=api)).status == 200
             await until(lambda: told)
             (served,) = told
             assert (served.how, served.rounds, len(opened)) == ("failed", 2, 2)
-            assert served.added <= served.whole - (opened[1] - opened[0])
+            assert served.added_seconds <= served.total_seconds - (opened[1] - opened[0])
 
     run(test)
 
@@ -233,23 +271,27 @@ def test_a_session_that_was_left_alone_is_tried_again() -> None:
     """One odd refusal does not end all saving: after some requests that pass as they come it is tried again, after
     more of them where it is refused once more, and at once when the client goes another way."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        gone = GAP in asked.body
-        writer.write(answer(refused("openai", 400), "400 No", JSON) if gone else answer(taken, "200 OK", JSON))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        gone = PLACEHOLDER_PART in asked.body
+        writer.write(
+            render_response(render_refusal("openai", 400), "400 No", JSON)
+            if gone
+            else render_response(taken, "200 OK", JSON)
+        )
 
-    taken = whole("openai")
+    taken = render_whole("openai")
 
     async def test() -> None:
         async with between(script) as (gateway, upstream, _):
             tried = []
-            for steps in range(ENOUGH, ENOUGH + 40):
-                assert (await ask(gateway, body("openai", steps))).status == 200
-                if GAP in upstream.asked[-2 if len(upstream.asked) > 1 else -1].body:
-                    tried.append(steps - ENOUGH)
+            for steps in range(HIDING_STEPS, HIDING_STEPS + 40):
+                assert (await ask(gateway, make_body("openai", steps))).status == 200
+                if PLACEHOLDER_PART in upstream.requests[-2 if len(upstream.requests) > 1 else -1].body:
+                    tried.append(steps - HIDING_STEPS)
             assert tried == [0, 9, 26]
-            count = len(upstream.asked)
-            assert (await ask(gateway, body("openai", ENOUGH))).status == 200
-            assert GAP in upstream.asked[count].body, "an undo takes away what was refused"
+            count = len(upstream.requests)
+            assert (await ask(gateway, make_body("openai", HIDING_STEPS))).status == 200
+            assert PLACEHOLDER_PART in upstream.requests[count].body, "an undo takes away what was refused"
 
     run(test)
 
@@ -258,13 +300,17 @@ def test_who_a_request_is_of_is_no_prefix() -> None:
     """A request is read on from one of its own key's requests alone, whatever the keys' names begin with."""
 
     async def test() -> None:
-        async with between(always(answer(whole("openai"), "200 OK", JSON))) as (gateway, _, _told):
-            await ask(gateway, body("openai", 1))
-            sessions = gateway.worker.door.sessions
+        async with between(answer_always(render_response(render_whole("openai"), "200 OK", JSON))) as (
+            gateway,
+            _,
+            _told,
+        ):
+            await ask(gateway, make_body("openai", 1))
+            sessions = gateway.worker.gateway.sessions
             (live,) = sessions
-            assert Identity(namespace=live.family).namespace == "anonymous"
-            assert sessions.before("anonymous", "openai", body("openai", 2)) is live
-            assert sessions.before("anon", "openai", body("openai", 2)) is None
+            assert ClientIdentity(namespace=live.family).namespace == "anonymous"
+            assert sessions.find_continued("anonymous", "openai", make_body("openai", 2)) is live
+            assert sessions.find_continued("anon", "openai", make_body("openai", 2)) is None
 
     run(test)
 
@@ -274,13 +320,17 @@ def test_budgets_that_fail_stop_nobody(caplog: pytest.LogCaptureFixture) -> None
 
     async def test() -> None:
         given = {"gateway_key_max_turns": 5, "gateway_at_limit": "refuse"}
-        async with between(always(answer(whole("openai"), "200 OK", JSON)), **given) as (gateway, _, told):
+        async with between(answer_always(render_response(render_whole("openai"), "200 OK", JSON)), **given) as (
+            gateway,
+            _,
+            told,
+        ):
 
             def broken() -> Any:
                 raise RuntimeError("a bug")
 
             gateway.worker.store.sessions = broken  # type: ignore[method-assign]
-            assert (await ask(gateway, body("openai", 1))).status == 200
+            assert (await ask(gateway, make_body("openai", 1))).status == 200
             await until(lambda: told)
             assert [served.cause for served in told] == ["engine"]
 
@@ -296,16 +346,16 @@ def test_who_gives_up_does_not_have_a_bill_counted_twice() -> None:
         def sessions(self, **asked: Any) -> Any:
             looks.append("begins")
             begun.set()
-            go.wait(PATIENCE)
+            go.wait(TIMEOUT_SECONDS)
             looks.append("ends")
             return super().sessions(**asked)
 
     async def test() -> None:
-        found = Budgets(settings(gateway_key_max_turns=9), Slow(), unread=lambda error: None)
-        asking = asyncio.ensure_future(found.of_key("k1"))
-        await asyncio.to_thread(begun.wait, PATIENCE)
+        found = Budgets(make_settings(gateway_key_max_turns=9), Slow(), on_store_error=lambda error: None)
+        asking = asyncio.ensure_future(found.check_key("k1"))
+        await asyncio.to_thread(begun.wait, TIMEOUT_SECONDS)
         asking.cancel()
-        other = asyncio.ensure_future(found.of_key("k1"))
+        other = asyncio.ensure_future(found.check_key("k1"))
         await asyncio.wait({asking, other}, timeout=0)
         go.set()
         assert await other == ""
@@ -320,10 +370,11 @@ def test_a_bug_in_the_midst_of_a_stream_is_said() -> None:
 
     class Breaking:
         def __init__(self, answer: Any) -> None:
-            self._answer, self.status, self.headers, self.header = answer, answer.status, answer.headers, answer.header
+            self._answer, self.status, self.headers = answer, answer.status, answer.headers
+            self.get_header = answer.get_header
 
-        async def chunks(self) -> AsyncIterator[bytes]:
-            yield frames("anthropic")[0]
+        async def iter_chunks(self) -> AsyncIterator[bytes]:
+            yield render_frames("anthropic")[0]
             raise RuntimeError("a bug")
 
         async def __aenter__(self) -> Breaking:
@@ -333,23 +384,23 @@ def test_a_bug_in_the_midst_of_a_stream_is_said() -> None:
             await self._answer.close()
 
     async def test() -> None:
-        raw = answer(b"".join(frames("anthropic")), "200 OK", "content-type: text/event-stream")
+        raw = render_response(b"".join(render_frames("anthropic")), "200 OK", "content-type: text/event-stream")
         chunked = raw.replace(b"content-length", b"x-length").replace(b"HTTP/1.1 200 OK", b"HTTP/1.0 200 OK")
 
-        async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             writer.write(chunked)
             writer.close()
 
         async with between(script) as (gateway, _, told):
-            plain = gateway.worker.door.upstream.open
+            plain = gateway.worker.gateway.upstream.open
 
             async def breaking(*given: Any) -> Any:
                 return Breaking(await plain(*given))
 
-            gateway.worker.door.upstream.open = breaking  # type: ignore[method-assign]
-            got = await ask(gateway, body("anthropic", 1, stream=True), api="anthropic")
-            assert got.whole
-            assert got.body.startswith(frames("anthropic")[0])
+            gateway.worker.gateway.upstream.open = breaking  # type: ignore[method-assign]
+            got = await ask(gateway, make_body("anthropic", 1, stream=True), api="anthropic")
+            assert got.is_complete
+            assert got.body.startswith(render_frames("anthropic")[0])
             assert b"event: error" in got.body
             assert [served.cause for served in told] == ["bug"]
 
@@ -360,10 +411,14 @@ def test_a_session_that_cannot_be_closed_keeps_no_other_open(caplog: pytest.LogC
     """At the end every session is closed, whatever becomes of one."""
 
     async def test() -> None:
-        async with between(always(answer(whole("openai"), "200 OK", JSON))) as (gateway, _, _told):
+        async with between(answer_always(render_response(render_whole("openai"), "200 OK", JSON))) as (
+            gateway,
+            _,
+            _told,
+        ):
             for task in ("One.", "Two."):
-                await ask(gateway, body("openai", 1, task=task))
-            first, second = gateway.worker.door.sessions
+                await ask(gateway, make_body("openai", 1, task=task))
+            first, second = gateway.worker.gateway.sessions
 
             def broken() -> None:
                 raise RuntimeError("a bug")
@@ -381,35 +436,35 @@ def test_the_end_waits_for_the_store(api: Api) -> None:
     began, turns, recalled = asyncio.Event(), asyncio.Queue[None](), [("r1", "elision_recall", {"handle": "t1.1"})]
     ends = (b"message_stop", b'"stop_reason": "end_turn"', b"response.completed", b'"finish_reason": "stop"')
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         last = b"r1" in asked.body
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: text/event-stream\r\n\r\n")
-        for frame in frames(api, None if last else reply("", recalled)):
+        for frame in render_frames(api, None if last else make_reply("", recalled)):
             if last:
                 began.set()
                 await turns.get()
-            writer.write(chunk(frame))
+            writer.write(render_chunk(frame))
         if last:
             await turns.get()
-        writer.write(chunk(b""))
+        writer.write(render_chunk(b""))
 
     async def test() -> None:
         async with between(script) as (gateway, _, _told):
             client, other = await gateway.connect(), await gateway.connect()
-            client.send("POST", PATHS[api], body(api, ENOUGH, stream=True), JSON)
-            await client.head()
-            await asyncio.wait_for(began.wait(), PATIENCE)
-            for _ in frames(api):
+            client.send_request("POST", PATHS[api], make_body(api, HIDING_STEPS, stream=True), JSON)
+            await client.read_head()
+            await asyncio.wait_for(began.wait(), TIMEOUT_SECONDS)
+            for _ in render_frames(api):
                 turns.put_nowait(None)
                 for _ in range(3):
                     # Meanwhile it is read here what the provider said there.
-                    assert (await other.ask("GET", "/healthz")).status == 200
+                    assert (await other.request("GET", "/healthz")).status == 200
             got = bytes(client.reader._buffer)  # type: ignore[attr-defined]
             assert b"All is done" in got
             assert not any(end in got for end in ends)
             turns.put_nowait(None)
             got = b""
-            while part := await client.chunk():
+            while part := await client.read_chunk():
                 got += part
             assert any(end in got for end in ends)
             client.close()

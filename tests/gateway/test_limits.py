@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.arriving import Body, Gone
-from elision.gateway.limits import Gate, Limits, Refused
-from tests.gateway.running import settings
+from elision.gateway.limits import AdmissionLimits, CapacityGate, RequestRefused
+from elision.gateway.request_body_reader import ClientDisconnected, RequestBodyReader
+from tests.gateway.loopback_gateway import make_settings
 
 
 def test_first_come_first_served() -> None:
     """A small request does not pass by a large one that waits."""
 
     async def run() -> list[str]:
-        gate, order = Gate(10, waiting=9, seconds=5), []
+        gate, order = CapacityGate(10, max_waiting=9, seconds=5), []
 
         async def one(name: str, amount: int) -> None:
-            await gate.take(amount)
+            await gate.acquire(amount)
             order.append(name)
 
-        await gate.take(8)
+        await gate.acquire(8)
         tasks = [asyncio.ensure_future(one(*each)) for each in (("large", 7), ("small", 1), ("other", 2))]
         await asyncio.sleep(0)
         assert (gate.waiting, order) == (3, [])
-        gate.give(8)
+        gate.release(8)
         await asyncio.gather(*tasks)
         return order
 
@@ -39,10 +39,10 @@ def test_more_than_there_is() -> None:
     """Whoever wants more room than there is gets all of it."""
 
     async def run() -> None:
-        gate = Gate(10, waiting=1, seconds=1)
-        assert await gate.take(99) == 10
-        gate.give(10)
-        assert gate.taken == 0
+        gate = CapacityGate(10, max_waiting=1, seconds=1)
+        assert await gate.acquire(99) == 10
+        gate.release(10)
+        assert gate.in_use == 0
 
     asyncio.run(run())
 
@@ -56,19 +56,19 @@ def test_any_crowd(crowd: list[tuple[int, int, bool]], room: int, waiting: int) 
     """Whoever comes, stays or is cancelled: what is taken never exceeds the room, and all is given back."""
 
     async def run() -> None:
-        gate = Gate(room, waiting=waiting, seconds=5)
+        gate = CapacityGate(room, max_waiting=waiting, seconds=5)
 
         async def one(amount: int, stay: int) -> None:
             try:
-                taken = await gate.take(amount)
-            except Refused:
+                taken = await gate.acquire(amount)
+            except RequestRefused:
                 return
-            assert 0 < gate.taken <= room
+            assert 0 < gate.in_use <= room
             try:
                 for _ in range(stay):
                     await asyncio.sleep(0)
             finally:
-                gate.give(taken)
+                gate.release(taken)
 
         tasks = [asyncio.ensure_future(one(amount, stay)) for amount, stay, _ in crowd]
         await asyncio.sleep(0)
@@ -76,19 +76,21 @@ def test_any_crowd(crowd: list[tuple[int, int, bool]], room: int, waiting: int) 
             if goes:
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert (gate.taken, gate.waiting) == (0, 0)
+        assert (gate.in_use, gate.waiting) == (0, 0)
 
     asyncio.run(run())
 
 
-def arriving(messages: list[dict[str, Any]], headers: dict[bytes, bytes], **given: Any) -> tuple[Body, Limits]:
-    limits = Limits(settings(**given))
+def arriving(
+    messages: list[dict[str, Any]], headers: dict[bytes, bytes], **given: Any
+) -> tuple[RequestBodyReader, AdmissionLimits]:
+    limits = AdmissionLimits(make_settings(**given))
     queue = iter(messages)
 
     async def receive() -> dict[str, Any]:
         return next(queue)
 
-    return Body(receive, limits, headers), limits
+    return RequestBodyReader(receive, limits, headers), limits
 
 
 def part(data: bytes, more: bool = True) -> dict[str, Any]:
@@ -101,14 +103,14 @@ def test_room_is_held_while_a_body_is() -> None:
     async def run() -> None:
         body, limits = arriving([part(b"abc"), part(b"de", more=False)], {b"content-length": b"5"})
         assert await body.read() == b"abcde"
-        assert limits.memory.taken == 5
+        assert limits.memory_gate.in_use == 5
         body.close()
         body.close()
-        assert limits.memory.taken == 0
+        assert limits.memory_gate.in_use == 0
 
         body, limits = arriving([part(b"abc"), part(b"de", more=False)], {})
         assert await body.read() == b"abcde"
-        assert limits.memory.taken == 5
+        assert limits.memory_gate.in_use == 5
         body.close()
 
     asyncio.run(run())
@@ -121,7 +123,7 @@ def test_a_compressed_body_is_held_as_what_it_may_become() -> None:
         headers = {b"content-length": b"5", b"content-encoding": b"gzip"}
         body, limits = arriving([part(b"abcde", more=False)], headers)
         await body.read()
-        assert limits.memory.taken == 40
+        assert limits.memory_gate.in_use == 40
         body.close()
 
     asyncio.run(run())
@@ -132,10 +134,10 @@ def test_a_client_that_leaves() -> None:
 
     async def run() -> None:
         body, limits = arriving([part(b"abc"), {"type": "http.disconnect"}], {})
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await body.read()
         body.close()
-        assert limits.memory.taken == 0
+        assert limits.memory_gate.in_use == 0
 
     asyncio.run(run())
 
@@ -151,11 +153,11 @@ def test_no_room_for_what_comes() -> None:
         async def receive() -> dict[str, Any]:
             return next(queue)
 
-        second = Body(receive, limits, {})
+        second = RequestBodyReader(receive, limits, {})
         results = await asyncio.gather(first.read(), second.read(), return_exceptions=True)
-        assert sorted(type(each).__name__ for each in results) == ["Refused", "bytes"]
+        assert sorted(type(each).__name__ for each in results) == ["RequestRefused", "bytes"]
         first.close(), second.close()
-        assert limits.memory.taken == 0
+        assert limits.memory_gate.in_use == 0
 
     asyncio.run(run())
 
@@ -163,7 +165,7 @@ def test_no_room_for_what_comes() -> None:
 def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
     """One that has room and needs more takes what is there, or is read no further: it then passes as it came."""
 
-    async def upload(limits: Limits, turn: asyncio.Event) -> tuple[int, bool, int]:
+    async def upload(limits: AdmissionLimits, turn: asyncio.Event) -> tuple[int, bool, int]:
         left = [b"x" * 20] * 3
 
         async def receive() -> Any:
@@ -171,14 +173,14 @@ def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
             await turn.wait()
             return {"type": "http.request", "body": left.pop(), "more_body": bool(left)}
 
-        body = Body(receive, limits, {})
-        raw, waiting = await body.read(), limits.memory.waiting
-        rest = [chunk async for chunk in body.more()]
+        body = RequestBodyReader(receive, limits, {})
+        raw, waiting = await body.read(), limits.memory_gate.waiting
+        rest = [chunk async for chunk in body.iterate_rest()]
         body.close()
         return len(raw) + sum(map(len, rest)), not rest, waiting
 
     async def run() -> None:
-        limits = Limits(settings(gateway_memory_bytes=100, gateway_max_read_bytes=100))
+        limits = AdmissionLimits(make_settings(gateway_memory_bytes=100, gateway_max_read_bytes=100))
         turn = asyncio.Event()
         uploads = [asyncio.ensure_future(upload(limits, turn)) for _ in range(3)]
         turn.set()
@@ -186,6 +188,6 @@ def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
         assert [size for size, _, _ in found] == [60, 60, 60]
         assert any(whole for _, whole, _ in found)
         assert {waiting for _, _, waiting in found} == {0}
-        assert limits.memory.taken == 0
+        assert limits.memory_gate.in_use == 0
 
     asyncio.run(run())

@@ -16,21 +16,31 @@ from typing import Any
 import pytest
 
 from elision.dialects.live import pieces
-from elision.gateway import proxy, spans, tap, transcript
-from elision.gateway.answering import SPLICED
-from elision.gateway.body import RequestBody
+from elision.gateway import json_spans, proxy, response_observer, transcript
+from elision.gateway.message_bytes import MessageEncoder
+from elision.gateway.request_body import RequestBody
+from elision.gateway.request_handler import MAX_INLINE_BYTES
 from elision.gateway.routes import Api
-from elision.gateway.sent import Sent
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.trajectory.events import Answered
 from elision.trajectory.redact import Redaction
 from elision.trajectory.tokens import Estimate
 from elision.trajectory.usage import Usage
-from tests.gateway.conversing import APIS, GAP, LISTED, MODELS, PATHS, Json, body, history, whole
-from tests.gateway.providing import JSON, api_of, trial
-from tests.gateway.running import Client, Gateway
-from tests.gateway.scripted import Asked, Scripted, answer
+from tests.gateway.conversation_bytes import (
+    APIS,
+    LIST_FIELDS,
+    MODELS,
+    PATHS,
+    PLACEHOLDER_PART,
+    Json,
+    make_body,
+    make_history,
+    render_whole,
+)
+from tests.gateway.gateway_trial import JSON_HEADER, find_api, run_trial
+from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
 
 #: Characters of a text that takes a while, whatever is done with it.
 MUCH = 300_000
@@ -56,20 +66,24 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(spans, "fields", len)
-    watch(spans, "elements", len)
-    watch(spans, "decoded", len)
-    watch(transcript, "decoded", len)
+    watch(json_spans, "parse_fields", len)
+    watch(json_spans, "parse_elements", len)
+    watch(json_spans, "decode_json", len)
+    watch(transcript, "decode_message", len)
     watch(transcript, "digest", lambda given, **_: sum(len(part.text) for piece in given for part in texts(piece)))
-    watch(proxy, "decompressed", lambda raw, *_: 8 * len(raw))
-    watch(tap, "_decoded", len)
-    watch(tap, "_decoded_around_text", len)
+    watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
+    watch(response_observer, "_decode_object", len)
+    watch(response_observer, "_decode_without_text", len)
     watch(Estimate, "count", lambda self, text: len(text))
     watch(Redaction, "counted", lambda self, text: len(text))
     watch(History, "extend", lambda self, messages: estimate_size(LARGE_BYTES, messages))
     # Most of what these are given they only pass on.
-    watch(Sent, "messages", lambda self, view, said: estimate_size(LARGE_BYTES, view) * BOUND // SPLICED)
-    watch(RequestBody, "with_changes", lambda self, **_: len(self.raw) * BOUND // SPLICED)
+    watch(
+        MessageEncoder,
+        "messages",
+        lambda self, view, said: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
+    )
+    watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
     return found
 
 
@@ -79,11 +93,11 @@ def texts(piece: pieces.Piece) -> list[Any]:
 
 
 def request(api: Api, messages: list[Json], **more: object) -> bytes:
-    return json.dumps({"model": MODELS[api], "max_tokens": 9, LISTED[api]: messages, **more}).encode()
+    return json.dumps({"model": MODELS[api], "max_tokens": 9, LIST_FIELDS[api]: messages, **more}).encode()
 
 
-async def answered(client: Client, api: Api, raw: bytes, *fields: str) -> None:
-    got = await client.ask("POST", PATHS[api], raw, *fields)
+async def answered(client: HttpClient, api: Api, raw: bytes, *fields: str) -> None:
+    got = await client.request("POST", PATHS[api], raw, *fields)
     assert got.status == 200
 
 
@@ -91,15 +105,15 @@ async def answered(client: Client, api: Api, raw: bytes, *fields: str) -> None:
 def test_a_large_message(api: Api, on_loop: Watched) -> None:
     """In a session's first request and in a later one, and what it begins with is not read again."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         said = [{"role": "user", "content": "word " * (MUCH // 5)}]
         await answered(client, api, request(api, said))
-        grown = [*said, *history(api, 1)[1:], {"role": "user", "content": "more " * (MUCH // 5)}]
+        grown = [*said, *make_history(api, 1)[1:], {"role": "user", "content": "more " * (MUCH // 5)}]
         await answered(client, api, request(api, grown))
         await answered(client, api, request(api, [*grown, {"role": "assistant", "content": "I see."}]))
-        assert len(gateway.worker.door.sessions) == 1
+        assert len(gateway.worker.gateway.sessions) == 1
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []
 
 
@@ -110,12 +124,12 @@ def test_a_large_prompt_or_tools(api: Api, field: str, on_loop: Watched) -> None
     """What stands beside the messages is counted as well; a request that says the same again costs nothing."""
     tool = {"name": "bash", "input_schema": {"type": "object", "description": "word " * (MUCH // 5)}}
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         more = {field: [tool] if field == "tools" else "word " * (MUCH // 5)}
         for steps in range(3):
-            await answered(client, api, request(api, history(api, steps), **more))
+            await answered(client, api, request(api, make_history(api, steps), **more))
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []
 
 
@@ -123,12 +137,12 @@ def test_a_large_prompt_or_tools(api: Api, field: str, on_loop: Watched) -> None
 def test_many_messages(api: Api, on_loop: Watched) -> None:
     """Small ones, together large, of a session that nobody has seen before."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        await answered(client, api, body(api, 150))
-        await answered(client, api, body(api, 151))
-        assert GAP in upstream.asked[-1].body
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        await answered(client, api, make_body(api, 150))
+        await answered(client, api, make_body(api, 151))
+        assert PLACEHOLDER_PART in upstream.requests[-1].body
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []
 
 
@@ -136,12 +150,12 @@ def test_many_messages(api: Api, on_loop: Watched) -> None:
 def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
     """Each is counted, described and hidden in its turn."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in range(6):
-            await answered(client, api, body(api, steps, lines=MUCH // 20))
-        assert GAP in upstream.asked[-1].body
+            await answered(client, api, make_body(api, steps, lines=MUCH // 20))
+        assert PLACEHOLDER_PART in upstream.requests[-1].body
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []
 
 
@@ -149,19 +163,19 @@ def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
 def test_one_request_of_a_session_at_a_time_is_put_together(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before is looked up: a small request, on the loop, must not do so beside a large one."""
     locked: list[bool] = []
-    put_together = Sent.messages
+    put_together = MessageEncoder.encode_messages
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
-        def watched(sent: Sent, *given: Any) -> list[bytes]:
-            locked.extend(live.lock.locked() for live in gateway.worker.door.sessions if live.sent is sent)
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        def watched(sent: MessageEncoder, *given: Any) -> list[bytes]:
+            locked.extend(live.lock.locked() for live in gateway.worker.gateway.sessions if live.encoder is sent)
             return put_together(sent, *given)
 
-        monkeypatch.setattr(Sent, "messages", watched)
+        monkeypatch.setattr(MessageEncoder, "encode_messages", watched)
         for steps in range(6):
-            await answered(client, "openai", body("openai", steps, lines=lines))
-        assert GAP in upstream.asked[-1].body
+            await answered(client, "openai", make_body("openai", steps, lines=lines))
+        assert PLACEHOLDER_PART in upstream.requests[-1].body
 
-    trial(what)
+    run_trial(what)
     assert locked
     assert all(locked)
 
@@ -169,11 +183,11 @@ def test_one_request_of_a_session_at_a_time_is_put_together(lines: int, monkeypa
 def test_a_compressed_request(on_loop: Watched) -> None:
     """It is decompressed there as well, however small it came."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         raw = gzip.compress(request("openai", [{"role": "user", "content": "word " * (MUCH // 5)}]))
         await answered(client, "openai", raw, "content-encoding: gzip")
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []
 
 
@@ -181,52 +195,52 @@ def test_a_compressed_request(on_loop: Watched) -> None:
 def test_a_large_answer(api: Api, on_loop: Watched) -> None:
     """What it cost is read of it all the same, recall offered or not."""
 
-    async def provider(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        said = whole(api_of(asked)).replace(b"All is done.", b"word " * (MUCH // 5))
-        writer.write(answer(said, "200 OK", JSON))
+    async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        said = render_whole(find_api(asked)).replace(b"All is done.", b"word " * (MUCH // 5))
+        writer.write(render_response(said, "200 OK", JSON_HEADER))
         await writer.drain()
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in (1, 6, 7):
-            await answered(client, api, body(api, steps))
+            await answered(client, api, make_body(api, steps))
         (info,) = gateway.worker.store.sessions()
         found = [event.usage for event in gateway.worker.store.events(info.key) if isinstance(event, Answered)]
         # The newest one's may not be written yet.
         assert found[:2] == [Usage(input=1_000, output=20)] * 2
 
-    trial(what, provider)
+    run_trial(what, provider)
     assert on_loop == []
 
 
 def test_doubled_keys(on_loop: Watched) -> None:
     """A request in which a name stands often is read as any other."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         raw = request("openai", [{"role": "user", "content": "hi"}], metadata={"x": "x" * MUCH})
         doubled = raw[:-1] + b"," + b",".join(b'"a":%d' % (place % 9) for place in range(500)) + b"}"
         await answered(client, "openai", doubled)
-        assert upstream.asked[-1].body == doubled
-        assert len(gateway.worker.door.sessions) == 1
+        assert upstream.requests[-1].body == doubled
+        assert len(gateway.worker.gateway.sessions) == 1
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        pytest.param("x" * (spans.LONGEST_STRING + 1), id="a long string"),
-        pytest.param([[]] * spans.MOST_VALUES, id="many values"),
+        pytest.param("x" * (json_spans.MAX_STRING_BYTES + 1), id="a long string"),
+        pytest.param([[]] * json_spans.MAX_VALUES, id="many values"),
     ],
 )
 def test_what_is_more_than_is_read_passes_as_it_came(content: object, on_loop: Watched) -> None:
     """No model takes it; one call of C over it would stop everything else."""
 
-    async def what(gateway: Gateway, upstream: Scripted, client: Client) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         raw = request("openai", [{"role": "user", "content": content}])
         await answered(client, "openai", raw)
-        assert upstream.asked[-1].body == raw
-        assert len(gateway.worker.door.sessions) == 0
+        assert upstream.requests[-1].body == raw
+        assert len(gateway.worker.gateway.sessions) == 0
 
-    trial(what)
+    run_trial(what)
     assert on_loop == []

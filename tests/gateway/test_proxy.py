@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 
 from elision.gateway.routes import Api
-from tests.gateway.conversing import EAGER, PATHS, body, whole
-from tests.gateway.running import running, settings
-from tests.gateway.scripted import always, answer, scripted
+from tests.gateway.conversation_bytes import EAGER, PATHS, make_body, render_whole
+from tests.gateway.loopback_gateway import make_settings, run_gateway
+from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
 
 JSON = "content-type: application/json"
 
 
 def sent(api: Api, field: dict[str, Any]) -> tuple[bytes, bytes, int]:
     """(the client's bytes, the provider's, sessions kept) of a request with `field`."""
-    raw = json.dumps({**json.loads(body(api, 4)), **field}).encode()
+    raw = json.dumps({**json.loads(make_body(api, 4)), **field}).encode()
 
     async def ask() -> tuple[bytes, int]:
         given = {"gateway_off": False, "strategy": EAGER}
         async with (
-            scripted(always(answer(whole(api), "200 OK", JSON))) as upstream,
-            running(settings(upstream.url, **given)) as gateway,
+            run_scripted_upstream(answer_always(render_response(render_whole(api), "200 OK", JSON))) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
         ):
             client = await gateway.connect()
-            got = await client.ask("POST", PATHS[api], raw, JSON)
+            got = await client.request("POST", PATHS[api], raw, JSON)
             client.close()
             assert got.status == 200
-            return upstream.asked[0].body, len(gateway.worker.store.sessions())
+            return upstream.requests[0].body, len(gateway.worker.store.sessions())
 
     came, sessions = asyncio.run(ask())
     return raw, came, sessions

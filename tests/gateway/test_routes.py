@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.routes import Route, route, target
+from elision.gateway.routes import Route, build_url, find_route
 
 OPENAI, ANTHROPIC = "https://api.openai.com/v1", "https://api.anthropic.com"
 
 
 def _sent(method: str, path: bytes, *names: str, query: bytes = b"") -> tuple[str | None, str, str, str]:
     """(api, upstream, kind, address) of a request."""
-    found = route(method, path, query, names)
+    found = find_route(method, path, query, names)
     assert found is not None
     base = OPENAI if found.upstream == "openai" else ANTHROPIC
-    return found.api, found.upstream, found.kind, target(base, found)
+    return found.api, found.upstream, found.kind, build_url(base, found)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_everything_else_passes(method: str, path: bytes, names: tuple[str, ...]
 )
 def test_pages_of_ours_are_no_route(path: bytes) -> None:
     """What stands below none of the three prefixes is for no provider."""
-    assert route("POST", path, b"", ()) is None
+    assert find_route("POST", path, b"", ()) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_pages_of_ours_are_no_route(path: bytes) -> None:
 )
 def test_no_path_climbs(path: bytes) -> None:
     """A path with dot segments, plain or encoded, reaches neither a provider nor a page of ours."""
-    assert route("POST", path, b"", ()) is None
+    assert find_route("POST", path, b"", ()) is None
 
 
 @pytest.mark.parametrize("path", [b"/v1/%6dessages", b"/v1/messages/", b"/v1//messages", b"/v1/messages%2F"])
@@ -132,9 +132,9 @@ def test_query_stays_as_it_is() -> None:
 )
 def test_bases_of_openai_servers(base: str, address: str) -> None:
     """An address is taken as the provider's own clients take it, and where it has no version it gets /v1."""
-    found = route("POST", b"/v1/chat/completions", b"", ())
+    found = find_route("POST", b"/v1/chat/completions", b"", ())
     assert found is not None
-    assert target(base, found) == address
+    assert build_url(base, found) == address
 
 
 @pytest.mark.parametrize(
@@ -148,25 +148,25 @@ def test_bases_of_openai_servers(base: str, address: str) -> None:
 )
 def test_bases_of_anthropic_servers(base: str, address: str) -> None:
     """Anthropic's clients write /v1 themselves: only one at the end of the address stands for it."""
-    found = route("POST", b"/v1/messages", b"", ())
+    found = find_route("POST", b"/v1/messages", b"", ())
     assert found is not None
-    assert target(base, found) == address
+    assert build_url(base, found) == address
 
 
 @pytest.mark.parametrize("base", ["https://r.openai.azure.com/openai", "https://r.openai.azure.com/openai/v1/"])
 def test_azure_deployments_stand_beside_v1(base: str) -> None:
     """Azure's older paths are passed on to where they are."""
-    found = route("POST", b"/openai/deployments/d/chat/completions", b"api-version=1", ())
+    found = find_route("POST", b"/openai/deployments/d/chat/completions", b"api-version=1", ())
     assert found is not None
-    assert target(base, found) == "https://r.openai.azure.com/openai/deployments/d/chat/completions?api-version=1"
+    assert build_url(base, found) == "https://r.openai.azure.com/openai/deployments/d/chat/completions?api-version=1"
 
 
 @given(st.binary(max_size=40), st.binary(max_size=20))
 def test_any_bytes_make_a_plain_address(path: bytes, query: bytes) -> None:
     """Whatever is asked for, the address begins with the provider's and is printable ASCII without a fragment."""
-    found = route("POST", b"/v1/" + path, query, ())
+    found = find_route("POST", b"/v1/" + path, query, ())
     if found is not None:
-        address = target(OPENAI, found)
+        address = build_url(OPENAI, found)
         assert address.startswith(f"{OPENAI}/") or found.upstream == "anthropic"
         assert set(address) <= {chr(code) for code in range(0x21, 0x7F)} - {"#"}
 
@@ -174,11 +174,11 @@ def test_any_bytes_make_a_plain_address(path: bytes, query: bytes) -> None:
 @given(st.text("abcXYZ019/-_.~%!$&'()*+,;=:@", max_size=30))
 def test_plain_paths_keep_their_bytes(path: str) -> None:
     """A path of the characters that paths are made of arrives as it was."""
-    found = route("GET", b"/v1/" + path.encode(), b"", ())
-    assert found is None or target(OPENAI, found) == f"{OPENAI}/{path}"
+    found = find_route("GET", b"/v1/" + path.encode(), b"", ())
+    assert found is None or build_url(OPENAI, found) == f"{OPENAI}/{path}"
 
 
 def test_a_route_is_a_value() -> None:
     """Two requests for the same place have equal routes."""
-    one = route("POST", b"/v1/responses", b"", ())
+    one = find_route("POST", b"/v1/responses", b"", ())
     assert one == Route(api="openai-responses", upstream="openai", kind="complete", path=b"/responses")

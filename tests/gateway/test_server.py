@@ -11,27 +11,38 @@ import pytest
 
 from elision.errors import ElisionError
 from elision.gateway import server as sockets
-from elision.gateway.server import address_of, bound
-from tests.gateway.running import PATIENCE, Gateway, running, settings
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
+from elision.gateway.server import bind_socket, format_url
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, RunningGateway, make_settings, run_gateway
+from tests.gateway.scripted_upstream import (
+    ReceivedRequest,
+    Script,
+    ScriptedUpstream,
+    answer_always,
+    render_chunk,
+    render_response,
+    run_scripted_upstream,
+)
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
-Trial = Callable[[Gateway, Scripted], Awaitable[None]]
+Trial = Callable[[RunningGateway, ScriptedUpstream], Awaitable[None]]
 
 
 def trial(script: Script, what: Trial, **given: Any) -> None:
     """`what` against a gateway in front of `script`."""
 
     async def run() -> None:
-        async with scripted(script) as upstream, running(settings(upstream.url, **given)) as gateway:
+        async with (
+            run_scripted_upstream(script) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
+        ):
             await what(gateway, upstream)
 
     asyncio.run(run())
 
 
-async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def silent(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Never answer."""
     await asyncio.Event().wait()
 
@@ -43,16 +54,16 @@ class Held:
         self.go_on = asyncio.Event()
         self.front = front
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(self.front + chunk(b"data: 1\n\n"))
+    async def __call__(self, asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(self.front + render_chunk(b"data: 1\n\n"))
         await self.go_on.wait()
-        writer.write(chunk(b"data: 2\n\n") + chunk(b""))
+        writer.write(render_chunk(b"data: 2\n\n") + render_chunk(b""))
 
 
-async def asked_for(upstream: Scripted, count: int = 1) -> None:
+async def asked_for(upstream: ScriptedUpstream, count: int = 1) -> None:
     """Wait until so many requests have reached the provider."""
-    deadline = time.monotonic() + PATIENCE
-    while len(upstream.asked) < count:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while len(upstream.requests) < count:
         assert time.monotonic() < deadline, "the request did not reach the provider"
         await asyncio.sleep(0)
 
@@ -62,11 +73,11 @@ async def asked_for(upstream: Scripted, count: int = 1) -> None:
 
 def test_bytes_pass() -> None:
     """Path, query, body and unknown headers reach the provider as they came; status and headers come back likewise."""
-    raw = answer(b"\x00 no JSON", "418 Teapot", "X-Odd: 1", "x-odd: 2", "Content-Type: application/odd")
+    raw = render_response(b"\x00 no JSON", "418 Teapot", "X-Odd: 1", "x-odd: 2", "Content-Type: application/odd")
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        client.send("PUT", "/v1/odd%2Fpath?a=%7B&b", b'{ "a" :1}', "X-Mine: yes", "authorization: Bearer sk-1")
+        client.send_request("PUT", "/v1/odd%2Fpath?a=%7B&b", b'{ "a" :1}', "X-Mine: yes", "authorization: Bearer sk-1")
         head = await client.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 418 ")
         assert [line for line in head.split(b"\r\n") if b"odd" in line.lower()] == [
@@ -75,26 +86,26 @@ def test_bytes_pass() -> None:
             b"content-type: application/odd",
         ]
         assert await client.reader.readexactly(9) == b"\x00 no JSON"[:9]
-        (asked,) = upstream.asked
+        (asked,) = upstream.requests
         assert asked.line == "PUT /v1/odd%2Fpath?a=%7B&b HTTP/1.1"
         assert asked.body == b'{ "a" :1}'
-        assert (asked.header("x-mine"), asked.header("authorization")) == ("yes", "Bearer sk-1")
+        assert (asked.get_header("x-mine"), asked.get_header("authorization")) == ("yes", "Bearer sk-1")
         client.close()
 
-    trial(always(raw), what)
+    trial(answer_always(raw), what)
 
 
 def test_connections_are_kept_on_both_sides() -> None:
     """A client's second request comes over the same connection, and goes on over the same one."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
         for _ in range(3):
-            assert (await client.ask("POST", CHAT, b"{}")).body == b"ok"
+            assert (await client.request("POST", CHAT, b"{}")).body == b"ok"
         assert upstream.connections == 1
         client.close()
 
-    trial(always(answer(b"ok")), what)
+    trial(answer_always(render_response(b"ok")), what)
 
 
 def test_chunks_pass_as_they_come() -> None:
@@ -102,14 +113,14 @@ def test_chunks_pass_as_they_come() -> None:
 
     async def run() -> None:
         held = Held()
-        async with scripted(held) as upstream, running(settings(upstream.url)) as gateway:
+        async with run_scripted_upstream(held) as upstream, run_gateway(make_settings(upstream.url)) as gateway:
             client = await gateway.connect()
-            client.send("POST", CHAT, b'{"stream": true}')
-            assert (await client.head()).headers["content-type"] == "text/event-stream"
-            assert await client.chunk() == b"data: 1\n\n"
+            client.send_request("POST", CHAT, b'{"stream": true}')
+            assert (await client.read_head()).headers["content-type"] == "text/event-stream"
+            assert await client.read_chunk() == b"data: 1\n\n"
             held.go_on.set()
-            assert await client.chunk() == b"data: 2\n\n"
-            assert await client.chunk() == b""
+            assert await client.read_chunk() == b"data: 2\n\n"
+            assert await client.read_chunk() == b""
             client.close()
 
     asyncio.run(run())
@@ -121,17 +132,17 @@ def test_a_client_that_goes_takes_the_provider_s_answer_with_it(begun: bool) -> 
 
     async def run() -> None:
         async with (
-            scripted(Held() if begun else silent) as upstream,
-            running(settings(upstream.url)) as gateway,
+            run_scripted_upstream(Held() if begun else silent) as upstream,
+            run_gateway(make_settings(upstream.url)) as gateway,
         ):
             client = await gateway.connect()
-            client.send("POST", CHAT, b"{}")
+            client.send_request("POST", CHAT, b"{}")
             await asked_for(upstream)
             if begun:
-                await client.head()
+                await client.read_head()
             client.close()
-            await asyncio.wait_for(upstream.lost.wait(), PATIENCE)
-            assert gateway.worker.app.limits.turns.taken == 0
+            await asyncio.wait_for(upstream.connection_lost.wait(), TIMEOUT_SECONDS)
+            assert gateway.worker.app.limits.request_gate.in_use == 0
 
     asyncio.run(run())
 
@@ -142,9 +153,9 @@ def test_a_client_that_goes_takes_the_provider_s_answer_with_it(begun: bool) -> 
 def test_a_provider_that_is_silent(path: str, kind: str | None) -> None:
     """A provider that says nothing in its time is a 504 in the shape of its API."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        got = await client.ask("POST", path, b"{}")
+        got = await client.request("POST", path, b"{}")
         assert got.status == 504
         assert "was silent for too long" in got.json()["error"]["message"]
         assert (got.json().get("type") == "error") is (path == MESSAGES)
@@ -157,9 +168,9 @@ def test_no_provider_there() -> None:
     """A provider that cannot be reached is a 502 that says where nothing listens."""
 
     async def run() -> None:
-        async with running(settings("http://127.0.0.1:1")) as gateway:
+        async with run_gateway(make_settings("http://127.0.0.1:1")) as gateway:
             client = await gateway.connect()
-            got = await client.ask("POST", CHAT, b"{}")
+            got = await client.request("POST", CHAT, b"{}")
             assert got.status == 502
             assert "nothing listens at http://127.0.0.1:1" in got.json()["error"]["message"]
             client.close()
@@ -174,47 +185,47 @@ def test_no_provider_there() -> None:
 def test_too_large_by_its_own_word(path: str) -> None:
     """A request that says it is too large is refused before a byte of it is read."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        client.send("POST", path, b"", length=1_001)
-        got = await client.answer()
+        client.send_request("POST", path, b"", length=1_001)
+        got = await client.read_response()
         assert got.status == 413
         assert "larger than 1,000 bytes" in got.json()["error"]["message"]
         assert got.headers["connection"] == "close"
-        assert not upstream.asked
+        assert not upstream.requests
         client.close()
 
-    trial(always(answer(b"")), what, gateway_max_body_bytes=1_000)
+    trial(answer_always(render_response(b"")), what, gateway_max_body_bytes=1_000)
 
 
 @pytest.mark.parametrize("read", [10_000, 500])
 def test_too_large_without_a_word(read: int) -> None:
     """One that comes in chunks is refused as soon as it is too large, also while it passes on already."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        client.send("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
+        client.send_request("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
         for _ in range(3):
-            client.writer.write(chunk(b"x" * 400))
-        got = await client.answer()
+            client.writer.write(render_chunk(b"x" * 400))
+        got = await client.read_response()
         assert got.status == 413
-        assert not upstream.asked
+        assert not upstream.requests
         client.close()
 
-    trial(always(answer(b"")), what, gateway_max_body_bytes=1_000, gateway_max_read_bytes=read)
+    trial(answer_always(render_response(b"")), what, gateway_max_body_bytes=1_000, gateway_max_read_bytes=read)
 
 
 def test_who_is_refused_may_finish_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends megabytes before it reads still gets the refusal, and not a reset connection."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        client.send("POST", CHAT, bytes(8_000_000))
+        client.send_request("POST", CHAT, bytes(8_000_000))
         await client.writer.drain()
-        assert (await client.answer()).status == 413
+        assert (await client.read_response()).status == 413
         client.close()
 
-    trial(always(answer(b"")), what, gateway_max_body_bytes=1_000)
+    trial(answer_always(render_response(b"")), what, gateway_max_body_bytes=1_000)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -222,25 +233,25 @@ def test_larger_than_what_is_taken_apart(chunked: bool) -> None:
     """Such a request passes chunk by chunk, whole and under the length that its client said."""
     body = bytes(range(256)) * 400
 
-    first, second = (chunk(body), chunk(body) + chunk(b"")) if chunked else (body, body)
+    first, second = (render_chunk(body), render_chunk(body) + render_chunk(b"")) if chunked else (body, body)
     field = "transfer-encoding: chunked" if chunked else f"content-length: {2 * len(body)}"
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        client.send("POST", CHAT, first, field, length=-1)
-        deadline = time.monotonic() + PATIENCE
+        client.send_request("POST", CHAT, first, field, length=-1)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not upstream.connections:
             assert time.monotonic() < deadline, "nothing goes on before all of it is here"
             await asyncio.sleep(0)
         client.writer.write(second)
-        assert (await client.answer()).body == b"ok"
-        (asked,) = upstream.asked
+        assert (await client.read_response()).body == b"ok"
+        (asked,) = upstream.requests
         assert asked.body == 2 * body
-        assert asked.header("content-length") == (None if chunked else str(2 * len(body)))
-        assert gateway.worker.app.limits.memory.taken == 0
+        assert asked.get_header("content-length") == (None if chunked else str(2 * len(body)))
+        assert gateway.worker.app.limits.memory_gate.in_use == 0
         client.close()
 
-    trial(always(answer(b"ok")), what, gateway_max_read_bytes=1_000)
+    trial(answer_always(render_response(b"ok")), what, gateway_max_read_bytes=1_000)
 
 
 @pytest.mark.parametrize(("path", "status"), [(CHAT, 503), (MESSAGES, 529)])
@@ -250,17 +261,20 @@ def test_no_room(path: str, status: int) -> None:
     async def run() -> None:
         held = Held()
         found = {"gateway_max_concurrent": 1, "gateway_max_waiting": 0}
-        async with scripted(held) as upstream, running(settings(upstream.url, **found)) as gateway:
+        async with (
+            run_scripted_upstream(held) as upstream,
+            run_gateway(make_settings(upstream.url, **found)) as gateway,
+        ):
             first, second = await gateway.connect(), await gateway.connect()
-            first.send("POST", path, b"{}")
-            await first.head()
-            got = await second.ask("POST", path, b"{}")
+            first.send_request("POST", path, b"{}")
+            await first.read_head()
+            got = await second.request("POST", path, b"{}")
             assert (got.status, got.headers["retry-after"]) == (status, "1")
             held.go_on.set()
-            while await first.chunk():
+            while await first.read_chunk():
                 pass
             again = await gateway.connect()
-            assert (await again.ask("POST", path, b"{}")).status == 200
+            assert (await again.request("POST", path, b"{}")).status == 200
             first.close(), second.close(), again.close()
 
     asyncio.run(run())
@@ -274,19 +288,22 @@ def test_whoever_finds_no_room_waits(limit: dict[str, Any]) -> None:
 
     async def run() -> None:
         held = Held()
-        async with scripted(held) as upstream, running(settings(upstream.url, **limit)) as gateway:
+        async with (
+            run_scripted_upstream(held) as upstream,
+            run_gateway(make_settings(upstream.url, **limit)) as gateway,
+        ):
             first, second = await gateway.connect(), await gateway.connect()
-            first.send("POST", CHAT, b"x" * 15)
+            first.send_request("POST", CHAT, b"x" * 15)
             await asked_for(upstream)
-            second.send("POST", CHAT, b"y" * 15)
+            second.send_request("POST", CHAT, b"y" * 15)
             limits = gateway.worker.app.limits
-            while not limits.turns.waiting + limits.memory.waiting:
+            while not limits.request_gate.waiting + limits.memory_gate.waiting:
                 await asyncio.sleep(0)
-            assert len(upstream.asked) == 1
+            assert len(upstream.requests) == 1
             held.go_on.set()
-            assert (await first.answer()).status == (await second.answer()).status == 200
-            assert [asked.body[:1] for asked in upstream.asked] == [b"x", b"y"]
-            assert limits.turns.taken == limits.memory.taken == 0
+            assert (await first.read_response()).status == (await second.read_response()).status == 200
+            assert [asked.body[:1] for asked in upstream.requests] == [b"x", b"y"]
+            assert limits.request_gate.in_use == limits.memory_gate.in_use == 0
             first.close(), second.close()
 
     asyncio.run(run())
@@ -297,11 +314,14 @@ def test_who_waits_too_long() -> None:
 
     async def run() -> None:
         found = {"gateway_max_concurrent": 1, "gateway_wait_seconds": 0.05}
-        async with scripted(silent) as upstream, running(settings(upstream.url, **found)) as gateway:
+        async with (
+            run_scripted_upstream(silent) as upstream,
+            run_gateway(make_settings(upstream.url, **found)) as gateway,
+        ):
             first, second = await gateway.connect(), await gateway.connect()
-            first.send("POST", CHAT, b"{}")
+            first.send_request("POST", CHAT, b"{}")
             await asked_for(upstream)
-            got = await second.ask("POST", CHAT, b"{}")
+            got = await second.request("POST", CHAT, b"{}")
             assert got.status == 503
             assert "no room within 0.05 seconds" in got.json()["error"]["message"]
             first.close(), second.close()
@@ -315,62 +335,62 @@ def test_who_waits_too_long() -> None:
 @pytest.mark.parametrize("sent", [b"", b"half"])
 def test_a_body_that_does_not_come(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that is not complete in its time is refused, and its connection closed."""
-    monkeypatch.setattr("elision.gateway.app.LINGER", 0.01)
+    monkeypatch.setattr("elision.gateway.app.LINGER_SECONDS", 0.01)
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
-        client.send("POST", CHAT, sent, length=100)
-        got = await client.answer()
+        client.send_request("POST", CHAT, sent, length=100)
+        got = await client.read_response()
         assert got.status == 408
         assert "not complete within 0.05 seconds" in got.json()["error"]["message"]
-        assert await client.closed()
-        assert not upstream.asked
+        assert await client.is_closed_by_peer()
+        assert not upstream.requests
         client.close()
 
-    trial(always(answer(b"")), what, gateway_body_seconds=0.05)
+    trial(answer_always(render_response(b"")), what, gateway_body_seconds=0.05)
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /v1/chat", b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: "])
 def test_a_head_that_does_not_come(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever connects and does not get to the end of a head is not waited for: a slow loris holds nothing."""
     monkeypatch.setattr(sockets, "HEAD_SECONDS", 0.05)
-    monkeypatch.setattr(sockets, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(sockets, "KEEP_ALIVE_SECONDS", 0.05)
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
         client.writer.write(said)
         if said:
-            assert (await client.head()).status == 408
-        assert await client.closed()
+            assert (await client.read_head()).status == 408
+        assert await client.is_closed_by_peer()
         client.close()
 
-    trial(always(answer(b"")), what)
+    trial(answer_always(render_response(b"")), what)
 
 
 def test_a_head_that_does_not_end() -> None:
     """One that grows and grows is refused."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
         client.writer.write(b"POST / HTTP/1.1\r\nx-long: " + b"x" * 400_000)
-        assert (await client.head()).status == 431
+        assert (await client.read_head()).status == 431
         client.close()
 
-    trial(always(answer(b"")), what)
+    trial(answer_always(render_response(b"")), what)
 
 
 def test_what_is_no_http() -> None:
     """Is answered with 400, and the gateway goes on."""
 
-    async def what(gateway: Gateway, upstream: Scripted) -> None:
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()
         client.writer.write(b"\x16\x03\x01 hello\r\n\r\n")
-        assert (await client.head()).status == 400
+        assert (await client.read_head()).status == 400
         again = await gateway.connect()
-        assert (await again.ask("POST", CHAT, b"{}")).status == 200
+        assert (await again.request("POST", CHAT, b"{}")).status == 200
         client.close(), again.close()
 
-    trial(always(answer(b"")), what)
+    trial(answer_always(render_response(b"")), what)
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
@@ -381,21 +401,21 @@ def test_a_stop_lets_streams_end() -> None:
 
     async def run() -> None:
         held = Held()
-        async with scripted(held) as upstream, running(settings(upstream.url)) as gateway:
+        async with run_scripted_upstream(held) as upstream, run_gateway(make_settings(upstream.url)) as gateway:
             client, idle = await gateway.connect(), await gateway.connect()
-            client.send("POST", CHAT, b"{}")
-            await client.head()
-            assert (await idle.ask("GET", "/readyz")).status == 200
-            gateway.server.leave()
-            assert await idle.closed()
+            client.send_request("POST", CHAT, b"{}")
+            await client.read_head()
+            assert (await idle.request("GET", "/readyz")).status == 200
+            gateway.server.begin_stop()
+            assert await idle.is_closed_by_peer()
             with pytest.raises(OSError):
                 await gateway.connect()
-            assert gateway.worker.app.draining
+            assert gateway.worker.app.is_draining
             assert not gateway.ended.done()
-            assert await client.chunk() == b"data: 1\n\n"
+            assert await client.read_chunk() == b"data: 1\n\n"
             held.go_on.set()
-            assert [await client.chunk(), await client.chunk()] == [b"data: 2\n\n", b""]
-            await asyncio.wait_for(gateway.ended, PATIENCE)
+            assert [await client.read_chunk(), await client.read_chunk()] == [b"data: 2\n\n", b""]
+            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
             client.close(), idle.close()
 
     asyncio.run(run())
@@ -407,23 +427,23 @@ def test_a_stop_cuts_what_does_not_end(path: str) -> None:
 
     async def run() -> None:
         async with (
-            scripted(Held()) as upstream,
-            running(settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
+            run_scripted_upstream(Held()) as upstream,
+            run_gateway(make_settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
         ):
             client = await gateway.connect()
-            client.send("POST", path, b"{}")
-            gateway_answer = asyncio.ensure_future(client.answer())
+            client.send_request("POST", path, b"{}")
+            gateway_answer = asyncio.ensure_future(client.read_response())
             await asked_for(upstream)
-            while not gateway.worker.app.limits.turns.taken:
+            while not gateway.worker.app.limits.request_gate.in_use:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.02)
-            gateway.server.leave()
+            gateway.server.begin_stop()
             got = await gateway_answer
-            assert got.whole
+            assert got.is_complete
             assert got.body.startswith(b"data: 1\n\n")
             assert b"it is shutting down" in got.body
             assert (b"event: error" in got.body) is (path != CHAT)
-            await asyncio.wait_for(gateway.ended, PATIENCE)
+            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
             client.close()
 
     asyncio.run(run())
@@ -432,27 +452,27 @@ def test_a_stop_cuts_what_does_not_end(path: str) -> None:
 def test_a_stop_tells_who_waits() -> None:
     """A client that has nothing yet gets a refusal; one in the midst of a plain body is cut, which it notices."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if asked.body == b"begun":
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
         await asyncio.Event().wait()
 
     async def run() -> None:
         async with (
-            scripted(script) as upstream,
-            running(settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
+            run_scripted_upstream(script) as upstream,
+            run_gateway(make_settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
         ):
             waiting, begun = await gateway.connect(), await gateway.connect()
-            waiting.send("POST", CHAT, b"not yet")
-            begun.send("POST", CHAT, b"begun")
+            waiting.send_request("POST", CHAT, b"not yet")
+            begun.send_request("POST", CHAT, b"begun")
             await asked_for(upstream, 2)
-            head = await begun.head()
-            gateway.server.leave()
-            got = await waiting.answer()
+            head = await begun.read_head()
+            gateway.server.begin_stop()
+            got = await waiting.read_response()
             assert (got.status, got.headers["retry-after"]) == (503, "1")
             assert head.headers["content-length"] == "9"
             assert await begun.reader.read() == b"half"
-            await asyncio.wait_for(gateway.ended, PATIENCE)
+            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
             waiting.close(), begun.close()
 
     asyncio.run(run())
@@ -462,14 +482,14 @@ def test_a_second_word_to_stop_is_meant() -> None:
     """Whoever says it again does not wait for answers."""
 
     async def run() -> None:
-        async with scripted(silent) as upstream, running(settings(upstream.url)) as gateway:
+        async with run_scripted_upstream(silent) as upstream, run_gateway(make_settings(upstream.url)) as gateway:
             client = await gateway.connect()
-            client.send("POST", CHAT, b"{}")
+            client.send_request("POST", CHAT, b"{}")
             await asked_for(upstream)
-            gateway.server.leave()
-            gateway.server.leave()
-            assert (await client.answer()).status == 503
-            await asyncio.wait_for(gateway.ended, PATIENCE)
+            gateway.server.begin_stop()
+            gateway.server.begin_stop()
+            assert (await client.read_response()).status == 503
+            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
             client.close()
 
     asyncio.run(run())
@@ -480,11 +500,11 @@ def test_a_second_word_to_stop_is_meant() -> None:
 
 def test_an_address_that_is_taken() -> None:
     """Is told as such, with the mend."""
-    with bound("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
-        assert address_of(taken) == f"http://127.0.0.1:{port}"
+        assert format_url(taken) == f"http://127.0.0.1:{port}"
         with pytest.raises(ElisionError, match=rf"cannot listen at 127\.0\.0\.1:{port}: .*another --port"):
-            bound("127.0.0.1", port)
+            bind_socket("127.0.0.1", port)
     with pytest.raises(ElisionError, match=r"cannot listen at nowhere\.invalid"):
-        bound("nowhere.invalid", 0)
+        bind_socket("nowhere.invalid", 0)

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from elision.gateway.routes import Api
-from tests.gateway.conversing import APIS, EAGER, PATHS, body, whole
-from tests.gateway.running import PATIENCE, running, settings
-from tests.gateway.scripted import Asked, answer, scripted
+from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_whole
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, make_settings, run_gateway
+from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
 
 STEPS = 8
 
@@ -19,28 +19,28 @@ STEPS = 8
 def test_shadow_mode(api: Api) -> None:
     """The provider gets the very bytes of each request; store and dashboard say what would have been saved."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(whole(api), "200 OK", "content-type: application/json"))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(render_response(render_whole(api), "200 OK", "content-type: application/json"))
         await writer.drain()
 
     async def test() -> None:
-        async with scripted(script) as upstream:
+        async with run_scripted_upstream(script) as upstream:
             given = {"gateway_off": False, "gateway_shadow": True, "strategy": EAGER}
-            async with running(settings(upstream.url, **given)) as gateway:
+            async with run_gateway(make_settings(upstream.url, **given)) as gateway:
                 client = await gateway.connect()
                 for steps in range(STEPS):
-                    got = await client.ask("POST", PATHS[api], body(api, steps), "authorization: Bearer k1")
+                    got = await client.request("POST", PATHS[api], make_body(api, steps), "authorization: Bearer k1")
                     assert got.status == 200
                 # What was decided is written behind the answer.
-                async with asyncio.timeout(PATIENCE):
-                    while any(live.flying for live in gateway.worker.door.sessions):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    while any(live.requests_in_flight for live in gateway.worker.gateway.sessions):
                         await asyncio.sleep(0)
-                told = await client.ask("GET", "/elision/api/totals")
-                listed = await client.ask("GET", "/elision/api/sessions")
+                told = await client.request("GET", "/elision/api/totals")
+                listed = await client.request("GET", "/elision/api/sessions")
                 client.close()
                 (info,) = gateway.worker.store.sessions()
                 assert info.family.startswith("shadow/")
-        assert [asked.body for asked in upstream.asked] == [body(api, steps) for steps in range(STEPS)]
+        assert [asked.body for asked in upstream.requests] == [make_body(api, steps) for steps in range(STEPS)]
         totals, (row,) = told.json(), listed.json()["sessions"]
         assert totals["shadow"]
         assert row["shadow"]

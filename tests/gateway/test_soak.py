@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from elision.stores.store_urls import open_store
-from tests.gateway.crowd import Crowd
-from tests.gateway.playing import Saw, playing
-from tests.gateway.process import Process, served
-from tests.gateway.trials import PARTING, Trial, trials
+from tests.gateway.checking_provider import Sightings, start_checking_provider
+from tests.gateway.recorded_agents import PARTING_TURN, RecordedAgent, make_agents
+from tests.gateway.recorded_clients import RecordedClients
+from tests.gateway.serve_process import ServeProcess, start_serve
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.
@@ -35,7 +35,7 @@ STRATEGIES = ["hybrid(window=4, summarize_at=16, tail=4, schedule=every-turn)", 
 class Watched:
     """Memory of the gateway over answers, in bytes."""
 
-    gateway: Process
+    gateway: ServeProcess
     memory: list[tuple[int, int]] = field(default_factory=list)
 
     def __call__(self, count: int) -> None:
@@ -47,29 +47,29 @@ class Watched:
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda spec: spec.partition("(")[0])
 def test_agents_at_work(tmp_path: Path, strategy: str, capsys: pytest.CaptureFixture[str]) -> None:
     """No error, no request with another session's words, one session for each agent, memory and store bounded."""
-    known = trials(AGENTS, LONGEST)
+    known = make_agents(AGENTS, LONGEST)
     started = time.perf_counter()
     limits = {"AGENT_CONTEXT_GATEWAY_MAX_SESSIONS": str(KEPT)}
-    with playing(AGENTS, LONGEST) as provider:
+    with start_checking_provider(AGENTS, LONGEST) as provider:
         upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
-        with served(tmp_path, *upstream, "--store", "sqlite:///soak.db", "-s", strategy, **limits) as gateway:
+        with start_serve(tmp_path, *upstream, "--store", "sqlite:///soak.db", "-s", strategy, **limits) as gateway:
             watched = Watched(gateway)
-            crowd = Crowd([gateway.url], watched)
-            asyncio.run(crowd.work(known, TOGETHER))
+            crowd = RecordedClients([gateway.url], watched)
+            asyncio.run(crowd.run_all(known, TOGETHER))
             watched(LOOK)
-            assert gateway.end() == 0
+            assert gateway.end_process() == 0
             log = gateway.log
-        saw = provider.ended()
+        saw = provider.wait_for_sightings()
     store = sum(path.stat().st_size for path in tmp_path.glob("soak.db*"))
     with capsys.disabled():
         print(f"\n{strategy}: {time.perf_counter() - started:.0f} s, " + _figures(known, crowd, saw, watched, store))
     assert crowd.errors == []
-    assert saw.wrong == []
+    assert saw.problems == []
     assert saw.requests == {trial.number: len(trial.run.turns) for trial in known}
-    assert saw.shorter > 0
+    assert saw.shortened > 0
     assert '"level": "error"' not in log
     # Nobody can tell twins apart before they part.
-    assert {number: len(set(names[PARTING:])) for number, names in crowd.sessions.items()} == dict.fromkeys(
+    assert {number: len(set(names[PARTING_TURN:])) for number, names in crowd.sessions.items()} == dict.fromkeys(
         range(AGENTS), 1
     )
     _kept_apart(tmp_path, known, crowd)
@@ -79,17 +79,18 @@ def test_agents_at_work(tmp_path: Path, strategy: str, capsys: pytest.CaptureFix
         _flat(watched.memory)
 
 
-def _figures(known: list[Trial], crowd: Crowd, saw: Saw, watched: Watched, store: int) -> str:
+def _figures(known: list[RecordedAgent], crowd: RecordedClients, saw: Sightings, watched: Watched, store: int) -> str:
     turns = sum(len(trial.run.turns) for trial in known)
     memory = ", ".join(f"{held / MIB:.0f}" for _, held in watched.memory[:: max(1, len(watched.memory) // 12)])
     return (
-        f"{crowd.count} requests, {saw.bytes / MIB:.0f} MiB upstream, {saw.shorter} with gaps, {saw.tools} with recall,"
+        f"{crowd.count} requests, {saw.bytes / MIB:.0f} MiB upstream, {saw.shortened} with gaps,"
+        f" {saw.recall_offers} with recall,"
         f" {sum(trial.seconds for trial in known) / 3_600:.1f} h recorded, {len(crowd.errors)} errors,"
         f" memory {memory} MiB, store {store / turns:.0f} bytes a turn of {_raw(known) / turns:.0f} raw"
     )
 
 
-def _kept_apart(folder: Path, known: list[Trial], crowd: Crowd) -> None:
+def _kept_apart(folder: Path, known: list[RecordedAgent], crowd: RecordedClients) -> None:
     """Each agent's session holds its own turns, all of them, each once."""
     store = open_store(f"sqlite:///{folder}/soak.db")
     try:
@@ -106,7 +107,7 @@ def _kept_apart(folder: Path, known: list[Trial], crowd: Crowd) -> None:
         store.close()
 
 
-def _raw(known: list[Trial]) -> int:
+def _raw(known: list[RecordedAgent]) -> int:
     """Bytes of what all agents said and saw."""
     turns = (turn for trial in known for turn in trial.run.turns)
     return sum(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.sse import Frame, Splitter, written
+from elision.gateway.sse import FrameSplitter, SseFrame, format_event
 from tests.work import assert_linear
 
 _ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -40,13 +40,13 @@ def _chunks(stream: bytes, cuts: list[int]) -> list[bytes]:
     return [stream[one:other] for one, other in itertools.pairwise(places)]
 
 
-def _split(chunks: list[bytes], limit: int = 1_000) -> tuple[list[Frame], bytes]:
-    splitter = Splitter(limit)
+def _split(chunks: list[bytes], limit: int = 1_000) -> tuple[list[SseFrame], bytes]:
+    splitter = FrameSplitter(limit)
     frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
-    return frames, splitter.rest()
+    return frames, splitter.take_rest()
 
 
-def _events(frames: list[Frame]) -> list[tuple[str, bytes]]:
+def _events(frames: list[SseFrame]) -> list[tuple[str, bytes]]:
     """What a reader would be told."""
     return [(frame.event, frame.data) for frame in frames if frame.data]
 
@@ -102,7 +102,7 @@ def test_one_byte_at_a_time(stream: bytes) -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_frame_is_given_out_as_it_ends(end: bytes) -> None:
     """Nothing more need come before an event that is over is passed on."""
-    splitter = Splitter()
+    splitter = FrameSplitter()
     assert splitter.feed(b"event: ping" + end + b"data: {}" + end) == []
     (frame,) = splitter.feed(end)
     assert (frame.event, frame.data) == ("ping", b"{}")
@@ -110,13 +110,13 @@ def test_frame_is_given_out_as_it_ends(end: bytes) -> None:
 
 def test_data_of_several_lines() -> None:
     """Data lines are joined by a line feed; one space behind the colon is not part of them."""
-    (frame,) = Splitter().feed(b"data: a\ndata:  b\ndata\n\n")
+    (frame,) = FrameSplitter().feed(b"data: a\ndata:  b\ndata\n\n")
     assert frame.data == b"a\n b\n"
 
 
 def test_comment_is_a_frame_without_data() -> None:
     """A comment that keeps the line open passes as a frame of its own."""
-    frames = Splitter().feed(b": OPENROUTER PROCESSING\n\ndata: x\n\n")
+    frames = FrameSplitter().feed(b": OPENROUTER PROCESSING\n\ndata: x\n\n")
     assert [(frame.raw, frame.data) for frame in frames] == [
         (b": OPENROUTER PROCESSING\n\n", b""),
         (b"data: x\n\n", b"x"),
@@ -125,33 +125,33 @@ def test_comment_is_a_frame_without_data() -> None:
 
 def test_last_event_without_its_end_can_be_read() -> None:
     """A stream that ends without a blank line leaves a rest, which can be read as a frame."""
-    splitter = Splitter()
+    splitter = FrameSplitter()
     assert splitter.feed(b"data: [DONE]") == []
-    assert Frame.read(splitter.rest()).data == b"[DONE]"
-    assert splitter.rest() == b""
+    assert SseFrame.parse_frame(splitter.take_rest()).data == b"[DONE]"
+    assert splitter.take_rest() == b""
 
 
 def test_frame_over_the_limit_is_passed_on_unread() -> None:
     """A frame too large to keep goes out in pieces, none of them read, and the one behind it is read again."""
-    splitter = Splitter(limit=12)
+    splitter = FrameSplitter(limit=12)
     pieces = [frame for _ in range(5) for frame in splitter.feed(b"data: 0123456789")]
     frames = splitter.feed(b"\n\ndata: next\n\n")
     assert len(pieces) == 5
-    assert not any(frame.readable or frame.data for frame in pieces)
-    assert frames == [Frame(b"\n\n", readable=False), Frame(b"data: next\n\n", data=b"next")]
+    assert not any(frame.is_readable or frame.data for frame in pieces)
+    assert frames == [SseFrame(b"\n\n", is_readable=False), SseFrame(b"data: next\n\n", data=b"next")]
 
 
 def test_frame_over_the_limit_in_one_chunk_is_unread_too() -> None:
     """How a stream was cut does not decide whether a frame is read."""
-    (frame,) = Splitter(limit=10).feed(b"data: 0123456789\n\n")
-    assert not frame.readable
+    (frame,) = FrameSplitter(limit=10).feed(b"data: 0123456789\n\n")
+    assert not frame.is_readable
 
 
 def test_end_of_a_frame_over_the_limit_may_be_cut() -> None:
     """The line end that a piece ends with counts for the blank line that follows."""
-    splitter = Splitter(limit=12)
+    splitter = FrameSplitter(limit=12)
     frames = splitter.feed(b"data: 0123456789\n") + splitter.feed(b"\n") + splitter.feed(b"data: x\n\n")
-    assert [frame.readable for frame in frames] == [False, False, True]
+    assert [frame.is_readable for frame in frames] == [False, False, True]
     assert frames[-1].data == b"x"
 
 
@@ -159,7 +159,7 @@ def test_ten_megabytes_in_small_chunks_take_linear_time() -> None:
     """One event of 10 MB in chunks of 4 kB costs about what sixteen of 640 kB cost."""
 
     def split(size: int) -> None:
-        splitter, chunk = Splitter(), b"x" * 4_096
+        splitter, chunk = FrameSplitter(), b"x" * 4_096
         for _ in range(size // len(chunk) + 1):
             assert splitter.feed(chunk) == []
         (frame,) = splitter.feed(b"\n\n")
@@ -172,6 +172,6 @@ def test_ten_megabytes_in_small_chunks_take_linear_time() -> None:
 def test_what_is_written_is_read(text: str, event: str) -> None:
     """An event that we write is the event that a reader reads."""
     data = text.replace("\r", "").encode()
-    frames, rest = _split([written(data, event)])
+    frames, rest = _split([format_event(data, event)])
     assert [(frame.event, frame.data) for frame in frames] == [(event, data)]
     assert rest == b""

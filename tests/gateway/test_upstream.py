@@ -11,16 +11,24 @@ from pathlib import Path
 import pytest
 
 from elision.gateway import upstream
-from elision.gateway.upstream import Answer, Upstream, UpstreamError, _Whole
-from tests.gateway.scripted import Asked, Script, Scripted, always, answer, chunk, scripted
+from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse, _SlicedPayload
+from tests.gateway.scripted_upstream import (
+    ReceivedRequest,
+    Script,
+    ScriptedUpstream,
+    answer_always,
+    render_chunk,
+    render_response,
+    run_scripted_upstream,
+)
 
-Trial = Callable[[Upstream, Scripted], Awaitable[None]]
+Trial = Callable[[Upstream, ScriptedUpstream], Awaitable[None]]
 
 
 def trial(script: Script, what: Trial, *, read_seconds: float = 5.0) -> None:
     async def run() -> None:
         upstream = Upstream(connect_seconds=5, read_seconds=read_seconds)
-        async with scripted(script) as server:
+        async with run_scripted_upstream(script) as server:
             try:
                 await what(upstream, server)
             finally:
@@ -29,9 +37,9 @@ def trial(script: Script, what: Trial, *, read_seconds: float = 5.0) -> None:
     asyncio.run(run())
 
 
-async def body_of(answer: Answer) -> bytes:
+async def body_of(answer: UpstreamResponse) -> bytes:
     async with answer:
-        return b"".join([part async for part in answer.chunks()])
+        return b"".join([part async for part in answer.iter_chunks()])
 
 
 async def failed(upstream: Upstream, url: str) -> UpstreamError:
@@ -43,11 +51,11 @@ async def failed(upstream: Upstream, url: str) -> UpstreamError:
 def test_a_request_goes_out_as_it_is() -> None:
     """Path, query, doubled headers and body reach the provider as given; nothing is added but host and length."""
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         headers = [(b"x-b", b"1"), (b"x-a", "é".encode()), (b"x-b", b"2"), (b"content-length", b"999")]
         url = server.url + "/v1/a%2Fb%20c//d/../e?q=%7B%7d&x=+1"
         assert await body_of(await upstream.open("POST", url, headers, b'{"a" : 1}')) == b"ok"
-        (asked,) = server.asked
+        (asked,) = server.requests
         assert asked.line == "POST /v1/a%2Fb%20c//d/../e?q=%7B%7d&x=+1 HTTP/1.1"
         assert asked.body == b'{"a" : 1}'
         sent = sorted((name.lower(), value) for name, value in asked.headers)
@@ -55,14 +63,16 @@ def test_a_request_goes_out_as_it_is() -> None:
         latin = "é".encode().decode("latin-1")
         assert sent == [("content-length", "9"), ("host", host), ("x-a", latin), ("x-b", "1"), ("x-b", "2")]
 
-    trial(always(answer(b"ok")), what)
+    trial(answer_always(render_response(b"ok")), what)
 
 
 def test_an_answer_comes_back_as_it_came() -> None:
     """Status, doubled headers in their case and order, and a compressed body are not touched; nor is a redirect."""
-    raw = answer(b"\x1f\x8b\x08 no gzip", "307 Elsewhere", "Location: /x", "X-A: 1", "Content-Encoding: gzip", "x-a: 2")
+    raw = render_response(
+        b"\x1f\x8b\x08 no gzip", "307 Elsewhere", "Location: /x", "X-A: 1", "Content-Encoding: gzip", "x-a: 2"
+    )
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         got = await upstream.open("GET", server.url + "/v1/models", [])
         assert got.status == 307
         assert got.headers == [
@@ -72,21 +82,21 @@ def test_an_answer_comes_back_as_it_came() -> None:
             (b"Content-Encoding", b"gzip"),
             (b"x-a", b"2"),
         ]
-        assert got.header(b"location") == b"/x"
+        assert got.get_header(b"location") == b"/x"
         assert await body_of(got) == b"\x1f\x8b\x08 no gzip"
 
-    trial(always(raw), what)
+    trial(answer_always(raw), what)
 
 
 def test_megabytes_go_out_in_one_piece() -> None:
     """A body of several megabytes arrives whole, and without a warning."""
     large = bytes(range(256)) * 20_000
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         await body_of(await upstream.open("POST", server.url, [], large))
-        assert server.asked[0].body == large
+        assert server.requests[0].body == large
 
-    trial(always(answer(b"")), what)
+    trial(answer_always(render_response(b"")), what)
 
 
 @pytest.mark.parametrize("length", [None, b"6"])
@@ -97,28 +107,28 @@ def test_a_body_in_chunks(length: bytes | None) -> None:
         yield b"abc"
         yield b"def"
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         headers = [(b"content-length", length)] if length else []
         await body_of(await upstream.open("POST", server.url, headers, parts()))
-        assert server.asked[0].body == b"abcdef"
-        assert server.asked[0].header("content-length") == (length.decode() if length else None)
+        assert server.requests[0].body == b"abcdef"
+        assert server.requests[0].get_header("content-length") == (length.decode() if length else None)
 
-    trial(always(answer(b"")), what)
+    trial(answer_always(render_response(b"")), what)
 
 
 def test_chunks_pass_as_they_come() -> None:
     """The first part of an answer is here before the provider has made the second."""
     go_on = asyncio.Event()
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(b"first"))
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + render_chunk(b"first"))
         await go_on.wait()
-        writer.write(chunk(b"second") + chunk(b""))
+        writer.write(render_chunk(b"second") + render_chunk(b""))
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         async with await upstream.open("GET", server.url, []) as got:
             seen = []
-            async for part in got.chunks():
+            async for part in got.iter_chunks():
                 seen.append(part)
                 go_on.set()
         assert seen == [b"first", b"second"]
@@ -129,21 +139,21 @@ def test_chunks_pass_as_they_come() -> None:
 def test_connections_are_kept() -> None:
     """An answer read to its end leaves its connection to the next request; one that is left closes it."""
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         for _ in range(3):
             await body_of(await upstream.open("GET", server.url, []))
         assert server.connections == 1
         async with await upstream.open("GET", server.url + "/left", []):
-            server.lost.clear()
-        await asyncio.wait_for(server.lost.wait(), 5)
+            server.connection_lost.clear()
+        await asyncio.wait_for(server.connection_lost.wait(), 5)
         await body_of(await upstream.open("GET", server.url, []))
         assert server.connections == 2
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if "/left" in asked.line:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
             await asyncio.Event().wait()
-        writer.write(answer(b"whole"))
+        writer.write(render_response(b"whole"))
 
     trial(script, what)
 
@@ -151,24 +161,24 @@ def test_connections_are_kept() -> None:
 def test_a_connection_that_is_closed_while_it_idles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that meets it closing, before any answer, goes out once more over a new one, and no more than once."""
     # However busy the machine is.
-    monkeypatch.setattr(upstream, "SOON", 60.0)
+    monkeypatch.setattr(upstream, "REUSE_SECONDS", 60.0)
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         for _ in range(2):
             await asyncio.gather(*(ask(upstream, server) for _ in range(3)))
-        assert [asked.body for asked in server.asked] == [b"told"] * (3 + 3 + 3)
+        assert [asked.body for asked in server.requests] == [b"told"] * (3 + 3 + 3)
         # Three connections served once, and were closed by the second request; three more are new.
         assert server.connections == 6
 
-    async def ask(upstream: Upstream, server: Scripted) -> None:
+    async def ask(upstream: Upstream, server: ScriptedUpstream) -> None:
         assert await body_of(await upstream.open("POST", server.url, [(b"x-a", b"b")], b"told")) == b"whole"
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if asked.connection in served:
             writer.close()
             return
         served.add(asked.connection)
-        writer.write(answer(b"whole"))
+        writer.write(render_response(b"whole"))
 
     served: set[int] = set()
     trial(script, what)
@@ -177,18 +187,18 @@ def test_a_connection_that_is_closed_while_it_idles(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("reset", [False, True])
 def test_a_used_connection_that_is_closed_later(monkeypatch: pytest.MonkeyPatch, reset: bool) -> None:
     """A request that the provider may have worked on is not sent again: it would be done and billed twice."""
-    monkeypatch.setattr(upstream, "SOON", 0.0)
+    monkeypatch.setattr(upstream, "REUSE_SECONDS", 0.0)
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         await body_of(await upstream.open("POST", server.url, [], b"first"))
         with pytest.raises(UpstreamError) as caught:
             await upstream.open("POST", server.url, [], b"second")
         assert caught.value.kind == "cut"
-        assert [(asked.body, asked.connection) for asked in server.asked] == [(b"first", 1), (b"second", 1)]
+        assert [(asked.body, asked.connection) for asked in server.requests] == [(b"first", 1), (b"second", 1)]
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if asked.body == b"first":
-            writer.write(answer(b"whole"))
+            writer.write(render_response(b"whole"))
         elif reset:
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
@@ -201,13 +211,13 @@ def test_a_used_connection_that_is_closed_later(monkeypatch: pytest.MonkeyPatch,
 def test_a_new_connection_that_is_closed() -> None:
     """A request over it is not sent again: it may have been what the server fell over."""
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         with pytest.raises(UpstreamError) as caught:
             await upstream.open("POST", server.url, [], b"told")
         assert caught.value.kind == "cut"
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
     trial(script, what)
@@ -216,22 +226,22 @@ def test_a_new_connection_that_is_closed() -> None:
 def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
     """Before the answer has begun, and in its midst."""
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         for path in ("/silent", "/half"):
-            server.lost.clear()
-            server.asked.clear()
+            server.connection_lost.clear()
+            server.requests.clear()
             asking = asyncio.ensure_future(ask(upstream, server.url + path))
-            while not server.asked:
+            while not server.requests:
                 await asyncio.sleep(0)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
-            await asyncio.wait_for(server.lost.wait(), 5)
+            await asyncio.wait_for(server.connection_lost.wait(), 5)
 
     async def ask(upstream: Upstream, url: str) -> None:
         await body_of(await upstream.open("GET", url, []))
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if "/half" in asked.line:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
         await asyncio.Event().wait()
@@ -242,7 +252,7 @@ def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
 def test_nobody_listens() -> None:
     """A port that is closed is told as one; so is a name that does not exist."""
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             place = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -252,14 +262,14 @@ def test_nobody_listens() -> None:
         assert unknown.kind == "dns"
         assert str(unknown).startswith("the name of http://nowhere.invalid is not known: ")
 
-    trial(always(b""), what)
+    trial(answer_always(b""), what)
 
 
 def test_no_tls_there() -> None:
     """An address with https where plain HTTP is spoken is told as TLS failing, in one line."""
 
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", "400 Bad Request"))
+        writer.write(render_response(b"", "400 Bad Request"))
         writer.close()
 
     async def run() -> UpstreamError:
@@ -287,11 +297,11 @@ def test_no_tls_there() -> None:
 def test_answers_that_break_off(raw: bytes, kind: str) -> None:
     """A connection that closes early is `cut`, before and in the answer; what is no HTTP is `malformed`."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(raw)
         writer.close()
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         assert (await failed(upstream, server.url)).kind == kind
 
     trial(script, what)
@@ -301,11 +311,11 @@ def test_answers_that_break_off(raw: bytes, kind: str) -> None:
 def test_a_provider_that_falls_silent(raw: bytes) -> None:
     """Before the first byte or between two, a provider is waited for so long and no longer."""
 
-    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(raw)
         await asyncio.Event().wait()
 
-    async def what(upstream: Upstream, server: Scripted) -> None:
+    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
         assert (await failed(upstream, server.url)).kind == "read-timeout"
 
     trial(script, what, read_seconds=0.05)
@@ -314,22 +324,24 @@ def test_a_provider_that_falls_silent(raw: bytes) -> None:
 # -- proxies that the surroundings name -------------------------------------------------------------------------------
 
 
-def by_proxy(monkeypatch: pytest.MonkeyPatch, url: str, *, proxy_env: bool = True, **environ: str) -> list[Asked]:
+def by_proxy(
+    monkeypatch: pytest.MonkeyPatch, url: str, *, proxy_env: bool = True, **environ: str
+) -> list[ReceivedRequest]:
     """What a proxy at loopback is asked, where `environ` names it as {proxy}."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
-    async def run() -> list[Asked]:
+    async def run() -> list[ReceivedRequest]:
         upstream = Upstream(connect_seconds=5, read_seconds=5, proxy_env=proxy_env)
-        async with scripted(always(answer(b"ok"))) as server:
+        async with run_scripted_upstream(answer_always(render_response(b"ok"))) as server:
             place = server.url.removeprefix("http://")
             for name, text in environ.items():
                 monkeypatch.setenv(name, text.format(proxy=place))
             got = await upstream.open("POST", url.format(proxy=place), [(b"x-api-key", b"mine")], b"told")
             assert await body_of(got) == b"ok"
             await upstream.close()
-            return server.asked
+            return server.requests
 
     return asyncio.run(run())
 
@@ -342,8 +354,8 @@ def test_a_proxy(monkeypatch: pytest.MonkeyPatch, named: str, word: str | None) 
     """Is asked for the whole address, with its own credential where its own address has one."""
     (asked,) = by_proxy(monkeypatch, "http://provider.invalid/v1?q=1", http_proxy=named)
     assert asked.line == "POST http://provider.invalid/v1?q=1 HTTP/1.1"
-    assert (asked.header("proxy-authorization"), asked.header("authorization")) == (word, None)
-    assert (asked.header("x-api-key"), asked.body) == ("mine", b"told")
+    assert (asked.get_header("proxy-authorization"), asked.get_header("authorization")) == (word, None)
+    assert (asked.get_header("x-api-key"), asked.body) == ("mine", b"told")
 
 
 @pytest.mark.parametrize(
@@ -370,7 +382,7 @@ def test_nobody_reads_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     for environ in ({"http_proxy": "http://{proxy}"}, {}):
         (asked,) = by_proxy(monkeypatch, "http://{proxy}/v1", **environ)
-        assert (asked.header("authorization"), asked.header("proxy-authorization")) == (None, None)
+        assert (asked.get_header("authorization"), asked.get_header("proxy-authorization")) == (None, None)
 
 
 def test_a_large_body_goes_out_in_slices() -> None:
@@ -382,9 +394,9 @@ def test_a_large_body_goes_out_in_slices() -> None:
             sizes.append(len(chunk))
             sent.extend(chunk)
 
-    asyncio.run(_Whole(raw).write_with_length(Writer(), None))  # type: ignore[arg-type]
+    asyncio.run(_SlicedPayload(raw).write_with_length(Writer(), None))  # type: ignore[arg-type]
     assert bytes(sent) == raw
     assert max(sizes) <= 2**18
     sent.clear()
-    asyncio.run(_Whole(raw).write_with_length(Writer(), 300_000))  # type: ignore[arg-type]
+    asyncio.run(_SlicedPayload(raw).write_with_length(Writer(), 300_000))  # type: ignore[arg-type]
     assert bytes(sent) == raw[:300_000]

@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from elision.gateway.body import RequestBody
-from elision.gateway.identity import Identity
-from elision.gateway.scrape import Scrape
+from elision.gateway.identity import ClientIdentity
+from elision.gateway.metrics_page import MetricsPage
+from elision.gateway.request_body import RequestBody
 from elision.gateway.worker import Worker
-from tests.gateway.running import running, settings
-from tests.gateway.scripted import always, answer, scripted
+from tests.gateway.loopback_gateway import make_settings, run_gateway
+from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
 
 
 def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -23,13 +23,16 @@ def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog:
     def full(self: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Scrape, "__init__", full)
+    monkeypatch.setattr(MetricsPage, "__init__", full)
 
     async def run() -> None:
-        async with scripted(always(answer(b"ok"))) as upstream, running(settings(upstream.url)) as gateway:
+        async with (
+            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
+            run_gateway(make_settings(upstream.url)) as gateway,
+        ):
             client = await gateway.connect()
-            assert (await client.ask("POST", "/v1/chat/completions", b"{}")).body == b"ok"
-            assert (await client.ask("GET", "/metrics")).status == 501
+            assert (await client.request("POST", "/v1/chat/completions", b"{}")).body == b"ok"
+            assert (await client.request("GET", "/metrics")).status == 501
             client.close()
 
     asyncio.run(run())
@@ -39,8 +42,10 @@ def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog:
 def begin(worker: Worker, name: str) -> None:
     """A session of that name, at rest."""
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": name}]}).encode()
-    live = worker.door.sessions.find(Identity(namespace="anonymous"), "openai", RequestBody.parse(raw, "openai"))
-    worker.door.sessions.release(live, answered=True)
+    live = worker.gateway.sessions.claim_session(
+        ClientIdentity(namespace="anonymous"), "openai", RequestBody.parse(raw, "openai")
+    )
+    worker.gateway.sessions.release_session(live, answered=True)
 
 
 def test_the_dashboard_looks_while_sessions_come() -> None:
@@ -50,12 +55,12 @@ def test_the_dashboard_looks_while_sessions_come() -> None:
     def look(worker: Worker) -> None:
         while not over.is_set():
             try:
-                worker._busy()
+                worker._list_busy_sessions()
             except RuntimeError as error:
                 failed.append(error)
 
     async def run() -> None:
-        async with running(settings(gateway_off=False)) as gateway:
+        async with run_gateway(make_settings(gateway_off=False)) as gateway:
             looking = threading.Thread(target=look, args=(gateway.worker,))
             looking.start()
             for number in range(150):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import CorruptError, SummaryError
-from elision.gateway.dashboard.figures import figures
+from elision.gateway.dashboard.totals import compute_totals
 from elision.manager import ContextManager
 from elision.manager.session_history import LogReader, SessionLog, SessionReport
 from elision.stores.sqlite import SqliteStore
@@ -152,7 +152,7 @@ def test_what_is_reported_is_billed_at_the_models_own_prices(logs: list[tuple[Se
     # 0.05 and 0.40 USD a million.
     usd = (1_000 * 0.05 + 20 * 0.40) / 1e6
     assert (after.final.costs.billed or 0.0) - (before.final.costs.billed or 0.0) == pytest.approx(usd)
-    assert (figures(after).billed or 0.0) - (figures(before).billed or 0.0) == pytest.approx(usd)
+    assert (compute_totals(after).billed_usd or 0.0) - (compute_totals(before).billed_usd or 0.0) == pytest.approx(usd)
     assert (after.calls[-1].prices.name, after.prices) == ("gpt-5-nano", before.prices)
 
 

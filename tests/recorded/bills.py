@@ -17,7 +17,7 @@ from math import isclose
 from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError
-from elision.gateway.tap import Tap
+from elision.gateway.response_observer import ResponseObserver
 from elision.manager.reported_usage import find_usage
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
@@ -51,7 +51,7 @@ def check_bill(exchange: Exchange) -> Iterator[str]:
 def read_usage(exchange: Exchange) -> Usage | None:
     """Return the usage that the gateway reads of a response that comes in pieces."""
     content_type = dict(exchange.response_headers).get("content-type", "")
-    tap = Tap(exchange.api, status=exchange.status, content_type=content_type)
+    tap = ResponseObserver(exchange.api, status=exchange.status, content_type=content_type)
     for start in range(0, len(exchange.response_body), CHUNK_BYTES):
         tap.feed(exchange.response_body[start : start + CHUNK_BYTES])
     return tap.finish().usage

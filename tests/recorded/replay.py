@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import cycle, zip_longest
 from typing import Any, Final
 
-from elision.gateway.request_log import LOGGER
-from tests.gateway.running import PATIENCE, Client, Got, running, settings
-from tests.gateway.scripted import Asked, chunk, scripted
+from elision.gateway.request_log import LOGGER_NAME
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, HttpResponse, make_settings, run_gateway
+from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
 from tests.recorded.bills import add_up_bill
 from tests.recorded.cassettes import Exchange, Headers
 from tests.recorded.edits import HIDING, explain_edits
@@ -69,8 +69,8 @@ class ReplayResult:
 
     exchange: Exchange
     mode: Mode
-    requests: tuple[Asked, ...] = field(repr=False)
-    got: Got = field(repr=False)
+    requests: tuple[ReceivedRequest, ...] = field(repr=False)
+    got: HttpResponse = field(repr=False)
     warned: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -82,7 +82,7 @@ class ReplayResult:
     @property
     def is_returned_equal(self) -> bool:
         """Whether the client got the provider's very bytes."""
-        return self.got.whole and self.got.body == written_body(self.exchange, self.mode)
+        return self.got.is_complete and self.got.body == written_body(self.exchange, self.mode)
 
     def differences(self) -> Iterator[str]:
         """Say everything that is not as recorded, one sentence each."""
@@ -94,7 +94,7 @@ class ReplayResult:
         yield from self._differences_in_bill()
         yield from (f"the gateway warned: {each}" for each in self.warned)
 
-    def _differences_in_request(self, asked: Asked) -> Iterator[str]:
+    def _differences_in_request(self, asked: ReceivedRequest) -> Iterator[str]:
         line = f"{self.exchange.method} /{self.exchange.provider}{self.exchange.target} HTTP/1.1"
         if asked.line != line:
             yield f"the provider was asked for {asked.line!r}, recorded {line!r}"
@@ -195,21 +195,21 @@ def replay_exchanges(exchanges: Sequence[Exchange], mode: Mode) -> list[ReplayRe
 async def _replay(exchanges: Sequence[Exchange], mode: Mode) -> list[ReplayResult]:
     deliveries: list[_Delivery] = []
 
-    async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def respond(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await _write_response(deliveries[-1], mode, writer)
 
     replayed: list[ReplayResult] = []
-    async with scripted(respond) as upstream:
+    async with run_scripted_upstream(respond) as upstream:
         addresses = {f"gateway_upstream_{name}": f"{upstream.url}/{name}" for name in CREDENTIALS}
-        async with running(settings(**(addresses | mode.given), gateway_log="json")) as gateway:
+        async with run_gateway(make_settings(**(addresses | mode.given), gateway_log="json")) as gateway:
             client = await gateway.connect()
             for exchange in exchanges:
                 deliveries.append(_Delivery(exchange))
-                upstream.asked.clear()
+                upstream.requests.clear()
                 with _collect_log() as log:
                     got = await _ask(client, deliveries[-1])
-                    await asyncio.wait_for(log.complete.wait(), PATIENCE)
-                asked, warned = tuple(upstream.asked), tuple(log.warned)
+                    await asyncio.wait_for(log.complete.wait(), TIMEOUT_SECONDS)
+                asked, warned = tuple(upstream.requests), tuple(log.warned)
                 replayed.append(
                     ReplayResult(exchange=exchange, mode=mode, requests=asked, got=got, warned=warned, facts=log.facts)
                 )
@@ -227,7 +227,7 @@ class _Log(logging.Handler):
         self.complete = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == LOGGER:
+        if record.name == LOGGER_NAME:
             self.facts = record.elision  # type: ignore[attr-defined]
             self.complete.set()
         elif record.levelno >= logging.WARNING:
@@ -248,20 +248,22 @@ def _collect_log() -> Iterator[_Log]:
         logger.removeHandler(log)
 
 
-async def _ask(client: Client, delivery: _Delivery) -> Got:
+async def _ask(client: HttpClient, delivery: _Delivery) -> HttpResponse:
     exchange = delivery.exchange
     # A request without a body has no length either.
     length = None if exchange.request_body else -1
-    client.send(exchange.method, exchange.target, exchange.request_body, *request_fields(exchange), length=length)
+    client.send_request(
+        exchange.method, exchange.target, exchange.request_body, *request_fields(exchange), length=length
+    )
     if not exchange.is_stream:
-        return await client.answer()
-    got = await client.head()
+        return await client.read_response()
+    got = await client.read_head()
     try:
-        while piece := await client.chunk():
+        while piece := await client.read_chunk():
             got.body += piece
             delivery.note_arrival(len(got.body))
     except asyncio.IncompleteReadError:
-        got.whole = False
+        got.is_complete = False
     except TimeoutError:
         raise TimeoutError(f"{exchange.name}: a piece of the stream that was sent does not reach the client") from None
     return got
@@ -281,13 +283,13 @@ async def _write_response(delivery: _Delivery, mode: Mode, writer: asyncio.Strea
         return
     written = 0
     for piece in split_body(body):
-        writer.write(chunk(piece))
+        writer.write(render_chunk(piece))
         await writer.drain()
         written += len(piece)
         # Where recall is offered, a call is held until it is known whose it is.
         if exchange.is_stream and not mode.hides:
             await delivery.wait_for(written)
-    writer.write(chunk(b""))
+    writer.write(render_chunk(b""))
     await writer.drain()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.gateway.recalling import Relay
+from elision.gateway.recalling import ResponseMerger
 from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
 from tests.recorded.replay import MODES, Mode, replay_exchanges, split_body
 
@@ -38,8 +38,8 @@ def test_an_answer_without_recall_is_relayed_unchanged(exchanges: tuple[Exchange
 def relay_answer(exchange: Exchange, stored: bool) -> bytes:
     """What a client gets of an answer; b"" if that is not over with it."""
     assert exchange.api is not None
-    relay = Relay(exchange.api, stream=exchange.is_stream, stored=stored)
+    relay = ResponseMerger(exchange.api, stream=exchange.is_stream, stored=stored)
     relay.begin_round()
     sent = b"".join(map(relay.feed, split_body(exchange.response_body)))
     outcome = relay.end_round()
-    return b"" if outcome.cut or outcome.calls or not outcome.done else sent + outcome.out
+    return b"" if outcome.is_cut or outcome.recall_calls or not outcome.is_done else sent + outcome.output

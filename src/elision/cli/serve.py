@@ -99,15 +99,15 @@ def serve(
 def _serve(given: dict[str, Any]) -> int:
     # An extra serves, and the other commands must do without it.
     from elision.gateway.request_log import log_to_stderr
-    from elision.gateway.server import address_of, bound
-    from elision.gateway.server import serve as serve_here
+    from elision.gateway.server import bind_socket, format_url
+    from elision.gateway.server import serve_worker as serve_here
     from elision.gateway.settings import gateway_settings
-    from elision.gateway.workers import supervise
+    from elision.gateway.supervisor import supervise
 
     settings = gateway_settings(**given)
-    listening = bound(settings.host, settings.port)
+    listening = bind_socket(settings.host, settings.port)
     log_to_stderr(settings.log)
-    url = address_of(listening)
+    url = format_url(listening)
 
     def up() -> None:
         if settings.admin_token:
@@ -135,23 +135,23 @@ def _mode(settings: GatewaySettings) -> str:
 
 
 def _check(given: dict[str, Any]) -> int:
-    from elision.gateway.check import tried
+    from elision.gateway.self_check import run_checks
     from elision.gateway.settings import gateway_settings
 
     settings = gateway_settings(**given)
     console = open_console()
     console.print(table(settings.library, wide=False))
-    results = asyncio.run(tried(settings))
+    results = asyncio.run(run_checks(settings))
     shown = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)
     for name in ("tried", "", "at", "which"):
         shown.add_column(name, overflow="fold", no_wrap=name == "")
     for each in results:
-        if each.ok:
+        if each.is_ok:
             mark = Text("ok", style="green")
         else:
             mark = Text("failed", style="bold red")
-        shown.add_row(each.what, mark, Text(printable(each.place)), Text(printable(each.said)))
+        shown.add_row(each.subject, mark, Text(printable(each.address)), Text(printable(each.message)))
     console.print(shown)
-    if all(each.ok for each in results):
+    if all(each.is_ok for each in results):
         return 0
     return 1

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
 from elision.errors import MissingExtra, install
-from elision.gateway.arriving import Receive
-from elision.gateway.health import Health
+from elision.gateway.health import HealthChecks
+from elision.gateway.request_body_reader import Receive
 from elision.gateway.settings import GatewaySettings, is_loopback
 
 try:
@@ -27,22 +27,24 @@ try:
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
-OPEN: Final = ("/healthz", "/readyz")
-COOKIE: Final = "elision_admin"
+OPEN_PATHS: Final = ("/healthz", "/readyz")
+COOKIE_NAME: Final = "elision_admin"
 #: (content type, body) of the page that Prometheus scrapes.
-Page: TypeAlias = Callable[[], tuple[str, bytes]]
+MetricsSource: TypeAlias = Callable[[], tuple[str, bytes]]
 #: Seconds that a browser keeps the cookie.
-KEPT: Final = 30 * 86_400
+COOKIE_SECONDS: Final = 30 * 86_400
 
 
-def pages(settings: GatewaySettings, health: Health, metrics: Page | None, dashboard: Sequence[BaseRoute]) -> ASGIApp:
+def make_admin_app(
+    settings: GatewaySettings, health: HealthChecks, metrics: MetricsSource | None, dashboard: Sequence[BaseRoute]
+) -> ASGIApp:
     """All of it, guarded. metrics: the page for Prometheus, None where its client is not installed."""
 
     async def alive(request: Request) -> Response:
-        return Response(health.alive(), media_type="application/json")
+        return Response(health.render_alive(), media_type="application/json")
 
     async def ready(request: Request) -> Response:
-        is_ready, body = await health.ready()
+        is_ready, body = await health.check_ready()
         return Response(body, 200 if is_ready else 503, media_type="application/json")
 
     def scraped(request: Request) -> Response:
@@ -52,50 +54,50 @@ def pages(settings: GatewaySettings, health: Health, metrics: Page | None, dashb
         return Response(body, media_type=kind)
 
     routes = [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", scraped), *dashboard]
-    return Guard(Starlette(routes=routes), settings)
+    return AdminGuard(Starlette(routes=routes), settings)
 
 
-class Guard:
+class AdminGuard:
     """Lets through who may see the pages of `app`."""
 
     def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
         self._app = app
         self._token = settings.admin_token
-        self._local = is_loopback(settings.host)
+        self._is_local = is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        if scope["path"] in OPEN:
+        if scope["path"] in OPEN_PATHS:
             refused = None
         else:
-            refused = self._refusal(request)
+            refused = self._check_access(request)
         await (refused or self._app)(scope, receive, send)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _check_access(self, request: Request) -> Response | None:
         """What whoever may not see the page gets instead; None for who may."""
-        if self._local and not is_loopback(_host(request)):
+        if self._is_local and not is_loopback(_get_host(request)):
             return PlainTextResponse("this page is for this machine: open it at http://127.0.0.1\n", 403)
-        if request.method not in ("GET", "HEAD") and not _of_ours(request):
+        if request.method not in ("GET", "HEAD") and not _is_same_origin(request):
             return PlainTextResponse("another site's page asks for this\n", 403)
         if self._token is None:
             return None
         given = request.query_params.get("token")
         if given is not None:
-            if _same(given, self._token):
-                return self._signed_in(request)
-            return _unknown()
-        if self._known(request):
+            if _is_same_secret(given, self._token):
+                return self._redirect_signed_in(request)
+            return _make_unauthorized()
+        if self._has_token(request):
             return None
-        return _unknown()
+        return _make_unauthorized()
 
-    def _known(self, request: Request) -> bool:
+    def _has_token(self, request: Request) -> bool:
         assert self._token is not None
         scheme, _, told = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return _same(told.strip(), self._token)
-        return _same(_cookie(request.headers), _derived(self._token))
+            return _is_same_secret(told.strip(), self._token)
+        return _is_same_secret(_read_cookie(request.headers), _derive_cookie(self._token))
 
-    def _signed_in(self, request: Request) -> Response:
+    def _redirect_signed_in(self, request: Request) -> Response:
         """The same page without the token in its address, which histories and logs would keep."""
         assert self._token is not None
         rest = urlencode([pair for pair in parse_qsl(request.url.query) if pair[0] != "token"])
@@ -103,9 +105,9 @@ class Guard:
         there = "/" + quote(request.url.path.lstrip("/"))
         answer = RedirectResponse(f"{there}?{rest}" if rest else there, 303, {"cache-control": "no-store"})
         answer.set_cookie(
-            COOKIE,
-            _derived(self._token),
-            max_age=KEPT,
+            COOKIE_NAME,
+            _derive_cookie(self._token),
+            max_age=COOKIE_SECONDS,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
@@ -113,12 +115,12 @@ class Guard:
         return answer
 
 
-def _unknown() -> Response:
+def _make_unauthorized() -> Response:
     told = "the token is missing or wrong: open /?token=... once, or send Authorization: Bearer ...\n"
     return PlainTextResponse(told, 401, {"www-authenticate": "Bearer", "cache-control": "no-store"})
 
 
-def _host(request: Request) -> str:
+def _get_host(request: Request) -> str:
     """The name in the Host header, without its port."""
     told = request.headers.get("host", "")
     if told.startswith("["):
@@ -126,15 +128,15 @@ def _host(request: Request) -> str:
     return told.partition(":")[0]
 
 
-def _of_ours(request: Request) -> bool:
+def _is_same_origin(request: Request) -> bool:
     """Whether no page of another site sent it."""
     origin = request.headers.get("origin")
     return origin is None or origin.partition("://")[2] == request.headers.get("host", "")
 
 
-def _cookie(headers: Mapping[str, str]) -> str:
+def _read_cookie(headers: Mapping[str, str]) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE_NAME)
     except CookieError:
         return ""
     if found:
@@ -142,10 +144,10 @@ def _cookie(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def _derived(token: str) -> str:
+def _derive_cookie(token: str) -> str:
     """What stands in the cookie: the token itself is not left in a browser."""
     return hmac.new(token.encode(), b"elision admin cookie", "sha256").hexdigest()
 
 
-def _same(given: str, wanted: str) -> bool:
+def _is_same_secret(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode())

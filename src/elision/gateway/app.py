@@ -14,13 +14,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from elision.gateway.arriving import Body, Gone, Receive
-from elision.gateway.limits import RETRY_AFTER, Limits, Refused
-from elision.gateway.refusals import refusal, stream_error
-from elision.gateway.routes import Api, route
-from elision.gateway.served import Served, Watch
+from elision.gateway.error_responses import make_error_response, make_stream_error
+from elision.gateway.limits import RETRY_AFTER_SECONDS, AdmissionLimits, RequestRefused
+from elision.gateway.request_body_reader import ClientDisconnected, Receive, RequestBodyReader
+from elision.gateway.request_record import RequestListener, RequestRecord
+from elision.gateway.routes import Api, find_route
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.wire import Headers, Incoming, Serving
+from elision.gateway.wire import ClientRequest, Headers, RequestService
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -29,113 +29,119 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Paths that are ours: these, and what stands below the folder.
-PAGES: Final = ("/", "/favicon.ico", "/metrics", "/healthz", "/readyz", "/elision")
-FOLDER: Final = "/elision/"
+OWN_PATHS: Final = ("/", "/favicon.ico", "/metrics", "/healthz", "/readyz", "/elision")
+OWN_FOLDER: Final = "/elision/"
 #: Seconds for which a client that was refused may go on sending; it would else never read why.
-LINGER: Final = 2.0
+LINGER_SECONDS: Final = 2.0
 #: What is said to a client whose answer is cut because the gateway stops.
-STOPPING: Final = "it is shutting down"
+STOP_MESSAGE: Final = "it is shutting down"
 #: Answers that have no body, whatever length they state.
-_BODILESS: Final = (204, 304)
+_BODILESS_STATUSES: Final = (204, 304)
 #: How an event ends in a stream of them.
-_BLANK: Final = (b"\n\n", b"\n\r\n", b"\r\r")
+_EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
-class App:
+class GatewayApp:
     """See the module. serving: answers requests. admin: our own pages. watch: told of what never came to `serving`."""
 
-    def __init__(self, settings: GatewaySettings, serving: Serving, admin: Asgi, watch: Watch) -> None:
-        self.limits = Limits(settings)
+    def __init__(
+        self, settings: GatewaySettings, service: RequestService, admin: Asgi, listener: RequestListener
+    ) -> None:
+        self.limits = AdmissionLimits(settings)
         #: Set when the server begins to stop: readiness says so.
-        self.draining = False
-        self._serving = serving
+        self.is_draining = False
+        self._service = service
         self._admin = admin
-        self._watch = watch
-        self._under_way: set[_Exchange] = set()
+        self._listener = listener
+        self._exchanges: set[_ClientExchange] = set()
         self._idle = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-        elif scope["path"] in PAGES or scope["path"].startswith(FOLDER):
+            await _handle_lifespan(receive, send)
+        elif scope["path"] in OWN_PATHS or scope["path"].startswith(OWN_FOLDER):
             await self._admin(scope, receive, send)
         else:
-            await self._proxied(scope, receive, send)
+            await self._handle_proxied(scope, receive, send)
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """Answers that are not complete yet."""
-        return len(self._under_way)
+        return len(self._exchanges)
 
-    async def drained(self, seconds: float) -> int:
+    async def drain(self, seconds: float) -> int:
         """Wait until every answer is complete, at most so long; what is left is cut with an error, and counted."""
-        if self._under_way:
+        if self._exchanges:
             self._idle.clear()
             try:
                 async with asyncio.timeout(seconds):
                     await self._idle.wait()
             except TimeoutError:
                 pass
-        left = list(self._under_way)
+        left = list(self._exchanges)
         for exchange in left:
-            exchange.cut()
+            exchange.cut_off()
         if left:
-            await asyncio.wait({exchange.task for exchange in left}, timeout=LINGER)
+            await asyncio.wait({exchange.task for exchange in left}, timeout=LINGER_SECONDS)
         return len(left)
 
-    async def _proxied(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(scope, receive, send, self.limits)
-        self._under_way.add(exchange)
+    async def _handle_proxied(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = _ClientExchange(scope, receive, send, self.limits)
+        self._exchanges.add(exchange)
         try:
-            await self._served(exchange)
+            await self._serve_exchange(exchange)
         finally:
-            self._under_way.discard(exchange)
-            if not self._under_way:
+            self._exchanges.discard(exchange)
+            if not self._exchanges:
                 self._idle.set()
 
-    async def _served(self, exchange: _Exchange) -> None:
+    async def _serve_exchange(self, exchange: _ClientExchange) -> None:
         try:
-            await exchange.answered(self._serving)
-        except Refused as error:
-            self._watch(exchange.refused(error))
+            await exchange.serve_with(self._service)
+        except RequestRefused as error:
+            self._listener(exchange.make_record(error))
             await exchange.refuse(error)
-        except Gone:
-            self._watch(exchange.refused(Refused(0, "client-gone", "the client left before its request was complete")))
+        except ClientDisconnected:
+            self._listener(
+                exchange.make_record(
+                    RequestRefused(0, "client-gone", "the client left before its request was complete")
+                )
+            )
         except asyncio.CancelledError:
-            await exchange.cancelled()
+            await exchange.handle_cancel()
         except Exception as error:  # noqa: BLE001
             # The last boundary: what gets here is a bug, and the client still hears of it in its provider's shape.
             _log.exception("a request could not be served")
-            problem = Refused(500, "bug", f"it failed with {type(error).__name__}")
-            self._watch(exchange.refused(problem))
+            problem = RequestRefused(500, "bug", f"it failed with {type(error).__name__}")
+            self._listener(exchange.make_record(problem))
             await exchange.refuse(problem)
 
 
-class Out:
+class AsgiReply:
     """The way back to the client over ASGI; see `Reply`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
         self.headers: Headers = []
-        self.finished = False
+        self.is_finished = False
         #: The last bytes that were sent.
         self._tail = b""
 
     @property
-    def started(self) -> bool:
+    def is_started(self) -> bool:
         return self.status != 0
 
     @property
-    def eventful(self) -> bool:
+    def can_send_event(self) -> bool:
         """Whether what has begun is a stream of events that one more event can be put into: it stands between two."""
         found = {name.lower(): value for name, value in self.headers}
         plain = found.get(b"content-encoding", b"identity") == b"identity" and b"content-length" not in found
-        between = not self._tail or self._tail.endswith(_BLANK)
+        between = not self._tail or self._tail.endswith(_EVENT_ENDS)
         return plain and between and found.get(b"content-type", b"").lower().startswith(b"text/event-stream")
 
     async def start(self, status: int, headers: Headers) -> None:
-        if status in _BODILESS:
+        if status in _BODILESS_STATUSES:
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         self.status = status
         self.headers = headers
@@ -147,133 +153,135 @@ class Out:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def finish(self) -> None:
-        self.finished = True
+        self.is_finished = True
         await self._send({"type": "http.response.body", "body": b""})
 
 
-class _Exchange:
+class _ClientExchange:
     """One request and its answer. Compared by identity."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: AdmissionLimits) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.task, self.out = task, Out(send)
+        self.task, self.reply = task, AsgiReply(send)
         self._scope = scope
         self._receive = receive
         self._limits = limits
         self._headers: Mapping[bytes, bytes] = dict(reversed(scope["headers"]))
         self._began = time.perf_counter()
-        self._gone = asyncio.Event()
-        self._cut = False
-        self._body: Body | None = None
-        self._watcher: asyncio.Task[None] | None = None
+        self._disconnected = asyncio.Event()
+        self._is_cut_off = False
+        self._body: RequestBodyReader | None = None
+        self._watch_task: asyncio.Task[None] | None = None
 
-    async def answered(self, serving: Serving) -> None:
+    async def serve_with(self, service: RequestService) -> None:
         """Serve it. Raises Refused, Gone, and CancelledError where the client is gone or the server stops."""
-        self._body = Body(self._receive, self._limits, self._headers)
-        await self._limits.turns.take()
+        self._body = RequestBodyReader(self._receive, self._limits, self._headers)
+        await self._limits.request_gate.acquire()
         try:
-            await serving.serve(await self._incoming(self._body), self.out)
+            await service.serve(await self._read_request(self._body), self.reply)
         finally:
-            self._limits.turns.give()
+            self._limits.request_gate.release()
             self._body.close()
-            if self._watcher is not None:
-                self._watcher.cancel()
+            if self._watch_task is not None:
+                self._watch_task.cancel()
 
-    async def _incoming(self, body: Body) -> Incoming:
+    async def _read_request(self, body: RequestBodyReader) -> ClientRequest:
         scope = self._scope
         raw = await body.read()
-        if body.complete:
-            self._watcher = asyncio.ensure_future(self._watch())
-        return Incoming(
+        if body.is_complete:
+            self._watch_task = asyncio.ensure_future(self._watch_client())
+        return ClientRequest(
             method=scope["method"],
             raw_path=scope.get("raw_path") or scope["path"].encode("latin-1", "replace"),
             query=scope["query_string"],
             headers=list(scope["headers"]),
             body=raw,
-            more=None if body.complete else body.more(),
+            rest=None if body.is_complete else body.iterate_rest(),
             client=scope["client"][0] if scope.get("client") else "",
             received_at=time.perf_counter(),
-            gone=self._gone,
+            disconnected=self._disconnected,
         )
 
-    async def _watch(self) -> None:
+    async def _watch_client(self) -> None:
         """Notice that the client goes, and let go of everything that is done for it."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         # ASGI says the same of a client that has its whole answer.
-        if not self.out.finished:
-            self._gone.set()
+        if not self.reply.is_finished:
+            self._disconnected.set()
             self.task.cancel()
 
-    def cut(self) -> None:
+    def cut_off(self) -> None:
         """End it: the server stops."""
-        self._cut = True
+        self._is_cut_off = True
         self.task.cancel()
 
-    async def cancelled(self) -> None:
+    async def handle_cancel(self) -> None:
         """What is left to do for a client that is gone, which is nothing, or that has to be told that it is over."""
-        if self._gone.is_set() or self._cut:
+        if self._disconnected.is_set() or self._is_cut_off:
             self.task.uncancel()
-        if self._gone.is_set():
+        if self._disconnected.is_set():
             return
-        if not self._cut:
+        if not self._is_cut_off:
             raise asyncio.CancelledError
-        await self.refuse(Refused(503, "stopping", STOPPING, RETRY_AFTER))
+        await self.refuse(RequestRefused(503, "stopping", STOP_MESSAGE, RETRY_AFTER_SECONDS))
 
-    async def refuse(self, problem: Refused) -> None:
+    async def refuse(self, problem: RequestRefused) -> None:
         """Answer with an error in the provider's shape. An answer that has begun ends with an event that says so, or,
         where it is no stream of events, is left unfinished."""
-        api = self._api()
-        if self.out.started:
-            if self.out.eventful and not self.out.finished:
-                await self.out.send(stream_error(api, str(problem)))
-                await self.out.finish()
+        api = self._find_api()
+        if self.reply.is_started:
+            if self.reply.can_send_event and not self.reply.is_finished:
+                await self.reply.send(make_stream_error(api, str(problem)))
+                await self.reply.finish()
             return
         # Anthropic has a status of its own for having no room.
         if api == "anthropic" and problem.cause == "busy":
             status = 529
         else:
             status = problem.status
-        status, named, body = refusal(api, status, str(problem), problem.cause, retry_after=problem.retry_after)
+        status, named, body = make_error_response(
+            api, status, str(problem), problem.cause, retry_after=problem.retry_after
+        )
         headers = [(name.encode(), value.encode()) for name, value in named.items()]
         headers.append((b"content-length", str(len(body)).encode()))
-        whole = self._body is not None and self._body.complete
+        whole = self._body is not None and self._body.is_complete
         if not whole:
             headers.append((b"connection", b"close"))
-        await self.out.start(status, headers)
-        await self.out.send(body)
+        await self.reply.start(status, headers)
+        await self.reply.send(body)
         if not whole:
-            await (self._body or _unread(self._receive, self._limits)).drain(LINGER)
-        await self.out.finish()
+            await (self._body or _make_unread_body(self._receive, self._limits)).drain(LINGER_SECONDS)
+        await self.reply.finish()
 
-    def refused(self, problem: Refused) -> Served:
+    def make_record(self, problem: RequestRefused) -> RequestRecord:
         """What happened, for metrics and log."""
-        return Served(
-            api=self._api(),
+        return RequestRecord(
+            api=self._find_api(),
             path=self._scope["path"],
             how="refused",
-            status=self.out.status or problem.status,
-            whole=time.perf_counter() - self._began,
+            status=self.reply.status or problem.status,
+            total_seconds=time.perf_counter() - self._began,
             cause=problem.cause,
             why=str(problem),
         )
 
-    def _api(self) -> Api | None:
+    def _find_api(self) -> Api | None:
         scope = self._scope
         names = {name.decode("latin-1") for name in self._headers}
-        found = route(scope["method"], scope.get("raw_path") or b"", scope["query_string"], names)
+        found = find_route(scope["method"], scope.get("raw_path") or b"", scope["query_string"], names)
         if found:
             return found.api
         return None
 
 
-def _unread(receive: Receive, limits: Limits) -> Body:
+def _make_unread_body(receive: Receive, limits: AdmissionLimits) -> RequestBodyReader:
     """The body of a request that was refused for what its headers say."""
-    return Body(receive, limits, {})
+    return RequestBodyReader(receive, limits, {})
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
+async def _handle_lifespan(receive: Receive, send: Send) -> None:
     """Begun and ended by whoever runs the server: there is nothing to do between."""
     while True:
         message = await receive()

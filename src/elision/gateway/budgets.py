@@ -1,9 +1,8 @@
 """What a session, and an API key, may spend. The log is the ledger: it holds over restarts and for every process.
 
-A session is looked at as its log has it when the request came. A key's bill is the sum over all of its sessions in the
-store, read on from where it was read before, at most once in `SECONDS`; so what runs at once may go past a limit by the
-calls under way. What passes without a session is in no log: it is asked for its key's limits, and counts as a turn in
-this process alone.
+A session's bill is that of its log when the request arrives. A key's bill is the sum over all of its sessions in the
+store. It reads only what is new, at most once in `LOOK_SECONDS`, so concurrent calls may exceed a limit. A request that
+passes without a session is in no log: the limits of its key apply, and only this process counts it as a turn.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ from elision.trajectory.events import Called, Event
 from elision.trajectory.prices import Prices
 
 #: Between two looks into the store for one key.
-SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 2.0
 #: A look reads what changed since the newest change that is known, and this long before: clocks of several gateways
 #: differ, and what is written first may be seen last.
-OVERLAP: Final = 300.0
+OVERLAP_SECONDS: Final = 300.0
 #: Between two looks at all sessions of a key, in case some clock is further off than that.
-ALL_SECONDS: Final = 600.0
+FULL_LOOK_SECONDS: Final = 600.0
 #: Keys that are known at a time; another one's sessions are read anew.
-KEYS: Final = 1_000
+MAX_KEYS: Final = 1_000
 
 #: In front of the family of what shadow mode keeps.
-SHADOW: Final = "shadow/"
+SHADOW_PREFIX: Final = "shadow/"
 
 #: Says which limit a session has reached, "" for none. Raises LimitError where it goes no further.
-Limit: TypeAlias = Callable[[SessionStatus], str]
+LimitCheck: TypeAlias = Callable[[SessionStatus], str]
 
 
 @dataclass(slots=True)
-class Account:
-    """One session's bill, as far as it was read. priced: what calls of a model are billed at.
+class SessionSpend:
+    """One session's bill, as far as it was read. price_model: what calls of a model are billed at.
 
-    records: read. calls: requests made. own: whether what is its own, and not its parent's, has begun.
+    records: read. calls: requests made. is_own: whether what is its own, and not its parent's, has begun.
     """
 
-    priced: Callable[[str], Prices]
+    price_model: Callable[[str], Prices]
     records: int = 0
     calls: int = 0
-    own: bool = False
+    is_own: bool = False
     _ledger: Ledger | None = None
 
     @property
@@ -63,48 +62,49 @@ class Account:
             return self._ledger.due_usd
         return 0.0
 
-    def read(self, info: SessionInfo, events: Sequence[Event]) -> None:
+    def add_events(self, info: SessionInfo, events: Sequence[Event]) -> None:
         """What stands behind what was read."""
         self.records += len(events)
         for event in events:
             # A fork begins with a copy of its parent's log, which is on the parent's bill.
-            self.own = self.own or not info.parent or _is_since(event, info.begun)
-            if self.own:
-                self._fold(event)
+            self.is_own = self.is_own or not info.parent or _is_since(event, info.begun)
+            if self.is_own:
+                self._fold_event(event)
 
-    def _fold(self, event: Event) -> None:
+    def _fold_event(self, event: Event) -> None:
         if isinstance(event, Called):
-            self._ledger = self._ledger or Ledger(self.priced(event.model), self.priced)
+            self._ledger = self._ledger or Ledger(self.price_model(event.model), self.price_model)
             self.calls += 1
         if self._ledger is not None:
             self._ledger.fold(event)
 
 
 @dataclass(slots=True)
-class _Key:
-    """All of one key's. looked: when the store was read last, monotonic seconds. since: calls let through behind that.
+class _KeySpend:
+    """The spending of one key.
 
-    whole:    when all of its sessions were looked at last, monotonic seconds. newest: when the one changed last was
-              changed, seconds since the epoch; None while none is known.
-    passed:   calls that are in no log: only this process knows of them, and not what they cost.
-    accounts: by name and beginning: a name may be taken again when its session is deleted.
+    looked_at:      when the store was read last, monotonic seconds. calls_since: calls admitted since then.
+    full_look_at:   when all of its sessions were read last, monotonic seconds.
+    newest_change:  when its newest changed session changed, seconds since the epoch; None while none is known.
+    unlogged_calls: calls that are in no log. Only this process counts them, and their cost is unknown.
+    sessions:       by name and creation time: a name may be used again after its session is deleted.
     """
 
-    looked: float = float("-inf")
-    since: int = 0
-    whole: float = float("-inf")
-    newest: float | None = None
-    passed: int = 0
-    accounts: dict[tuple[str, float], Account] = field(default_factory=dict)
+    looked_at: float = float("-inf")
+    calls_since: int = 0
+    full_look_at: float = float("-inf")
+    newest_change: float | None = None
+    unlogged_calls: int = 0
+    sessions: dict[tuple[str, float], SessionSpend] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def usd(self) -> float:
-        return sum(account.usd for account in self.accounts.values())
+        return sum(account.usd for account in self.sessions.values())
 
     @property
     def calls(self) -> int:
-        return self.since + self.passed + sum(account.calls for account in self.accounts.values())
+        return self.calls_since + self.unlogged_calls + sum(account.calls for account in self.sessions.values())
 
 
 class Budgets:
@@ -115,102 +115,108 @@ class Budgets:
         settings: GatewaySettings,
         store: Store,
         *,
-        unread: Callable[[ElisionError], None],
+        on_store_error: Callable[[ElisionError], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._store = store
-        self._unread = unread
+        self._on_store_error = on_store_error
         self._clock = clock
-        self._keys: OrderedDict[str, _Key] = OrderedDict()
-        self._priced = Options(prices=settings.library.prices or "", model=settings.library.model or "").find_prices
+        self._keys: OrderedDict[str, _KeySpend] = OrderedDict()
+        self._price_model = Options(
+            prices=settings.library.prices or "", model=settings.library.model or ""
+        ).find_prices
 
     @property
-    def of_session(self) -> Limit | None:
+    def session_check(self) -> LimitCheck | None:
         """What is asked with each session as it stands; None where sessions have no limits."""
         settings = self._settings
         if settings.session_max_cost_usd is not None or settings.session_max_turns:
-            return self._session
+            return self._check_session
         return None
 
-    def _session(self, standing: SessionStatus) -> str:
+    def _check_session(self, standing: SessionStatus) -> str:
         settings = self._settings
         costs = standing.costs
         # Where nothing was ever reported our own reckoning has answers as well.
         spent = max(standing.due_usd, costs.ours if costs.billed is None else costs.billed)
-        return self._said(
-            _reached("session", spent, settings.session_max_cost_usd, standing.turns, settings.session_max_turns)
+        return self._apply_limit(
+            _describe_reached(
+                "session", spent, settings.session_max_cost_usd, standing.turns, settings.session_max_turns
+            )
         )
 
-    async def of_key(self, namespace: str, *, logged: bool = True) -> str:
+    async def check_key(self, namespace: str, *, is_logged: bool = True) -> str:
         """The limit that a key has reached, in a sentence; "" for none. Raises LimitError where it goes no further.
 
-        logged: whether the call that is asked for will be in a log.
+        is_logged: whether the call that is asked for will be in a log.
         """
         settings = self._settings
         if settings.key_max_cost_usd is None and settings.key_max_turns is None:
             return ""
-        key = self._known(namespace)
+        key = self._get_key(namespace)
         async with key.lock:
-            if self._clock() - key.looked >= SECONDS:
-                key.since = 0
+            if self._clock() - key.looked_at >= LOOK_SECONDS:
+                key.calls_since = 0
                 # To its end, whoever gives up: two looks at once would count what is new twice.
-                await run_off_loop(partial(self._look, namespace, key))
-                key.looked = self._clock()
-            said = self._said(_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns))
-            if logged:
-                key.since += 1
+                await run_off_loop(partial(self._read_sessions, namespace, key))
+                key.looked_at = self._clock()
+            said = self._apply_limit(
+                _describe_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns)
+            )
+            if is_logged:
+                key.calls_since += 1
             else:
-                key.passed += 1
+                key.unlogged_calls += 1
         return said
 
-    def _said(self, stop: str) -> str:
+    def _apply_limit(self, stop: str) -> str:
         if stop and self._settings.at_limit == "refuse":
             raise LimitError(stop)
         return stop
 
-    def _known(self, namespace: str) -> _Key:
-        key = self._keys.setdefault(namespace, _Key())
+    def _get_key(self, namespace: str) -> _KeySpend:
+        key = self._keys.setdefault(namespace, _KeySpend())
         self._keys.move_to_end(namespace)
-        while len(self._keys) > KEYS:
+        while len(self._keys) > MAX_KEYS:
             self._keys.popitem(last=False)
         return key
 
-    def _look(self, namespace: str, key: _Key) -> None:
+    def _read_sessions(self, namespace: str, key: _KeySpend) -> None:
         """Read what is new of the key's sessions."""
         now = self._clock()
-        everything = key.newest is None or now - key.whole >= ALL_SECONDS
-        if everything or key.newest is None:
+        everything = key.newest_change is None or now - key.full_look_at >= FULL_LOOK_SECONDS
+        if everything or key.newest_change is None:
             since = None
         else:
-            since = key.newest - OVERLAP
+            since = key.newest_change - OVERLAP_SECONDS
         try:
             # What is only tried (shadow mode) is paid for as well.
-            for prefix in (namespace, f"{SHADOW}{namespace}"):
+            for prefix in (namespace, f"{SHADOW_PREFIX}{namespace}"):
                 for info in self._store.sessions(family_prefix=prefix, changed_since=since):
                     if info.family == prefix or info.family.startswith(f"{prefix}/"):
-                        self._read(info, key)
-            key.whole = now if everything else key.whole
+                        self._read_session(info, key)
+            key.full_look_at = now if everything else key.full_look_at
         except (StoreError, UnknownHandle) as error:
-            self._unread(error)
+            self._on_store_error(error)
 
-    def _read(self, info: SessionInfo, key: _Key) -> None:
-        account = key.accounts.setdefault((info.key, info.begun), Account(self._priced))
+    def _read_session(self, info: SessionInfo, key: _KeySpend) -> None:
+        account = key.sessions.setdefault((info.key, info.begun), SessionSpend(self._price_model))
         if info.records > account.records:
-            account.read(info, list(self._store.events(info.key, account.records)))
-        if key.newest is None:
-            key.newest = info.changed
+            account.add_events(info, list(self._store.events(info.key, account.records)))
+        if key.newest_change is None:
+            key.newest_change = info.changed
         else:
-            key.newest = max(key.newest, info.changed)
+            key.newest_change = max(key.newest_change, info.changed)
 
 
 def _is_since(event: Event, begun: float) -> bool:
     return isinstance(event, Called) and event.at is not None and event.at >= begun
 
 
-def _reached(whose: str, usd: float, most: float | None, turns: int, count: int | None) -> str:
-    if most is not None and usd >= most:
-        return f"{whose}_max_cost_usd: this {whose} has spent ${usd:.4f} of ${most:.4f}"
-    if count is not None and turns >= count:
-        return f"{whose}_max_turns: this {whose} has made {turns} of {count} turns"
+def _describe_reached(subject: str, usd: float, max_usd: float | None, turns: int, max_turns: int | None) -> str:
+    if max_usd is not None and usd >= max_usd:
+        return f"{subject}_max_cost_usd: this {subject} has spent ${usd:.4f} of ${max_usd:.4f}"
+    if max_turns is not None and turns >= max_turns:
+        return f"{subject}_max_turns: this {subject} has made {turns} of {max_turns} turns"
     return ""

@@ -13,67 +13,67 @@ from elision.gateway.settings import GatewaySettings
 from elision.stores.store import Store
 
 #: Seconds that the store has for an answer, and for which an answer holds.
-PATIENCE: Final = 2.0
-HOLDS: Final = 1.0
+STORE_TIMEOUT_SECONDS: Final = 2.0
+CACHE_SECONDS: Final = 1.0
 #: A session that nobody has: asking for it asks the store, and reads nothing.
-_NOBODY: Final = "elision/readiness"
+_MISSING_SESSION: Final = "elision/readiness"
 
 #: What is asked -> whether it is as it should be.
 Checks = dict[str, bool]
 
 
-class Health:
+class HealthChecks:
     """draining: whether the server is about to stop. reached: whether the newest request reached its provider."""
 
     def __init__(
         self,
         settings: GatewaySettings,
         store: Store,
-        draining: Callable[[], bool],
-        reached: Callable[[], bool | None],
+        is_draining: Callable[[], bool],
+        is_upstream_reached: Callable[[], bool | None],
     ) -> None:
         self._settings = settings
         self._store = store
-        self._draining = draining
-        self._reached = reached
-        self._asked = float("-inf")
-        self._answers = False
+        self._is_draining = is_draining
+        self._is_upstream_reached = is_upstream_reached
+        self._checked_at = float("-inf")
+        self._is_store_reachable = False
         self._lock = asyncio.Lock()
 
-    def alive(self) -> bytes:
+    def render_alive(self) -> bytes:
         """/healthz: that this is answered at all is the answer."""
         return b'{"alive": true}\n'
 
-    async def ready(self) -> tuple[bool, bytes]:
+    async def check_ready(self) -> tuple[bool, bytes]:
         """/readyz: whether all is as it should be, and which of it is not.
 
         Whether the provider is reached is said and changes nothing: a worker that is sent no requests for that would
         never notice that it is reached again, and its clients would get no answer instead of one that says why.
         """
         checks: Checks = {
-            "store": await self._store_answers(),
+            "store": await self._check_store(),
             "upstream_configured": bool(self._settings.upstream_openai or self._settings.upstream_anthropic),
-            "not_draining": not self._draining(),
+            "not_draining": not self._is_draining(),
         }
         ready = all(checks.values())
-        told = {"ready": ready, **checks, "upstream_reached": self._reached()}
+        told = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
         return ready, json.dumps(told).encode() + b"\n"
 
-    async def _store_answers(self) -> bool:
+    async def _check_store(self) -> bool:
         if self._settings.off:
             return True
         async with self._lock:
-            if time.monotonic() - self._asked > HOLDS:
-                self._answers = await answers(self._store)
-                self._asked = time.monotonic()
-        return self._answers
+            if time.monotonic() - self._checked_at > CACHE_SECONDS:
+                self._is_store_reachable = await is_store_reachable(self._store)
+                self._checked_at = time.monotonic()
+        return self._is_store_reachable
 
 
-async def answers(store: Store) -> bool:
+async def is_store_reachable(store: Store) -> bool:
     """Whether the store answers in time."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.to_thread(store.length, _NOBODY)
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+            await asyncio.to_thread(store.length, _MISSING_SESSION)
     except UnknownHandle:
         return True
     except (StoreError, TimeoutError):

@@ -30,17 +30,17 @@ from elision.gateway.routes import Api
 
 ANONYMOUS: Final = "anonymous"
 #: Characters of an id that are kept as they are; a longer one, or one with control characters, is hashed.
-LONGEST: Final = 128
+MAX_ID_CHARS: Final = 128
 
 
-class Fields(Protocol):
+class BodyFields(Protocol):
     """What is read of a request's body: a decoded top-level field, None where there is none."""
 
-    def field(self, name: str) -> Any: ...
+    def get_field(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ClientIdentity:
     """Whose a request is.
 
     namespace: "k" and 32 hex digits, or "anonymous".
@@ -76,11 +76,11 @@ _CREDENTIALS: Final = (
 
 _CODEX: Final = re.compile(r"codex", re.IGNORECASE)
 _CODEX_OR_PI: Final = re.compile(r"codex|pi\b", re.IGNORECASE)
-_OWN_KEY: Final = re.compile(r"codex|opencode|pi\b", re.IGNORECASE)
+_OWN_CACHE_KEY: Final = re.compile(r"codex|opencode|pi\b", re.IGNORECASE)
 
 #: pi (0.73, seen on the wire) goes under the OpenAI SDK's User-Agent and says the conversation's id here once more, as
 #: Codex does with its thread's: a common name that holds the same is theirs.
-_REPEATED: Final = "x-client-request-id"
+_REPEATED_ID_HEADER: Final = "x-client-request-id"
 
 #: Header -> how the User-Agent must begin for it to be believed; None: whatever. The first that is there is taken.
 _SESSION_HEADERS: Final[tuple[tuple[str, re.Pattern[str] | None], ...]] = (
@@ -102,7 +102,7 @@ _SESSION_HEADERS: Final[tuple[tuple[str, re.Pattern[str] | None], ...]] = (
 )
 
 
-def _claude_code(value: Any) -> str:
+def _read_claude_code_id(value: Any) -> str:
     """`metadata.user_id`: JSON with a `session_id` since Claude Code 2.1.78, before that `..._session_<uuid>`."""
     user = text_in(mapping_in(value).get("user_id"))[:2_048]
     if user.startswith("{"):
@@ -116,37 +116,37 @@ def _claude_code(value: Any) -> str:
     return ""
 
 
-def _codex(value: Any) -> str:
+def _read_codex_id(value: Any) -> str:
     told = mapping_in(value)
     return text_in(told.get("thread_id")) or text_in(told.get("session_id"))
 
 
-def _conversation(value: Any) -> str:
+def _read_conversation_id(value: Any) -> str:
     """Responses: an id, or an object that has one."""
     return text_in(value) or text_in(mapping_in(value).get("id"))
 
 
 #: (API or None for any, field of the body, how its id is read, how the User-Agent must begin).
 _SESSION_FIELDS: Final = (
-    ("anthropic", "metadata", _claude_code, None),
-    (None, "client_metadata", _codex, _CODEX),  # Codex 0.169
-    ("openai-responses", "conversation", _conversation, None),  # OpenAI: the conversation that it keeps
+    ("anthropic", "metadata", _read_claude_code_id, None),
+    (None, "client_metadata", _read_codex_id, _CODEX),  # Codex 0.169
+    ("openai-responses", "conversation", _read_conversation_id, None),  # OpenAI: the conversation that it keeps
     (None, "session_id", text_in, None),  # OpenRouter
-    (None, "prompt_cache_key", text_in, _OWN_KEY),  # theirs is the thread's or session's id
+    (None, "prompt_cache_key", text_in, _OWN_CACHE_KEY),  # theirs is the thread's or session's id
 )
 
 
-def identity(api: Api | None, headers: _Headers, body: Fields | None, secret: bytes) -> Identity:
+def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, secret: bytes) -> ClientIdentity:
     """Whose a request is. headers: names in lower case, the values of one name in one; secret: the hash's key."""
-    session = _agents(_said(api, headers, body), headers.get("x-claude-code-agent-id", ""))
-    return Identity(namespace=namespace(headers, secret), session=_bounded(session))
+    session = _add_agent_id(_find_session_id(api, headers, body), headers.get("x-claude-code-agent-id", ""))
+    return ClientIdentity(namespace=derive_namespace(headers, secret), session=_bound_length(session))
 
 
-def namespace(headers: _Headers, secret: bytes) -> str:
+def derive_namespace(headers: _Headers, secret: bytes) -> str:
     """The namespace of whoever holds the request's credentials. Raises ValueError where `secret` is empty."""
     if not secret:
         raise ValueError("a namespace needs a secret: without one a short credential can be guessed from it")
-    given = _given(headers)
+    given = _find_credentials(headers)
     if not given:
         return ANONYMOUS
     # A key may have any length here, and at most 64 bytes there.
@@ -158,47 +158,47 @@ def namespace(headers: _Headers, secret: bytes) -> str:
     return f"k{hashed.hexdigest()}"
 
 
-def credentials(headers: _Headers) -> list[str]:
+def list_credentials(headers: _Headers) -> list[str]:
     """The request's own, which nothing here is to tell anybody."""
-    return [value.strip() for _, value in _given(headers)]
+    return [value.strip() for _, value in _find_credentials(headers)]
 
 
-def _given(headers: _Headers) -> list[tuple[str, str]]:
+def _find_credentials(headers: _Headers) -> list[tuple[str, str]]:
     given = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
     if not given and headers.get("cookie", "").strip():
         given = [("cookie", headers["cookie"])]
     return given
 
 
-def _said(api: Api | None, headers: _Headers, body: Fields | None) -> str:
+def _find_session_id(api: Api | None, headers: _Headers, body: BodyFields | None) -> str:
     """The id as the client wrote it; "" where it says none."""
     agent = headers.get("user-agent", "").lstrip()
     for name, believed in _SESSION_HEADERS:
         value = headers.get(name, "").strip()
-        if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED)):
+        if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED_ID_HEADER)):
             return value
     if body is not None:
-        return _said_within(api, body, agent)
+        return _find_session_id_in_body(api, body, agent)
     return ""
 
 
-def _said_within(api: Api | None, body: Fields, agent: str) -> str:
+def _find_session_id_in_body(api: Api | None, body: BodyFields, agent: str) -> str:
     for whose, name, read, believed in _SESSION_FIELDS:
         meant = whose in (None, api) and (believed is None or believed.match(agent))
-        if meant and (value := read(body.field(name)).strip()):
+        if meant and (value := read(body.get_field(name)).strip()):
             return value
     return ""
 
 
-def _agents(session: str, agent: str) -> str:
+def _add_agent_id(session: str, agent: str) -> str:
     """Claude Code's sub-agents share its session id and have one more of their own, for as long as they live."""
     if session and agent.strip():
         return f"{session}:{agent.strip()}"
     return session
 
 
-def _bounded(told: str) -> str:
+def _bound_length(told: str) -> str:
     """Any text is an id; what no store should have to take (long, unprintable) is named by its hash."""
-    if len(told) <= LONGEST and told.isprintable():
+    if len(told) <= MAX_ID_CHARS and told.isprintable():
         return told
     return f"h{blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

@@ -14,12 +14,12 @@ from typing import Final
 from elision.gateway.settings import GatewaySettings
 
 #: Seconds after which whoever was refused for want of room may come again.
-RETRY_AFTER: Final = 1.0
+RETRY_AFTER_SECONDS: Final = 1.0
 #: What a compressed request may grow to, times its size, as far as room is held for it.
-_GROWTH: Final = 8
+_DECOMPRESSION_FACTOR: Final = 8
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is at the call site
+class RequestRefused(Exception):  # noqa: N818 - reads as what it is at the call site
     """A request that is not served; its text is half a sentence.
 
     status: what it is answered with. cause: one word for metrics and logs. retry_after: seconds, None for never.
@@ -32,16 +32,16 @@ class Refused(Exception):  # noqa: N818 - reads as what it is at the call site
         self.retry_after = retry_after
 
 
-class Gate:
-    """Room for so much at once, first come first served. `taken` and `waiting`: as it stands.
+class CapacityGate:
+    """Room for so much at once, first come first served. `in_use` and `waiting`: as it stands.
 
     waiting: how many may wait. seconds: how long each of them does.
     """
 
-    def __init__(self, room: int, *, waiting: int, seconds: float) -> None:
-        self.room = room
-        self.taken = 0
-        self._most_waiting = waiting
+    def __init__(self, capacity: int, *, max_waiting: int, seconds: float) -> None:
+        self.capacity = capacity
+        self.in_use = 0
+        self._max_waiting = max_waiting
         self._seconds = seconds
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -49,30 +49,30 @@ class Gate:
     def waiting(self) -> int:
         return len(self._queue)
 
-    async def take(self, amount: int = 1) -> int:
+    async def acquire(self, amount: int = 1) -> int:
         """Wait for room; what was taken, to be given back: never more than there is in all. Raises Refused."""
-        amount = min(amount, self.room)
-        if not self._queue and self.taken + amount <= self.room:
-            self.taken += amount
+        amount = min(amount, self.capacity)
+        if not self._queue and self.in_use + amount <= self.capacity:
+            self.in_use += amount
             return amount
-        if len(self._queue) >= self._most_waiting:
-            raise _full("too many requests are waiting already")
-        await self._wait(amount)
+        if len(self._queue) >= self._max_waiting:
+            raise _make_busy_refusal("too many requests are waiting already")
+        await self._wait_for_room(amount)
         return amount
 
-    def take_now(self, amount: int) -> int:
+    def try_acquire(self, amount: int) -> int:
         """`amount`, taken without waiting, before those who wait; 0 where there is no room."""
-        if self.taken + amount > self.room:
+        if self.in_use + amount > self.capacity:
             return 0
-        self.taken += amount
+        self.in_use += amount
         return amount
 
-    def give(self, amount: int = 1) -> None:
+    def release(self, amount: int = 1) -> None:
         """Give back what was taken."""
-        self.taken -= amount
-        self._admit()
+        self.in_use -= amount
+        self._admit_waiting()
 
-    async def _wait(self, amount: int) -> None:
+    async def _wait_for_room(self, amount: int) -> None:
         entry = amount, asyncio.get_running_loop().create_future()
         self._queue.append(entry)
         try:
@@ -81,55 +81,55 @@ class Gate:
         except BaseException as error:
             if entry in self._queue:
                 self._queue.remove(entry)
-                self._admit()
+                self._admit_waiting()
             elif entry[1].done() and not entry[1].cancelled():
                 # It was let in at the very moment in which it stopped waiting.
-                self.give(amount)
+                self.release(amount)
             if isinstance(error, TimeoutError):
-                raise _full(f"no room within {self._seconds:g} seconds") from None
+                raise _make_busy_refusal(f"no room within {self._seconds:g} seconds") from None
             raise
 
-    def _admit(self) -> None:
-        while self._queue and self.taken + self._queue[0][0] <= self.room:
+    def _admit_waiting(self) -> None:
+        while self._queue and self.in_use + self._queue[0][0] <= self.capacity:
             amount, future = self._queue.popleft()
             if not future.done():
-                self.taken += amount
+                self.in_use += amount
                 future.set_result(None)
 
 
-def _full(why: str) -> Refused:
-    return Refused(503, "busy", f"it has no room for the request now: {why}", RETRY_AFTER)
+def _make_busy_refusal(why: str) -> RequestRefused:
+    return RequestRefused(503, "busy", f"it has no room for the request now: {why}", RETRY_AFTER_SECONDS)
 
 
-class Limits:
-    """What one worker takes on. turns: requests being served. memory: bytes of requests that are held."""
+class AdmissionLimits:
+    """What one worker takes on. request_gate: requests being served. memory_gate: bytes of requests that are held."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
-        waiting = {"waiting": settings.max_waiting, "seconds": settings.wait_seconds}
-        self.turns = Gate(settings.max_concurrent, **waiting)  # type: ignore[arg-type]
-        self.memory = Gate(settings.memory_bytes, **waiting)  # type: ignore[arg-type]
+        waiting, seconds = settings.max_waiting, settings.wait_seconds
+        self.request_gate = CapacityGate(settings.max_concurrent, max_waiting=waiting, seconds=seconds)
+        self.memory_gate = CapacityGate(settings.memory_bytes, max_waiting=waiting, seconds=seconds)
 
-    def measured(self, headers: Mapping[bytes, bytes]) -> int | None:
+    def read_content_length(self, headers: Mapping[bytes, bytes]) -> int | None:
         """The length that a request says it has; None if it says none. Raises Refused where that is too much."""
         said = headers.get(b"content-length", b"")
         if not said.isdigit():
             return None
         if int(said) > self.settings.max_body_bytes:
-            raise self.too_large()
+            raise self.make_too_large()
         return int(said)
 
-    def held(self, length: int | None, headers: Mapping[bytes, bytes]) -> int:
+    def estimate_memory(self, length: int | None, headers: Mapping[bytes, bytes]) -> int:
         """Bytes of memory that a request of that length is given from the start."""
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            growth = _GROWTH
+            growth = _DECOMPRESSION_FACTOR
         else:
             growth = 1
         return min((length or 0) * growth, self.settings.max_read_bytes)
 
-    def too_large(self) -> Refused:
-        return Refused(413, "too-large", f"the request is larger than {self.settings.max_body_bytes:,} bytes")
+    def make_too_large(self) -> RequestRefused:
+        return RequestRefused(413, "too-large", f"the request is larger than {self.settings.max_body_bytes:,} bytes")
 
-    def too_slow(self) -> Refused:
+    def make_too_slow(self) -> RequestRefused:
         why = f"the request was not complete within {self.settings.body_seconds:g} seconds"
-        return Refused(408, "slow-request", why)
+        return RequestRefused(408, "slow-request", why)

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from elision.gateway.served import Served
+from elision.gateway.request_record import RequestRecord
 from elision.telemetry.logs import format_line
 from elision.telemetry.samples import clean_model_name
 from elision.trajectory.redact import DEFAULT, Redaction
 
-LOGGER: Final = "elision.gateway.requests"
+LOGGER_NAME: Final = "elision.gateway.requests"
 #: Characters of a path or a reason.
-LONGEST: Final = 300
+MAX_FACT_CHARS: Final = 300
 #: Facts whose text others chose; that of the rest is our own.
-_OTHERS: Final = ("path", "session", "model", "cache_miss", "cause", "why")
+_FOREIGN_FACTS: Final = ("path", "session", "model", "cache_miss", "cause", "why")
 
 
 class RequestLog:
@@ -29,31 +29,31 @@ class RequestLog:
     def __init__(self, form: Literal["text", "json"], *, redaction: Redaction = DEFAULT) -> None:
         self._form = form
         self._redaction = redaction
-        self._log = logging.getLogger(LOGGER)
+        self._log = logging.getLogger(LOGGER_NAME)
 
-    def take(self, served: Served) -> None:
+    def log_request(self, served: RequestRecord) -> None:
         if served.cause or served.status >= 500:
             level = logging.WARNING
         else:
             level = logging.INFO
         if self._log.isEnabledFor(level):
-            found = facts(served)
-            found |= self._redaction.tree({name: found[name] for name in _OTHERS if name in found})
-            self._log.log(level, "%s", _Line(found, self._form), extra={"elision": found})
+            found = collect_facts(served)
+            found |= self._redaction.tree({name: found[name] for name in _FOREIGN_FACTS if name in found})
+            self._log.log(level, "%s", _LogLine(found, self._form), extra={"elision": found})
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _LogLine:
     """Facts as a line, written where somebody reads it."""
 
-    found: Mapping[str, Any]
+    facts: Mapping[str, Any]
     form: Literal["text", "json"]
 
     def __str__(self) -> str:
-        return format_line(self.found, self.form)
+        return format_line(self.facts, self.form)
 
 
-def facts(served: Served) -> dict[str, Any]:
+def collect_facts(served: RequestRecord) -> dict[str, Any]:
     """What a line says, in its order; what is nothing is left out. Tokens, bytes, milliseconds."""
     told = served.diagnostics
     usage = served.usage
@@ -61,7 +61,7 @@ def facts(served: Served) -> dict[str, Any]:
         "event": "request",
         "api": served.api or "none",
         # The path of what is passed through is all that tells it; ours say it by their API.
-        "path": "" if served.api else served.path[:LONGEST],
+        "path": "" if served.api else served.path[:MAX_FACT_CHARS],
         "status": served.status,
         "how": served.how,
         "session": served.session,
@@ -72,26 +72,26 @@ def facts(served: Served) -> dict[str, Any]:
         "billed_tokens": usage.prompt if usage else 0,
         "cached_tokens": usage.cache_read if usage else 0,
         "answer_tokens": usage.output if usage else 0,
-        "stream": served.stream,
-        "complete": served.complete,
+        "stream": served.is_stream,
+        "complete": served.is_complete,
         "rounds": served.rounds if served.rounds != 1 else 0,
         "recalls": served.recalls,
         "cache_miss": served.cache_miss,
         "cause": served.cause,
-        "why": served.why[:LONGEST],
+        "why": served.why[:MAX_FACT_CHARS],
         "bytes_in": served.bytes_in,
         "bytes_up": served.bytes_up,
         "bytes_out": served.bytes_out,
-        "added_ms": _ms(served.added),
-        "waited_ms": _ms(served.waited),
-        "first_ms": _ms(served.first),
-        "ms": _ms(served.whole),
+        "added_ms": _to_ms(served.added_seconds),
+        "waited_ms": _to_ms(served.waited_seconds),
+        "first_ms": _to_ms(served.first_byte_seconds),
+        "ms": _to_ms(served.total_seconds),
     }
     always = ("status", "added_ms", "ms")
     return {name: value for name, value in found.items() if value or name in always}
 
 
-def _ms(seconds: float) -> float:
+def _to_ms(seconds: float) -> float:
     return round(seconds * 1e3, 3)
 
 
@@ -101,16 +101,16 @@ def _ms(seconds: float) -> float:
 def log_to_stderr(form: Literal["none", "text", "json"]) -> None:
     """Have everything on `elision` written to standard error, a line each. `none` leaves warnings and errors alone."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines(form))
+    handler.setFormatter(_LineFormatter(form))
     logger = logging.getLogger("elision")
     logger.handlers = [handler]
     logger.propagate = False
     logger.setLevel(logging.WARNING if form == "none" else logging.INFO)
     if form == "none":
-        logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
+        logging.getLogger(LOGGER_NAME).setLevel(logging.CRITICAL)
 
 
-class _Lines(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """Records as lines: the facts of those that have some; of others the message, and a trace in the same line."""
 
     def __init__(self, form: str) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
 Provider: TypeAlias = Literal["openai", "anthropic"]
 #: Answered by the model; counted only; none of our business.
-Kind: TypeAlias = Literal["complete", "count", "pass"]
+RequestKind: TypeAlias = Literal["complete", "count", "pass"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +28,20 @@ class Route:
     api:      whose messages its body holds; None where it is passed on as it is.
     upstream: which of the two providers gets it.
     kind:     what it asks for.
-    path:     as the client wrote it, from behind `/v1` (or, where `rooted`, from the provider's root).
+    path:     as the client wrote it, from behind `/v1` (or, where `is_rooted`, from the provider's root).
     query:    as the client wrote it, without the "?".
     """
 
     api: Api | None
     upstream: Provider
-    kind: Kind
+    kind: RequestKind
     path: bytes
     query: bytes = b""
-    rooted: bool = False
+    is_rooted: bool = False
 
 
 #: POST, below /v1 -> the API, who has it where no prefix says so, and what it asks for.
-_ENDPOINTS: Final[Mapping[bytes, tuple[Api, Provider, Kind]]] = {
+_ENDPOINTS: Final[Mapping[bytes, tuple[Api, Provider, RequestKind]]] = {
     b"/chat/completions": ("openai", "openai", "complete"),
     b"/responses": ("openai-responses", "openai", "complete"),
     b"/messages": ("anthropic", "anthropic", "complete"),
@@ -60,49 +60,49 @@ _VERSION: Final = re.compile(r"v\d\w*")
 _SAFE: Final = "!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
-def route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -> Route | None:
+def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -> Route | None:
     """Where a request goes; None if it is for no provider. headers: their names, in lower case."""
     first, slash, rest = raw_path[1:].partition(b"/")
-    if raw_path[:1] != b"/" or first not in _PREFIXES or _climbs(raw_path):
+    if raw_path[:1] != b"/" or first not in _PREFIXES or _has_dot_segment(raw_path):
         return None
     named = _PREFIXES[first]
     rest = slash + rest
     if named and (rest + b"/").startswith(b"/v1/"):
         rest = rest[len(b"/v1") :]
     elif named and _ROOTED.match(rest):
-        return Route(api=None, upstream=named, kind="pass", path=rest, query=query, rooted=True)
-    meant = _meant(rest)
+        return Route(api=None, upstream=named, kind="pass", path=rest, query=query, is_rooted=True)
+    meant = _normalize_path(rest)
     if method == "POST" and meant in _ENDPOINTS:
         api, usual, kind = _ENDPOINTS[meant]
         return Route(api=api, upstream=named or usual, kind=kind, path=rest, query=query)
-    return Route(api=None, upstream=named or _spoken_to(meant, headers), kind="pass", path=rest, query=query)
+    return Route(api=None, upstream=named or _guess_provider(meant, headers), kind="pass", path=rest, query=query)
 
 
-def target(base: str, route: Route) -> str:
-    """The address of `route` at the provider whose address is `base`.
+def build_url(base: str, route: Route) -> str:
+    """The address of `find_route` at the provider whose address is `base`.
 
     base: an http or https address as the provider's own clients take it: with or without `/v1`, with or without a path
     in front (`https://host/api/v1`). A version in an OpenAI base stands for our `/v1` wherever it is, as behind
     `/v1beta/openai` or `/v1/ACCOUNT/GATEWAY/openai`; Anthropic's clients always write `/v1` themselves, so there it
     counts as the last segment alone.
     """
-    root, version = _split(base, route.upstream)
-    place = (root if route.rooted else root + version) + quote_from_bytes(route.path, safe=_SAFE)
+    root, version = _split_base(base, route.upstream)
+    place = (root if route.is_rooted else root + version) + quote_from_bytes(route.path, safe=_SAFE)
     if route.query:
         return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}"
     return place
 
 
-def _meant(path: bytes) -> bytes:
+def _normalize_path(path: bytes) -> bytes:
     return _SLASHES.sub(b"/", unquote_to_bytes(path)).rstrip(b"/")
 
 
-def _climbs(path: bytes) -> bool:
+def _has_dot_segment(path: bytes) -> bool:
     segments = unquote_to_bytes(path).replace(b"\\", b"/").split(b"/")
     return b".." in segments or b"." in segments
 
 
-def _spoken_to(meant: bytes, headers: Container[str]) -> Provider:
+def _guess_provider(meant: bytes, headers: Container[str]) -> Provider:
     """Whose a request below /v1 is that no table knows: `/v1/models` and `/v1/files` exist at both."""
     if (meant + b"/").startswith(b"/messages/") or any(name in headers for name in _ANTHROPIC):
         return "anthropic"
@@ -110,7 +110,7 @@ def _spoken_to(meant: bytes, headers: Container[str]) -> Provider:
 
 
 @lru_cache(maxsize=64)
-def _split(base: str, provider: Provider) -> tuple[str, str]:
+def _split_base(base: str, provider: Provider) -> tuple[str, str]:
     """(root, version) of an address: `https://host/api/v1` is `https://host/api` and `/v1`."""
     base = base.rstrip("/")
     segments = urlsplit(base).path.split("/")

@@ -30,7 +30,7 @@ except ImportError as error:
 _log: Final = logging.getLogger("elision.gateway")
 
 #: Seconds that a client's idle connection is kept: longer than clients keep theirs, so that none meets it closing.
-KEEP_ALIVE: Final = 75
+KEEP_ALIVE_SECONDS: Final = 75
 #: Seconds and bytes in which the head of a request must be complete.
 HEAD_SECONDS: Final = 20.0
 HEAD_BYTES: Final = 256 * 1024
@@ -38,17 +38,17 @@ HEAD_BYTES: Final = 256 * 1024
 #: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at older ones,
 #: 100-300 ms at everything where a thousand sessions are kept. So the last kind is rare: what a request leaves is found
 #: by the first two, and a session that is let go needs none (tests/manager/test_references.py).
-GARBAGE: Final = (3_000, 3, 500)
+GC_THRESHOLDS: Final = (3_000, 3, 500)
 #: Seconds that a thread which computes may hold the interpreter while the event loop waits for it: at each of some ten
 #: calls to the system of one request. Python's own 5 ms are for programs in which nobody waits.
 SWITCH_SECONDS: Final = 0.0005
 #: Connections that may wait to be taken.
 BACKLOG: Final = 2_048
 #: Seconds from one look at how things stand to the next.
-TICK: Final = 1.0
+TICK_SECONDS: Final = 1.0
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket at that address. Raises ElisionError where it cannot be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -69,25 +69,27 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def address_of(listening: socket.socket) -> str:
+def format_url(listening_socket: socket.socket) -> str:
     """http://HOST:PORT."""
-    host, port = listening.getsockname()[:2]
+    host, port = listening_socket.getsockname()[:2]
     if ":" in host:
         return f"http://[{host}]:{port}"
     return f"http://{host}:{port}"
 
 
-class Server(uvicorn.Server):
-    """Serves one worker until SIGTERM, SIGINT or `leave`.
+class GatewayServer(uvicorn.Server):
+    """Serves one worker until SIGTERM, SIGINT or `begin_stop`.
 
     up: called when it listens. A second signal ends it at once.
     """
 
-    def __init__(self, worker: Worker, settings: GatewaySettings, up: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, worker: Worker, settings: GatewaySettings, on_listening: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 worker.app,
-                http=_Protocol,
+                http=_BoundedHttpProtocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -97,24 +99,24 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 date_header=False,
-                timeout_keep_alive=KEEP_ALIVE,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 backlog=BACKLOG,
             )
         )
         self._worker = worker
         self._settings = settings
-        self._up = up
-        self._leaving = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._on_listening = on_listening
+        self._stop_requested = asyncio.Event()
+        self._hurry_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def leave(self) -> None:
+    def begin_stop(self) -> None:
         """Stop, gracefully; from any thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._leave)
+            self._loop.call_soon_threadsafe(self._handle_stop)
 
-    def _leave(self) -> None:
-        (self._hurry if self._leaving.is_set() else self._leaving).set()
+    def _handle_stop(self) -> None:
+        (self._hurry_requested if self._stop_requested.is_set() else self._stop_requested).set()
 
     # -- what uvicorn calls ----------------------------------------------------------------------------------------
 
@@ -125,55 +127,55 @@ class Server(uvicorn.Server):
         signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)
         try:
             for each in signals:
-                loop.add_signal_handler(each, self._leave)
+                loop.add_signal_handler(each, self._handle_stop)
         except (ValueError, RuntimeError, NotImplementedError):
             # Not the main thread: whoever runs it says when to stop.
             signals = ()
         if (parent := parent_process()) is not None:
-            loop.add_reader(parent.sentinel, self._orphaned, parent.sentinel)
+            loop.add_reader(parent.sentinel, self._handle_parent_exit, parent.sentinel)
         yield
         for each in signals:
             loop.remove_signal_handler(each)
 
-    def _orphaned(self, sentinel: int) -> None:
+    def _handle_parent_exit(self, sentinel: int) -> None:
         asyncio.get_running_loop().remove_reader(sentinel)
-        self._leave()
+        self._handle_stop()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         await self.on_tick(0)
-        self._up()
+        self._on_listening()
 
     async def main_loop(self) -> None:
-        while not self._leaving.is_set():
-            self._worker.tick()
+        while not self._stop_requested.is_set():
+            self._worker.update_gauges()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK):
-                    await self._leaving.wait()
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._stop_requested.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """No new connections; answers under way come to their end, or are cut with an error when time is up."""
         app = self._worker.app
-        app.draining = True
+        app.is_draining = True
         for server in self.servers:
             server.close()
         for each in sockets or []:
             each.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        if app.under_way:
+        if app.in_flight:
             given = self._settings.drain_seconds
             _log.info(
-                "answers under way: %d; they have %g seconds, a second signal waits for none", app.under_way, given
+                "answers under way: %d; they have %g seconds, a second signal waits for none", app.in_flight, given
             )
-        draining = asyncio.ensure_future(app.drained(self._settings.drain_seconds))
-        hurry = asyncio.ensure_future(self._hurry.wait())
+        draining = asyncio.ensure_future(app.drain(self._settings.drain_seconds))
+        hurry = asyncio.ensure_future(self._hurry_requested.wait())
         await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if not draining.done():
             draining.cancel()
             await asyncio.wait({draining})
-            await app.drained(0)
+            await app.drain(0)
         elif count := draining.result():
             _log.warning("answers cut because they were not complete in time: %d", count)
         for connection in list(self.server_state.connections):
@@ -181,7 +183,7 @@ class Server(uvicorn.Server):
         await self._worker.close()
 
 
-class _Protocol(HttpToolsProtocol):
+class _BoundedHttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 as uvicorn speaks it, with a limit on how long and how large the head of a request may be."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -193,10 +195,10 @@ class _Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # Whoever connects and says nothing is not waited for any longer than whoever has said something before.
-        self._head_timer = self.loop.call_later(KEEP_ALIVE, self._too_slow)
+        self._head_timer = self.loop.call_later(KEEP_ALIVE_SECONDS, self._handle_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
+        self._cancel_head_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -205,10 +207,10 @@ class _Protocol(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES:
-            self._refuse(b"431 Request Header Fields Too Large")
+            self._refuse_head(b"431 Request Header Fields Too Large")
         elif self._head_bytes == len(data):
-            self._disarm()
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+            self._cancel_head_timer()
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._handle_timeout)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -217,27 +219,29 @@ class _Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._disarm()
+        self._cancel_head_timer()
         super().on_headers_complete()
 
-    def _too_slow(self) -> None:
+    def _handle_timeout(self) -> None:
         if self._in_head:
-            self._refuse(b"408 Request Timeout")
+            self._refuse_head(b"408 Request Timeout")
         elif not self.transport.is_closing():
             self.transport.close()
 
-    def _refuse(self, status: bytes) -> None:
+    def _refuse_head(self, status: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()
 
-    def _disarm(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
 
-def serve(settings: GatewaySettings, listening: socket.socket, up: Callable[[], None] = lambda: None) -> None:
+def serve_worker(
+    settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None] = lambda: None
+) -> None:
     """Run one worker in this process, until it is told to stop."""
 
     async def run() -> None:
@@ -245,8 +249,8 @@ def serve(settings: GatewaySettings, listening: socket.socket, up: Callable[[], 
         # What is there by now stays, and need not be looked through for garbage again and again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GARBAGE)
+        gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_SECONDS)
-        await Server(worker, settings, up).serve([listening])
+        await GatewayServer(worker, settings, on_listening).serve([listening_socket])
 
     asyncio.run(run())

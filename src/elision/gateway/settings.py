@@ -12,7 +12,7 @@ from elision.config import OPTION, Settings, settings
 from elision.errors import SettingError
 
 #: Stores that several processes cannot share.
-_OF_ONE_PROCESS: Final = ("memory", "linear-hash")
+_SINGLE_PROCESS_STORES: Final = ("memory", "linear-hash")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +58,14 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and self.admin_token is None:
             raise SettingError(
-                f"{self._typed('host')} {self.host!r}: others can reach it there, and dashboard and metrics would be "
-                "open to them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
+                f"{self._name_setting('host')} {self.host!r}: others can reach it there, and dashboard and metrics "
+                "would be open to them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
             )
         scheme = self.library.store.partition(":")[0]
-        if self.workers > 1 and scheme in _OF_ONE_PROCESS:
+        if self.workers > 1 and scheme in _SINGLE_PROCESS_STORES:
             raise SettingError(
-                f"{self._typed('workers')} {self.workers}: a store at {scheme}: serves one process; give another "
-                "store, such as sqlite:///elision.db or postgresql://..., or one worker"
+                f"{self._name_setting('workers')} {self.workers}: a store at {scheme}: serves one process; give "
+                "another store, such as sqlite:///elision.db or postgresql://..., or one worker"
             )
         if self.max_read_bytes > self.memory_bytes:
             raise SettingError(
@@ -73,7 +73,7 @@ class GatewaySettings:
                 f"{self.memory_bytes:_} can hold; lower the one, or raise the other"
             )
 
-    def _typed(self, name: str) -> str:
+    def _name_setting(self, name: str) -> str:
         """A setting of the gateway's as whoever gave it knows it: an option, or the setting's own name."""
         place = next((each.place for each in self.library.entries if each.key.name == f"gateway_{name}"), "")
         if place.startswith(OPTION):

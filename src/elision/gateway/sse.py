@@ -2,8 +2,8 @@
 
 What a reader makes of the bytes is the WHATWG event-stream grammar (HTML, section 9.2.6): lines end with LF, CR or
 CRLF, a blank line ends an event, a byte order mark in front is passed over, comments and unknown fields mean nothing.
-What goes on to the client are the frames' own bytes: `raw` of all frames and `rest()` behind them are the bytes that
-were fed in, however these were cut.
+The client gets the frames' own bytes: `raw` of all frames and then `take_rest()` are the bytes that were fed in,
+however these were cut.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ import re
 from typing import Final, NamedTuple
 
 #: Bytes of one event that are kept in memory while its end has not come.
-LIMIT: Final = 32 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 
 #: The end of a line and the blank line behind it. The LF of a CRLF is no line of its own.
-_END: Final = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n?|\n)")
-_MARK: Final = b"\xef\xbb\xbf"
+_FRAME_END: Final = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n?|\n)")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 #: The frame that nearly every server sends: one name at most, one line of data. In two groups.
-_USUAL: Final = re.compile(rb"(?:event: ?([^\r\n]*)\n)?data: ?([^\r\n]*)\n\n")
+_USUAL_FRAME: Final = re.compile(rb"(?:event: ?([^\r\n]*)\n)?data: ?([^\r\n]*)\n\n")
 
 
-class Frame(NamedTuple):
+class SseFrame(NamedTuple):
     """One event of a stream, or a comment that stands where one could stand. A tuple, which is quickly made.
 
     raw:      its bytes, the blank line that ends it included (and blank lines in front of it).
     event:    its type; "" where it names none, which is "message" to a browser.
     data:     its data, the lines of it joined by LF; b"" where it has none.
-    readable: False for a frame, or a piece of one, that was too large to be kept: its bytes are passed on, unread.
+    is_readable: False for a frame, or a piece of one, that was too large to be kept: its bytes are passed on, unread.
     """
 
     raw: bytes
     event: str = ""
     data: bytes = b""
-    readable: bool = True
+    is_readable: bool = True
 
     @classmethod
-    def read(cls, raw: bytes) -> Frame:
+    def parse_frame(cls, raw: bytes) -> SseFrame:
         """The frame that these bytes are, with or without the blank line that ends it."""
-        if usual := _USUAL.fullmatch(raw):
+        if usual := _USUAL_FRAME.fullmatch(raw):
             named, told = usual.groups(b"")
             return cls(raw, named.decode("utf-8", "replace"), told)
         event = b""
         data = []
-        for line in raw.removeprefix(_MARK).splitlines():
+        for line in raw.removeprefix(_BYTE_ORDER_MARK).splitlines():
             name, _, value = line.partition(b":")
             if name == b"data":
                 data.append(value.removeprefix(b" "))
@@ -52,13 +52,13 @@ class Frame(NamedTuple):
         return cls(raw, event.decode("utf-8", "replace"), data[0] if len(data) == 1 else b"\n".join(data))
 
 
-def written(data: bytes, event: str = "") -> bytes:
+def format_event(data: bytes, event: str = "") -> bytes:
     """The bytes of one event; `event` is one line. Data of several lines becomes several fields."""
     named = f"event: {event}\n".encode() if event else b""
     return named + b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
 
 
-class Splitter:
+class FrameSplitter:
     """Cuts a stream into frames as it comes.
 
     A frame is given out with the first byte that shows its end; where that is a CR, an LF behind it that comes later
@@ -66,57 +66,60 @@ class Splitter:
     unread, piece by piece.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
-        self._held = bytearray()
+        self._held_bytes = bytearray()
         #: How many of the held bytes were given out: 0, or 1 behind a piece, whose last byte may be half an end.
-        self._given = 0
+        self._given_out = 0
         self._searched = 0
 
-    def feed(self, chunk: bytes) -> list[Frame]:
+    def feed(self, chunk: bytes) -> list[SseFrame]:
         """The frames that this chunk completes, in order; also pieces of one that grew too large."""
-        return [Frame.read(raw) if whole else Frame(raw, readable=False) for raw, whole in self.cut(chunk)]
+        return [
+            SseFrame.parse_frame(raw) if whole else SseFrame(raw, is_readable=False)
+            for raw, whole in self.split_raw(chunk)
+        ]
 
-    def cut(self, chunk: bytes) -> list[tuple[bytes, bool]]:
+    def split_raw(self, chunk: bytes) -> list[tuple[bytes, bool]]:
         """The same as bytes, for whoever reads few of them: (raw, readable)."""
-        if not self._held and self._is_one(chunk):
+        if not self._held_bytes and self._is_single_frame(chunk):
             return [(chunk, True)]
-        self._held += chunk
-        ends = [found.end() for found in _END.finditer(self._held, self._searched)]
-        frames = self._until(ends) if ends else []
-        if len(self._held) - self._given > self._limit:
-            frames.append(self._piece())
-        self._searched = max(0, len(self._held) - 1)
+        self._held_bytes += chunk
+        ends = [found.end() for found in _FRAME_END.finditer(self._held_bytes, self._searched)]
+        frames = self._take_frames(ends) if ends else []
+        if len(self._held_bytes) - self._given_out > self._limit:
+            frames.append(self._take_oversized())
+        self._searched = max(0, len(self._held_bytes) - 1)
         return frames
 
-    def rest(self) -> bytes:
-        """What came behind the last frame; nothing is held afterwards. `Frame.read` reads it, if it is to be read."""
-        left = bytes(self._held[self._given :])
-        self._held.clear()
-        self._given = self._searched = 0
+    def take_rest(self) -> bytes:
+        """Return the bytes after the last frame, and hold nothing any more."""
+        left = bytes(self._held_bytes[self._given_out :])
+        self._held_bytes.clear()
+        self._given_out = self._searched = 0
         return left
 
-    def _is_one(self, chunk: bytes) -> bool:
+    def _is_single_frame(self, chunk: bytes) -> bool:
         """Whether it is one frame and nothing else, as most chunks are."""
         size = len(chunk)
         return 2 <= size <= self._limit and chunk.find(b"\n\n") == size - 2 and b"\r" not in chunk
 
-    def _until(self, ends: list[int]) -> list[tuple[bytes, bool]]:
+    def _take_frames(self, ends: list[int]) -> list[tuple[bytes, bool]]:
         """The frames that end there."""
-        text = bytes(self._held)
+        text = bytes(self._held_bytes)
         frames = []
-        start = self._given
+        start = self._given_out
         for end in ends:
             raw = text[start:end]
-            frames.append((raw, not self._given and len(raw) <= self._limit))
-            self._given = 0
+            frames.append((raw, not self._given_out and len(raw) <= self._limit))
+            self._given_out = 0
             start = end
-        del self._held[:start]
+        del self._held_bytes[:start]
         return frames
 
-    def _piece(self) -> tuple[bytes, bool]:
+    def _take_oversized(self) -> tuple[bytes, bool]:
         """All that is held, of a frame that is too large; its last byte stays behind, to find the end by."""
-        raw = bytes(self._held[self._given :])
-        del self._held[:-1]
-        self._given = 1
+        raw = bytes(self._held_bytes[self._given_out :])
+        del self._held_bytes[:-1]
+        self._given_out = 1
         return raw, False

@@ -14,10 +14,10 @@ from operator import eq, ne
 from typing import Any
 
 from elision.dialects.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces
-from elision.gateway.body import decoded
+from elision.gateway.request_body import decode_message
 
 
-class Arrived:
+class IncomingMessages:
     """The messages of one request, each read at most once however many sessions are asked whether they know it.
 
     Raises Unreadable where one that is looked at is no JSON object.
@@ -26,96 +26,96 @@ class Arrived:
     def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
         self.dialect = dialect
         self.raws = raws
-        self._read: dict[int, tuple[dict[str, Any], list[Piece]]] = {}
-        self._says: dict[tuple[int, bool], bytes] = {}
+        self._parsed: dict[int, tuple[dict[str, Any], list[Piece]]] = {}
+        self._digests: dict[tuple[int, bool], bytes] = {}
         #: The messages as a whole line of a conversation, where they were read as one ahead.
-        self.line: Sequence[Entry] = ()
+        self.entries: Sequence[TranscriptEntry] = ()
 
     def __len__(self) -> int:
         return len(self.raws)
 
-    def read_ahead(self, line: Transcript) -> None:
+    def read_all(self, transcript: ClientTranscript) -> None:
         """Read them all now, behind what `line` has of them; its seed must be that of whoever takes them."""
-        line.take(self)
-        self.line = line.entries
+        transcript.adopt_messages(self)
+        self.entries = transcript.entries
 
-    def json(self, place: int) -> dict[str, Any]:
+    def decode_message(self, index: int) -> dict[str, Any]:
         """Message `place` as an object."""
-        return self._taken_apart(place)[0]
+        return self._parse_message(index)[0]
 
-    def says(self, place: int, *, inside: bool) -> bytes:
-        """What it says, b"" for nothing; inside: whether it stands behind the head."""
-        key = place, inside
-        if key not in self._says:
-            self._says[key] = digest_pieces(self._taken_apart(place)[1], is_behind_head=inside)
-        return self._says[key]
+    def digest_content(self, index: int, *, past_head: bool) -> bytes:
+        """What it says, b"" for nothing; past_head: whether it stands behind the head."""
+        key = index, past_head
+        if key not in self._digests:
+            self._digests[key] = digest_pieces(self._parse_message(index)[1], is_behind_head=past_head)
+        return self._digests[key]
 
-    def is_assistants(self, place: int) -> bool:
+    def is_from_assistant(self, index: int) -> bool:
         """Whether the assistant says it."""
-        return any(piece.kind == "assistant" for piece in self._taken_apart(place)[1])
+        return any(piece.kind == "assistant" for piece in self._parse_message(index)[1])
 
-    def _taken_apart(self, place: int) -> tuple[dict[str, Any], list[Piece]]:
-        if place not in self._read:
-            json = decoded(self.raws[place])
-            self._read[place] = json, self.dialect.split_message(json, place)
-        return self._read[place]
+    def _parse_message(self, index: int) -> tuple[dict[str, Any], list[Piece]]:
+        if index not in self._parsed:
+            json = decode_message(self.raws[index])
+            self._parsed[index] = json, self.dialect.split_message(json, index)
+        return self._parsed[index]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One message. says: its name by content, b"" if it says nothing. node: the name of the history that it ends.
+class TranscriptEntry:
+    """One message. content_digest: a digest of its content, b"" if it has none.
 
-    ahead: whether what comes behind it stands behind the head.
+    node: the name of the history that ends with it. is_past_head: whether the next message is past the head.
     """
 
     raw: bytes
     json: dict[str, Any]
-    says: bytes
+    content_digest: bytes
     node: bytes
-    assistant: bool
-    ahead: bool
+    is_from_assistant: bool
+    is_past_head: bool
 
 
 @dataclass(slots=True)
-class Transcript:
+class ClientTranscript:
     """The messages of one conversation. seed: what names are made from; families with different seeds share no name."""
 
     dialect: LiveDialect
     seed: bytes
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[TranscriptEntry] = field(default_factory=list)
     #: The same messages' bytes, so that a whole history is compared at once.
     raws: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def of_family(cls, dialect: LiveDialect, family: str) -> Transcript:
+    def for_family(cls, dialect: LiveDialect, family: str) -> ClientTranscript:
         """An empty one."""
         return cls(dialect, family.encode("utf-8", "surrogatepass"))
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def copy(self) -> Transcript:
+    def copy(self) -> ClientTranscript:
         """As it stands now, for another thread to read."""
         return replace(self, entries=list(self.entries), raws=list(self.raws))
 
     @property
-    def newest(self) -> int:
+    def newest_answer_index(self) -> int:
         """Where the newest message of the assistant stands; -1 if it said nothing yet."""
-        return next((place for place in range(len(self) - 1, -1, -1) if self.entries[place].assistant), -1)
+        return next((place for place in range(len(self) - 1, -1, -1) if self.entries[place].is_from_assistant), -1)
 
     @property
-    def head(self) -> int:
+    def head_length(self) -> int:
         """Messages before the assistant's first."""
-        return next((place for place, entry in enumerate(self.entries) if entry.assistant), len(self))
+        return next((place for place, entry in enumerate(self.entries) if entry.is_from_assistant), len(self))
 
-    def spoken(self, arrived: Arrived, known: int) -> list[bool]:
+    def flag_assistant_messages(self, arrived: IncomingMessages, known: int) -> list[bool]:
         """Which of the messages of a request the assistant said; so many of them are known.
 
         Raises Unreadable where a message is no object.
         """
         return [
-            *(entry.assistant for entry in self.entries[:known]),
-            *map(arrived.is_assistants, range(known, len(arrived))),
+            *(entry.is_from_assistant for entry in self.entries[:known]),
+            *map(arrived.is_from_assistant, range(known, len(arrived))),
         ]
 
     @property
@@ -125,48 +125,52 @@ class Transcript:
             return self.entries[-1].node
         return self.seed
 
-    def common(self, arrived: Arrived) -> int:
+    def count_shared(self, arrived: IncomingMessages) -> int:
         """How many leading messages of a request say what is known."""
         raws = arrived.raws
         if raws[: len(self)] == self.raws:
             return len(self)
         same = map(eq, self.raws, raws)
         for place, equal in enumerate(same):
-            if not equal and arrived.says(place, inside=self._inside(place)) != self.entries[place].says:
+            if (
+                not equal
+                and arrived.digest_content(place, past_head=self._is_past_head(place))
+                != self.entries[place].content_digest
+            ):
                 return place
         return min(len(self), len(raws))
 
-    def take(self, arrived: Arrived) -> None:
+    def adopt_messages(self, arrived: IncomingMessages) -> None:
         """The request is this one's: forget what is not in it, read what is new.
 
         Raises Unreadable where a message is no object.
         """
-        kept = self.common(arrived)
+        kept = self.count_shared(arrived)
         raws = arrived.raws
         del self.entries[kept:], self.raws[kept:]
         for place in list(compress(range(kept), map(ne, raws, self.raws))):
             # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
-            self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.json(place))
+            self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.decode_message(place))
             self.raws[place] = raws[place]
-        if arrived.line:
+        if arrived.entries:
             # A name of a history comes from its seed and from what it says, so they are the same.
-            self.entries += arrived.line[kept:]
+            self.entries += arrived.entries[kept:]
             self.raws += raws[kept:]
             return
         for place in range(kept, len(raws)):
-            self._append(arrived, place)
+            self._append_message(arrived, place)
 
-    def answers(self, first: int) -> int:
+    def count_answers_from(self, first: int) -> int:
         """How many times the assistant spoke from message `first` on; what it says in a row is one answer."""
-        spoken = [entry.assistant for entry in self.entries[max(first - 1, 0) :]]
+        spoken = [entry.is_from_assistant for entry in self.entries[max(first - 1, 0) :]]
         before = spoken.pop(0) if first else False
         return sum(now and not then for then, now in zip([before, *spoken], spoken, strict=False))
 
-    def said(self) -> set[bytes]:
+    def collect_digests(self) -> set[bytes]:
         """What the messages behind the head say."""
-        return {entry.says for entry in self.entries[self.head :] if entry.says}
+        return {entry.content_digest for entry in self.entries[self.head_length :] if entry.content_digest}
 
-    def after(self, entries: Sequence[Entry], messages: Sequence[dict[str, Any]]) -> bytes:
+    def name_history(self, entries: Sequence[TranscriptEntry], messages: Sequence[dict[str, Any]]) -> bytes:
         """The name of the history `entries`, as it stood here once, with `messages` behind it."""
         node = entries[-1].node if entries else self.seed
         for place, message in enumerate(messages, start=len(entries)):
@@ -174,26 +178,26 @@ class Transcript:
             node = chain_digest(node, says)
         return node
 
-    def _append(self, arrived: Arrived, place: int) -> None:
-        inside = self._inside(place)
-        assistant = arrived.is_assistants(place)
-        says = arrived.says(place, inside=inside)
+    def _append_message(self, arrived: IncomingMessages, place: int) -> None:
+        inside = self._is_past_head(place)
+        assistant = arrived.is_from_assistant(place)
+        says = arrived.digest_content(place, past_head=inside)
         self.entries.append(
-            Entry(
+            TranscriptEntry(
                 raw=arrived.raws[place],
-                json=arrived.json(place),
-                says=says,
+                json=arrived.decode_message(place),
+                content_digest=says,
                 node=chain_digest(self.node, says),
-                assistant=assistant,
-                ahead=inside or assistant,
+                is_from_assistant=assistant,
+                is_past_head=inside or assistant,
             ),
         )
         self.raws.append(arrived.raws[place])
 
-    def _inside(self, place: int) -> bool:
-        return place > 0 and self.entries[place - 1].ahead
+    def _is_past_head(self, place: int) -> bool:
+        return place > 0 and self.entries[place - 1].is_past_head
 
 
-def answers(spoken: Sequence[bool]) -> int:
+def count_answers(spoken: Sequence[bool]) -> int:
     """How often the assistant spoke; what it says in a row is one answer."""
     return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))

@@ -30,30 +30,32 @@ except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
 #: Why there is no answer, or none to its end.
-Kind: TypeAlias = Literal["dns", "refused", "tls", "connect", "connect-timeout", "read-timeout", "cut", "malformed"]
+FailureKind: TypeAlias = Literal[
+    "dns", "refused", "tls", "connect", "connect-timeout", "read-timeout", "cut", "malformed"
+]
 #: Seconds that an idle connection is kept: less than providers keep theirs, so that none is met while it closes.
-KEEP_ALIVE: Final = 15.0
+KEEP_ALIVE_SECONDS: Final = 15.0
 #: Seconds behind taking an idle connection up again in which its end is that of idling: a server that had closed it by
 #: then says so within a round trip. One that closes later may have been at work on the request, which is a POST: sent
 #: again it would be done and billed twice (RFC 9110, 9.2.2: only where the first is known not to have been applied).
-SOON: Final = 0.5
+REUSE_SECONDS: Final = 0.5
 #: Bytes of a body that are handed to the transport at once.
-_SLICE: Final = 256 * 1024
+_SLICE_BYTES: Final = 256 * 1024
 #: Bytes that one header field of an answer may have.
-FIELD: Final = 65_536
+MAX_FIELD_BYTES: Final = 65_536
 #: Fields that aiohttp would add of its own.
-_AUTOMATIC: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_AUTOMATIC_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
 class UpstreamError(ElisionError):
     """The provider was not reached, or its answer broke off. The text names no credential and no body."""
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
-        self.kind: Kind = kind
+        self.kind: FailureKind = kind
 
 
-class Answer:
+class UpstreamResponse:
     """An answer that has begun: status and headers are there, the body comes. Used with `async with`."""
 
     def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
@@ -62,17 +64,17 @@ class Answer:
         self._response = response
         self._place = place
 
-    def header(self, name: bytes) -> bytes | None:
+    def get_header(self, name: bytes) -> bytes | None:
         """The first field of that name; `name` is in lower case."""
         return next((value for key, value in self.headers if key.lower() == name), None)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, still compressed if it came so. Raises UpstreamError where it breaks off."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
-            raise _translated(error, self._place, begun=True) from error
+            raise _translate_error(error, self._place, begun=True) from error
 
     async def close(self) -> None:
         """Be done with it: a body read to its end leaves the connection for the next request, else it is closed."""
@@ -81,7 +83,7 @@ class Answer:
         else:
             self._response.close()
 
-    async def __aenter__(self) -> Answer:
+    async def __aenter__(self) -> UpstreamResponse:
         return self
 
     async def __aexit__(
@@ -102,9 +104,9 @@ class Upstream:
         self.read_seconds = read_seconds
         self._proxy_env = proxy_env
         #: Whether the newest request reached its provider; None before there was one.
-        self.reached: bool | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self._second: aiohttp.ClientSession | None = None
+        self.is_reached: bool | None = None
+        self._pooled_session: aiohttp.ClientSession | None = None
+        self._fresh_session: aiohttp.ClientSession | None = None
 
     async def open(
         self,
@@ -112,15 +114,19 @@ class Upstream:
         url: str,
         headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes],
         body: bytes | AsyncIterable[bytes] = b"",
-    ) -> Answer:
+    ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer. Raises UpstreamError, and whatever `body` raises itself.
 
         url: sent as it is written, percent signs included. headers: all that is sent, `Host` and the length of `body`
         aside; a `content-length` among them is used where `body` comes in chunks.
         """
-        place = _place(url)
-        sent = body if isinstance(body, bytes) else _Chunks(body)
-        target, fields, used = URL(url, encoded=True), _fields(headers, measured=isinstance(body, bytes)), _Used()
+        place = _describe_host(url)
+        sent = body if isinstance(body, bytes) else _ChunkedBody(body)
+        target, fields, used = (
+            URL(url, encoded=True),
+            _decode_fields(headers, measured=isinstance(body, bytes)),
+            _ConnectionReuse(),
+        )
         proxy: URL | None = None
 
         async def asked(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
@@ -128,7 +134,7 @@ class Upstream:
                 method,
                 target,
                 headers=fields,
-                data=_body(sent),
+                data=_make_payload(sent),
                 allow_redirects=False,
                 trace_request_ctx=used,
                 proxy=proxy,
@@ -136,49 +142,51 @@ class Upstream:
 
         try:
             if self._proxy_env:
-                proxy = _proxy(target)
+                proxy = _find_proxy(target)
             try:
-                response = await asked(self._pool())
+                response = await asked(self._get_pooled_session())
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # Servers close what idles whenever they like, often at the moment in which it is used again.
-                if not (used.just_now and isinstance(sent, bytes)):
+                if not (used.is_recent and isinstance(sent, bytes)):
                     raise
-                response = await asked(self._fresh())
+                response = await asked(self._get_fresh_session())
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            if isinstance(sent, _Chunks) and sent.failed is not None:
-                raise sent.failed from None
-            failure = _translated(error, place, begun=False)
-            self.reached = failure.kind not in _UNREACHED
+            if isinstance(sent, _ChunkedBody) and sent.error is not None:
+                raise sent.error from None
+            failure = _translate_error(error, place, begun=False)
+            self.is_reached = failure.kind not in _UNREACHED_KINDS
             raise failure from error
-        self.reached = True
+        self.is_reached = True
         if not 200 <= response.status < 600:
             # Nothing is upgraded here, and HTTP knows no other; no server could say it to a client.
             response.close()
-            raise UpstreamError("malformed", _WORDS["malformed"].format(place=place, why=f"status {response.status}"))
-        return Answer(response, place)
+            raise UpstreamError(
+                "malformed", _MESSAGES["malformed"].format(place=place, why=f"status {response.status}")
+            )
+        return UpstreamResponse(response, place)
 
     async def close(self) -> None:
         """Close the pool; answers under way are cut."""
-        for session in (self._session, self._second):
+        for session in (self._pooled_session, self._fresh_session):
             if session is not None:
                 await session.close()
-        self._session = self._second = None
+        self._pooled_session = self._fresh_session = None
 
-    def _pool(self) -> aiohttp.ClientSession:
-        if self._session is None:
+    def _get_pooled_session(self) -> aiohttp.ClientSession:
+        if self._pooled_session is None:
             traced = aiohttp.TraceConfig()
-            traced.on_connection_reuseconn.append(_reused)
-            kept = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ttl_dns_cache=60)
-            self._session = self._made(kept, traced)
-        return self._session
+            traced.on_connection_reuseconn.append(_note_reuse)
+            kept = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=60)
+            self._pooled_session = self._make_session(kept, traced)
+        return self._pooled_session
 
-    def _fresh(self) -> aiohttp.ClientSession:
+    def _get_fresh_session(self) -> aiohttp.ClientSession:
         """Of which each connection is a new one: others that idled may be closed as well."""
-        if self._second is None:
-            self._second = self._made(aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60))
-        return self._second
+        if self._fresh_session is None:
+            self._fresh_session = self._make_session(aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60))
+        return self._fresh_session
 
-    def _made(self, connector: aiohttp.TCPConnector, *traced: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+    def _make_session(self, connector: aiohttp.TCPConnector, *traced: aiohttp.TraceConfig) -> aiohttp.ClientSession:
         """connector: without a limit, as how many requests run at once is bounded where they come in."""
         return aiohttp.ClientSession(
             connector=connector,
@@ -193,28 +201,30 @@ class Upstream:
             auto_decompress=False,
             # It would heed ~/.netrc as well, and send what stands there for the client's own credential.
             trust_env=False,
-            skip_auto_headers=_AUTOMATIC,
-            max_line_size=FIELD,
-            max_field_size=FIELD,
+            skip_auto_headers=_AUTOMATIC_HEADERS,
+            max_line_size=MAX_FIELD_BYTES,
+            max_field_size=MAX_FIELD_BYTES,
         )
 
 
 @dataclass(slots=True)
-class _Used:
+class _ConnectionReuse:
     """When a request went over a connection that had served one before, monotonic seconds."""
 
-    again: float | None = None
+    reused_at: float | None = None
 
     @property
-    def just_now(self) -> bool:
-        return self.again is not None and time.monotonic() - self.again < SOON
+    def is_recent(self) -> bool:
+        return self.reused_at is not None and time.monotonic() - self.reused_at < REUSE_SECONDS
 
 
-async def _reused(session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams) -> None:
-    context.trace_request_ctx.again = time.monotonic()
+async def _note_reuse(
+    session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.reused_at = time.monotonic()
 
 
-def _proxy(target: URL) -> URL | None:
+def _find_proxy(target: URL) -> URL | None:
     """The proxy that the surroundings name on the way to `target`. Raises ValueError where its address is none."""
     if proxy_bypass(target.host or ""):
         named = None
@@ -228,7 +238,7 @@ def _proxy(target: URL) -> URL | None:
     return proxy
 
 
-class _Whole(Payload):
+class _SlicedPayload(Payload):
     """Bytes that go out as the socket takes them: a transport copies what it is given and cannot send at once.
 
     aiohttp's own class of it warns above a megabyte, which here is usual.
@@ -249,45 +259,47 @@ class _Whole(Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         view = memoryview(self._value)[:content_length]
-        for start in range(0, len(view), _SLICE):
-            await writer.write(view[start : start + _SLICE])
+        for start in range(0, len(view), _SLICE_BYTES):
+            await writer.write(view[start : start + _SLICE_BYTES])
 
 
-class _Chunks:
-    """A body in chunks; `failed` is what ended it early, which is its maker's to say and no fault of the provider."""
+class _ChunkedBody:
+    """A body in chunks; `error` is what ended it early, which is its maker's to say and no fault of the provider."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks
-        self.failed: Exception | None = None
+        self.error: Exception | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._chunks:
                 yield chunk
         except Exception as error:
-            self.failed = error
+            self.error = error
             raise
 
 
-def _body(body: bytes | AsyncIterable[bytes]) -> Any:
+def _make_payload(body: bytes | AsyncIterable[bytes]) -> Any:
     if isinstance(body, bytes):
         if body:
-            return _Whole(body)
+            return _SlicedPayload(body)
         return None
     return body
 
 
-def _fields(headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes], *, measured: bool) -> list[tuple[str, str]]:
+def _decode_fields(
+    headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes], *, measured: bool
+) -> list[tuple[str, str]]:
     """measured: the body is at hand, so its length is not the client's to say."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [
-        (name.decode("latin-1"), _text(value))
+        (name.decode("latin-1"), _decode_value(value))
         for name, value in pairs
         if not (measured and name.lower() == b"content-length")
     ]
 
 
-def _text(value: bytes) -> str:
+def _decode_value(value: bytes) -> str:
     # aiohttp writes fields as UTF-8, so what is UTF-8 goes out as it came.
     try:
         return value.decode()
@@ -295,7 +307,7 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def _place(url: str) -> str:
+def _describe_host(url: str) -> str:
     """Scheme and host of `url`: nothing of it that may be private."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
@@ -304,23 +316,23 @@ def _place(url: str) -> str:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def _translated(error: Exception, place: str, *, begun: bool) -> UpstreamError:
-    kind = _kind(error, begun=begun)
-    return UpstreamError(kind, _WORDS[kind].format(place=place, why=_why(error)))
+def _translate_error(error: Exception, place: str, *, begun: bool) -> UpstreamError:
+    kind = _classify_error(error, begun=begun)
+    return UpstreamError(kind, _MESSAGES[kind].format(place=place, why=_describe_error(error)))
 
 
-def _kind(error: Exception, *, begun: bool) -> Kind:
+def _classify_error(error: Exception, *, begun: bool) -> FailureKind:
     if isinstance(error, TimeoutError):
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return "connect-timeout"
         return "read-timeout"
     if getattr(error, "errno", None) == errno.ECONNREFUSED:
         return "refused"
-    return next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), "cut" if begun else "connect")
+    return next((kind for kinds, kind in _KINDS_BY_CLASS if isinstance(error, kinds)), "cut" if begun else "connect")
 
 
 #: In the order in which they are asked: an error may be of several classes.
-_KINDS: Final[tuple[tuple[tuple[type[Exception], ...], Kind], ...]] = (
+_KINDS_BY_CLASS: Final[tuple[tuple[tuple[type[Exception], ...], FailureKind], ...]] = (
     ((aiohttp.ClientConnectorDNSError,), "dns"),
     ((aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch, ssl.SSLError), "tls"),
     ((aiohttp.ClientProxyConnectionError,), "connect"),
@@ -332,9 +344,9 @@ _KINDS: Final[tuple[tuple[tuple[type[Exception], ...], Kind], ...]] = (
 )
 
 #: Those in which there was no connection.
-_UNREACHED: Final[tuple[Kind, ...]] = ("dns", "refused", "tls", "connect", "connect-timeout")
+_UNREACHED_KINDS: Final[tuple[FailureKind, ...]] = ("dns", "refused", "tls", "connect", "connect-timeout")
 #: What is said of each.
-_WORDS: Final[dict[Kind, str]] = {
+_MESSAGES: Final[dict[FailureKind, str]] = {
     "dns": "the name of {place} is not known: {why}",
     "refused": "nothing listens at {place}",
     "tls": "no TLS connection to {place}: {why}",
@@ -346,7 +358,7 @@ _WORDS: Final[dict[Kind, str]] = {
 }
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """The operating system's or TLS's word for it, in one line."""
     inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
     text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner) or type(inner).__name__

@@ -13,13 +13,13 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class ClientRequest:
     """A client's request. Its body is `body`, unless it is larger than what is taken apart: then `more` is the rest.
 
     raw_path:    as it stands in the request line, percent signs included, without the query; `query`: behind the "?".
     client:      the other end's address, "" where there is none.
     received_at: `time.perf_counter()` when the last byte of `body` was there.
-    gone:        set when the client disconnects; whoever serves it is cancelled then.
+    disconnected: set when the client disconnects; whoever serves it is cancelled then.
     """
 
     method: str
@@ -27,42 +27,42 @@ class Incoming:
     query: bytes
     headers: Headers
     body: bytes = field(repr=False)
-    more: AsyncIterator[bytes] | None = field(default=None, repr=False)
+    rest: AsyncIterator[bytes] | None = field(default=None, repr=False)
     client: str = ""
     received_at: float = field(default_factory=time.perf_counter)
-    gone: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     def header(self, name: bytes) -> bytes | None:
         """The first field of that name, which is in lower case."""
         return next((value for key, value in self.headers if key == name), None)
 
-    def content(self) -> bytes | AsyncIterator[bytes]:
+    def stream_body(self) -> bytes | AsyncIterator[bytes]:
         """The whole body, to be sent on: bytes, or chunks that can be read once."""
-        if self.more is None:
+        if self.rest is None:
             return self.body
-        return _joined(self.body, self.more)
+        return _join_chunks(self.body, self.rest)
 
 
-async def _joined(first: bytes, more: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _join_chunks(first: bytes, more: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     if first:
         yield first
     async for chunk in more:
         yield chunk
 
 
-class Reply(Protocol):
+class ClientReply(Protocol):
     """The way back to the client: `start` once, `send` any number of times, `finish` once.
 
     Each waits while the client reads slowly. To one that is gone nothing is sent, without an error.
     """
 
     @property
-    def started(self) -> bool:
+    def is_started(self) -> bool:
         """Whether status and headers are out: from then on an error can only be an event of the stream, or a cut."""
         ...
 
     @property
-    def eventful(self) -> bool:
+    def can_send_event(self) -> bool:
         """Whether what has begun is a stream of events that one more event can be put into: it stands between two."""
         ...
 
@@ -73,10 +73,10 @@ class Reply(Protocol):
     async def finish(self) -> None: ...
 
 
-class Serving(Protocol):
+class RequestService(Protocol):
     """Whoever answers requests: the proxy, or a plain pass-through."""
 
-    async def serve(self, request: Incoming, reply: Reply) -> None:
+    async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
         """Answer `request`. Raises CancelledError where the client is gone; an answer that is started and not finished
         is cut."""
         ...

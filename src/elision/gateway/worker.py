@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from elision.errors import MissingExtra
-from elision.gateway.admin import pages
-from elision.gateway.app import App
-from elision.gateway.dashboard.pages import routes
-from elision.gateway.door import Door
-from elision.gateway.health import Health
+from elision.gateway.admin import make_admin_app
+from elision.gateway.app import GatewayApp
+from elision.gateway.assembly import Gateway
+from elision.gateway.dashboard.pages import make_routes
+from elision.gateway.health import HealthChecks
+from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_log import RequestLog
-from elision.gateway.served import Served, Watch
-from elision.gateway.sessions import LiveSession
+from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.settings import GatewaySettings
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
@@ -23,13 +23,13 @@ from elision.trajectory.price_lookup import known_models
 from elision.trajectory.tokens import counter
 
 if TYPE_CHECKING:
-    from elision.gateway.scrape import Scrape
+    from elision.gateway.metrics_page import MetricsPage
 
 _log: Final = logging.getLogger("elision.gateway")
 
 
 class Worker:
-    """`app` is what a server runs; `tick` it now and then, and `close` it at the end.
+    """`app` is what a server runs; `update_gauges` it now and then, and `close` it at the end.
 
     Raises StoreError, MissingExtra and SettingError where what the settings name cannot be had.
     """
@@ -37,71 +37,75 @@ class Worker:
     def __init__(self, settings: GatewaySettings) -> None:
         # A gateway that only passes on keeps nothing, and needs no place for it.
         self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
-        self._metrics = _metrics()
-        watch = _Watches(_watches(self._metrics, settings))
-        self.door = Door.of(settings, self.store, watch)
-        health = Health(settings, self.store, lambda: self.app.draining, lambda: self.door.upstream.reached)
-        dashboard = routes(self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._busy)
-        scraped = None if self._metrics is None else self._page
-        self.app = App(settings, self.door.proxy, pages(settings, health, scraped, dashboard), watch)
+        self._metrics_page = _make_metrics_page()
+        watch = _ListenerGroup(_make_listeners(self._metrics_page, settings))
+        self.gateway = Gateway.of(settings, self.store, watch)
+        health = HealthChecks(
+            settings, self.store, lambda: self.app.is_draining, lambda: self.gateway.upstream.is_reached
+        )
+        dashboard = make_routes(
+            self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._list_busy_sessions
+        )
+        scraped = None if self._metrics_page is None else self._render_metrics
+        self.app = GatewayApp(settings, self.gateway.proxy, make_admin_app(settings, health, scraped, dashboard), watch)
         if not settings.off:
             # Loading a vocabulary takes a second, and so do lists of prices, which no request should.
             counter(settings.library.tokens).count("warm")
             known_models()
 
-    def tick(self) -> None:
+    def update_gauges(self) -> None:
         """Note how things stand, for whichever worker is scraped next."""
-        if self._metrics is not None:
-            turns = self.app.limits.turns
-            memory = self.app.limits.memory
-            self._metrics.stand(
-                in_flight=turns.taken,
+        if self._metrics_page is not None:
+            turns = self.app.limits.request_gate
+            memory = self.app.limits.memory_gate
+            self._metrics_page.set_gauges(
+                in_flight=turns.in_use,
                 waiting=turns.waiting + memory.waiting,
-                held=memory.taken,
-                sessions=len(self.door.sessions),
+                held_bytes=memory.in_use,
+                sessions=len(self.gateway.sessions),
             )
 
-    def _page(self) -> tuple[str, bytes]:
-        assert self._metrics is not None
-        self.tick()
-        return self._metrics.content_type, self._metrics.page()
+    def _render_metrics(self) -> tuple[str, bytes]:
+        assert self._metrics_page is not None
+        self.update_gauges()
+        return self._metrics_page.content_type, self._metrics_page.render()
 
     async def close(self) -> None:
         """Write what is not written, and let go of everything."""
-        await self.door.close()
+        await self.gateway.close()
         self.store.close()
 
-    def _busy(self) -> frozenset[str]:
-        flying = [(live.newest, live.name) for live in self._live() if live.flying]
+    def _list_busy_sessions(self) -> frozenset[str]:
+        flying = [(live.newest_diagnostics, live.name) for live in self._copy_sessions() if live.requests_in_flight]
         return frozenset(name if newest is None else newest.branch for newest, name in flying)
 
-    def _live(self) -> list[LiveSession]:
+    def _copy_sessions(self) -> list[LiveSession]:
         """The sessions of this moment. A thread of the dashboard's asks, while the event loop adds and removes some:
         where that falls into the midst of copying, it is begun anew."""
         while True:
             with suppress(RuntimeError):
-                return list(self.door.sessions)
+                return list(self.gateway.sessions)
 
 
-class _Watches:
+class _ListenerGroup:
     """Tells several of a served request; what fails in one is logged, and no reason to fail the request."""
 
-    def __init__(self, watches: list[Watch]) -> None:
-        self._watches = watches
+    def __init__(self, listeners: list[RequestListener]) -> None:
+        self._listeners = listeners
 
-    def __call__(self, served: Served) -> None:
-        for watch in self._watches:
+    def __call__(self, served: RequestRecord) -> None:
+        for watch in self._listeners:
             try:
                 watch(served)
             except Exception:  # noqa: BLE001 - a named boundary: telemetry is never a reason to fail a request
                 _log.exception("a request could not be counted or logged")
 
 
-def _metrics() -> Scrape | None:
+def _make_metrics_page() -> MetricsPage | None:
     try:
-        from elision.gateway.scrape import Scrape
+        from elision.gateway.metrics_page import MetricsPage
 
-        return Scrape()
+        return MetricsPage()
     except MissingExtra:
         return None
     except OSError as error:
@@ -110,8 +114,8 @@ def _metrics() -> Scrape | None:
         return None
 
 
-def _watches(metrics: Scrape | None, settings: GatewaySettings) -> list[Watch]:
-    found: list[Watch] = [] if metrics is None else [metrics.take]
+def _make_listeners(metrics: MetricsPage | None, settings: GatewaySettings) -> list[RequestListener]:
+    found: list[RequestListener] = [] if metrics is None else [metrics.add_request]
     if settings.log != "none":
-        found.append(RequestLog(settings.log, redaction=settings.library.redaction).take)
+        found.append(RequestLog(settings.log, redaction=settings.library.redaction).log_request)
     return found

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from elision.stores.sqlite import SqliteStore
-from tests.gateway.dashboard.asking import Asking
-from tests.gateway.dashboard.runs import GPT, PI, SWE_AGENT, worked
+from tests.gateway.dashboard.api_client import DashboardClient
+from tests.gateway.dashboard.recorded_sessions import GPT, PI, SWE_AGENT, record_session
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def kept(place: Path) -> Iterator[SqliteStore]:
     """Two sessions of recorded runs: one with summaries and a recall, one that masks."""
     store = SqliteStore(place)
     eager = "hybrid(window=4, summarize_at=12, tail=4, schedule=every-turn)"
-    worked(store, "billing", PI, 20, eager, recalls=(12, 14))
-    worked(
+    record_session(store, "billing", PI, 20, eager, recalls=(12, 14))
+    record_session(
         store,
         "printer",
         SWE_AGENT,
@@ -39,5 +39,5 @@ def kept(place: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def asking(kept: SqliteStore) -> Asking:
-    return Asking(kept)
+def asking(kept: SqliteStore) -> DashboardClient:
+    return DashboardClient(kept)

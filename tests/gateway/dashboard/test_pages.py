@@ -16,17 +16,26 @@ from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import UnknownHandle
+from elision.gateway.dashboard.json_views import MAX_TEXT_CHARS, decode_key, encode_key
 from elision.gateway.dashboard.pages import POLICY
-from elision.gateway.dashboard.readings import Readings
-from elision.gateway.dashboard.told import SLICE, key_of, named
+from elision.gateway.dashboard.session_cache import SessionCache
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Called, Opened
 from tests.cli import stored
-from tests.gateway.dashboard.asking import Asking
-from tests.gateway.dashboard.runs import HOSTILE, MINI, PI, SONNET, Clock, Working, hostile, worked
+from tests.gateway.dashboard.api_client import DashboardClient
+from tests.gateway.dashboard.recorded_sessions import (
+    HOSTILE,
+    MINI,
+    PI,
+    SONNET,
+    RecordedClient,
+    SteppingClock,
+    record_hostile_session,
+    record_session,
+)
 
 OBSERVATION = "/elision/api/sessions/{}/observations/{}"
 
@@ -40,9 +49,9 @@ def shown(place: Path, session: str) -> Any:
 
 
 @pytest.mark.parametrize("session", ["billing", "printer"])
-def test_figures_are_those_of_show(asking: Asking, place: Path, session: str) -> None:
+def test_figures_are_those_of_show(asking: DashboardClient, place: Path, session: str) -> None:
     """Every call and every total is what the command line says of the session."""
-    told, known = asking.session(session), shown(place, session)
+    told, known = asking.get_session(session), shown(place, session)
     assert len(told["made"]) == len(known["passes"]) > 10
     for made, passed in zip(told["made"], known["passes"], strict=True):
         assert {name: made[name] for name in passed} == passed
@@ -50,22 +59,22 @@ def test_figures_are_those_of_show(asking: Asking, place: Path, session: str) ->
         assert told[name] == known[name]
 
 
-def test_parts_are_all_of_the_bill(asking: Asking) -> None:
+def test_parts_are_all_of_the_bill(asking: DashboardClient) -> None:
     """What the parts cost is what the session cost, ours as well as had everything been sent; recalls are within."""
     for session in ("billing", "printer"):
-        told = asking.session(session)
+        told = asking.get_session(session)
         figures, costs = told["figures"], told["costs"]
         assert sum(figures["parts"].values()) == pytest.approx(figures["usd"]) == pytest.approx(costs["ours"])
         assert sum(figures["raw_parts"].values()) == pytest.approx(figures["raw_usd"]) == pytest.approx(costs["raw"])
         assert figures["saved_usd"] == pytest.approx(costs["saved"])
         assert figures["recalls_usd"] == pytest.approx(costs["recalls"])
         assert figures["parts"]["output"] == pytest.approx(figures["raw_parts"]["output"])
-    assert asking.session("billing")["figures"]["recalls_usd"] > 0
+    assert asking.get_session("billing")["figures"]["recalls_usd"] > 0
 
 
-def test_as_billed_is_what_providers_reported(asking: Asking) -> None:
+def test_as_billed_is_what_providers_reported(asking: DashboardClient) -> None:
     """The hit share and the bill are sums of the usage that came with the answers."""
-    told = asking.session("billing")
+    told = asking.get_session("billing")
     usages = [made["usage"] for made in told["made"]]
     prompt = sum(usage["input"] + usage["cache_read"] + usage["cache_write"] for usage in usages)
     figures = told["figures"]
@@ -75,79 +84,79 @@ def test_as_billed_is_what_providers_reported(asking: Asking) -> None:
     assert figures["billed_usd"] == pytest.approx(sum(made["billed_usd"] for made in told["made"]))
 
 
-def test_totals_are_the_sum_of_the_sessions(asking: Asking) -> None:
+def test_totals_are_the_sum_of_the_sessions(asking: DashboardClient) -> None:
     """The header's figures are those of the list, and the list's those of each session."""
-    totals, listed = asking.get("/elision/api/totals").json, asking.get("/elision/api/sessions").json
+    totals, listed = asking.get_path("/elision/api/totals").json, asking.get_path("/elision/api/sessions").json
     assert [each["name"] for each in listed["sessions"]] == ["printer", "billing"]
     assert (totals["sessions"], totals["unread"], totals["faults"]) == (2, 0, 0)
     for name in ("saved_usd", "usd", "sent_tokens", "billed_read", "summaries"):
         assert totals[name] == pytest.approx(sum(each[name] for each in listed["sessions"]))
     for each in listed["sessions"]:
-        assert each["saved_usd"] == pytest.approx(asking.session(each["name"])["costs"]["saved"])
+        assert each["saved_usd"] == pytest.approx(asking.get_session(each["name"])["costs"]["saved"])
         assert len(each["points"]) <= 60
 
 
 def test_what_a_fork_shares_counts_once(tmp_path: Path) -> None:
     """A fork's own figures leave out the calls of its parent; the whole log is what its page shows."""
     store = SqliteStore(tmp_path / "agent.db")
-    eager, clock, messages = "masking(window=2, schedule=every-turn)", Clock(1_700_000_000.0), stored.opening()
+    eager, clock, messages = "masking(window=2, schedule=every-turn)", SteppingClock(1_700_000_000.0), stored.opening()
     with ContextManager(eager, store=store, session="main", model=SONNET, clock=clock) as context:
         for turn in range(1, 9):
             context.prepare(messages)
             messages = [*messages, *stored.looked(turn)]
-        whole = Asking(store).session("main")["figures"]
+        whole = DashboardClient(store).get_session("main")["figures"]
         messages = messages[: 2 + 2 * 5]
         for turn in range(1, 5):
             messages = [*messages, *stored.looked(turn, stored.report(10 + turn))]
             context.prepare(messages)
-    asking = Asking(store)
-    listed = {each["name"]: each for each in asking.get("/elision/api/sessions").json["sessions"]}
+    asking = DashboardClient(store)
+    listed = {each["name"]: each for each in asking.get_path("/elision/api/sessions").json["sessions"]}
     fork, main = listed["main~2"], listed["main"]
     assert main["usd"] == pytest.approx(whole["usd"])
     assert (fork["relation"], fork["shared"], fork["calls"]) == ("fork", 6, 4)
-    told = asking.session("main~2")
+    told = asking.get_session("main~2")
     own = [made["bill"]["usd"] for made in told["made"][6:]]
     assert fork["all_calls"] == len(told["made"]) == 10
     assert sum(fork["parts"].values()) - fork["parts"]["output"] == pytest.approx(sum(own))
     assert 0 < fork["parts"]["output"] < told["figures"]["parts"]["output"]
-    assert asking.get("/elision/api/totals").json["calls"] == 12
-    assert [each["name"] for each in asking.session("main")["branches"]] == ["main~2"]
+    assert asking.get_path("/elision/api/totals").json["calls"] == 12
+    assert [each["name"] for each in asking.get_session("main")["branches"]] == ["main~2"]
     store.close()
 
 
-def test_only_what_is_new(asking: Asking) -> None:
+def test_only_what_is_new(asking: DashboardClient) -> None:
     """Whoever knows the first calls is told the others."""
-    whole = asking.session("billing")
-    rest = asking.session("billing", "?after=15")
+    whole = asking.get_session("billing")
+    rest = asking.get_session("billing", "?after=15")
     assert rest["first"] == 15
     assert rest["made"] == whole["made"][15:]
-    assert asking.session("billing", "?after=999")["made"] == []
+    assert asking.get_session("billing", "?after=999")["made"] == []
 
 
-def test_unchanged_answers_cost_nothing(asking: Asking) -> None:
+def test_unchanged_answers_cost_nothing(asking: DashboardClient) -> None:
     """An answer that the asker has is not sent again; HEAD is answered like GET."""
     for path in ("/", "/elision/page.js", "/elision/api/totals", "/elision/api/sessions"):
-        first = asking.get(path)
-        again = asking.get(path, if_none_match=first.headers["etag"])
+        first = asking.get_path(path)
+        again = asking.get_path(path, if_none_match=first.headers["etag"])
         assert (first.status, again.status, again.body) == (200, 304, b"")
         assert again.headers["content-security-policy"] == POLICY
-        assert asking.get(path, "HEAD").status == 200
+        assert asking.get_path(path, "HEAD").status == 200
 
 
 def test_changes_of_another_process_show(tmp_path: Path) -> None:
     """What somebody else writes to the same file is in the next answer, also the usage of a call known already."""
     ours, theirs = SqliteStore(tmp_path / "agent.db"), SqliteStore(tmp_path / "agent.db")
-    asking = Asking(ours)
-    assert asking.get("/elision/api/totals").json["sessions"] == 0
-    working = Working(theirs, "s", MINI)
-    working.calls(3)
-    assert len(asking.session("s")["made"]) == 3
-    working.calls(2)
+    asking = DashboardClient(ours)
+    assert asking.get_path("/elision/api/totals").json["sessions"] == 0
+    working = RecordedClient(theirs, "s", MINI)
+    working.make_calls(3)
+    assert len(asking.get_session("s")["made"]) == 3
+    working.make_calls(2)
     working.close()
-    told = asking.session("s", "?after=2")
+    told = asking.get_session("s", "?after=2")
     assert [made["call"] for made in told["made"]] == [3, 4, 5]
     assert all(made["usage"] for made in told["made"])
-    assert told == Asking(theirs).session("s", "?after=2")
+    assert told == DashboardClient(theirs).get_session("s", "?after=2")
     ours.close()
     theirs.close()
 
@@ -155,59 +164,59 @@ def test_changes_of_another_process_show(tmp_path: Path) -> None:
 def test_a_session_begun_anew_under_its_old_name(tmp_path: Path) -> None:
     """A deleted session is forgotten, and one of the same name is read from its beginning."""
     store = MemoryStore()
-    asking = Asking(store)
-    worked(store, "s", MINI, 4)
-    assert len(asking.session("s")["made"]) == 4
+    asking = DashboardClient(store)
+    record_session(store, "s", MINI, 4)
+    assert len(asking.get_session("s")["made"]) == 4
     store.delete("s")
-    assert asking.get(f"/elision/api/sessions/{named('s')}").status == 404
-    worked(store, "s", MINI, 6, now=1_700_200_000.0)
-    assert len(asking.session("s")["made"]) == 6
+    assert asking.get_path(f"/elision/api/sessions/{encode_key('s')}").status == 404
+    record_session(store, "s", MINI, 6, now=1_700_200_000.0)
+    assert len(asking.get_session("s")["made"]) == 6
 
 
-def test_hidden_texts_word_for_word(asking: Asking, kept: SqliteStore) -> None:
+def test_hidden_texts_word_for_word(asking: DashboardClient, kept: SqliteStore) -> None:
     """Behind the handle of everything that was hidden stands what the agent was shown once."""
-    told = asking.session("billing")
+    told = asking.get_session("billing")
     hidden = [each["handle"] for made in told["made"] for each in made["masked"] + made["covered"]]
     assert len(set(hidden)) > 10
     for handle in sorted(set(hidden)):
         turn, position = map(int, handle[1:].split("."))
-        answer = asking.get(OBSERVATION.format(named("billing"), handle)).json
-        assert answer["text"] == kept.observation("billing", (turn, position)).text[:SLICE]
+        answer = asking.get_path(OBSERVATION.format(encode_key("billing"), handle)).json
+        assert answer["text"] == kept.observation("billing", (turn, position)).text[:MAX_TEXT_CHARS]
 
 
 def test_a_long_text_comes_in_slices() -> None:
     """A line of a megabyte is told piece by piece, and the pieces are the whole."""
     store = MemoryStore()
-    hostile(store)
-    asking, found = Asking(store), ""
-    path = OBSERVATION.format(named(HOSTILE), "t2.1")
-    letters = asking.get(path).json["letters"]
+    record_hostile_session(store)
+    asking, found = DashboardClient(store), ""
+    path = OBSERVATION.format(encode_key(HOSTILE), "t2.1")
+    letters = asking.get_path(path).json["letters"]
     while len(found) < letters:
-        piece = asking.get(f"{path}?start={len(found)}").json
-        assert 0 < len(piece["text"]) <= SLICE
+        piece = asking.get_path(f"{path}?start={len(found)}").json
+        assert 0 < len(piece["text"]) <= MAX_TEXT_CHARS
         found += piece["text"]
     assert found == store.observation(HOSTILE, (2, 1)).text
     assert letters > 1_000_000
 
 
 @pytest.mark.parametrize("handle", ["t1", "t0.1", "t1.0", "x", "t999999999999999999999.1", "t1.1%0a", "..", "t٣.1"])
-def test_what_is_no_handle(asking: Asking, handle: str) -> None:
+def test_what_is_no_handle(asking: DashboardClient, handle: str) -> None:
     """It is refused as not there, as JSON."""
-    answer = asking.get(OBSERVATION.format(named("billing"), handle))
+    answer = asking.get_path(OBSERVATION.format(encode_key("billing"), handle))
     assert answer.status == 404
     assert "error" in answer.json or handle == ".."
 
 
-@pytest.mark.parametrize("name", ["k", "kAAAA", "%00", "k%C3%A4", "=", named("none")])
-def test_what_is_no_session(asking: Asking, name: str) -> None:
+@pytest.mark.parametrize("name", ["k", "kAAAA", "%00", "k%C3%A4", "=", encode_key("none")])
+def test_what_is_no_session(asking: DashboardClient, name: str) -> None:
     """Any piece of a path is answered, and names no session that is not there."""
-    assert asking.get(f"/elision/api/sessions/{name}").status == 404
+    assert asking.get_path(f"/elision/api/sessions/{name}").status == 404
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "after=1e3", "after=²", "limit=99999999999999999999"])
-def test_what_is_no_number(asking: Asking, query: str) -> None:
+def test_what_is_no_number(asking: DashboardClient, query: str) -> None:
     """It is refused with the way to mend it."""
-    answer = asking.get(f"/elision/api/sessions?{query}")
+    answer = asking.get_path(f"/elision/api/sessions?{query}")
     assert answer.status == 400
     assert "whole number" in answer.json["error"]
 
@@ -215,17 +224,17 @@ def test_what_is_no_number(asking: Asking, query: str) -> None:
 @given(st.text(alphabet=st.characters()))
 def test_any_text_names_a_session(key: str) -> None:
     """Keys go into paths and come back, lone surrogates included; the name is one piece of a path."""
-    assert key_of(named(key)) == key
-    assert named(key).isascii()
-    assert "/" not in named(key)
-    assert "." not in named(key)
+    assert decode_key(encode_key(key)) == key
+    assert encode_key(key).isascii()
+    assert "/" not in encode_key(key)
+    assert "." not in encode_key(key)
 
 
 @given(st.text(max_size=20))
 def test_any_name_is_a_key_or_refused(name: str) -> None:
     """What is no name is UnknownHandle and nothing else."""
     with contextlib.suppress(UnknownHandle):
-        assert isinstance(key_of(name), str)
+        assert isinstance(decode_key(name), str)
 
 
 def test_sessions_page_by_page(tmp_path: Path) -> None:
@@ -233,13 +242,13 @@ def test_sessions_page_by_page(tmp_path: Path) -> None:
     store = MemoryStore()
     for number in range(30):
         store.create(NewSession(key=f"Run/{number:02}", family="f", at=1_700_000_000.0 + number))
-    asking = Asking(store)
-    first = asking.get("/elision/api/sessions").json
+    asking = DashboardClient(store)
+    first = asking.get_path("/elision/api/sessions").json
     assert first["found"] == 30
     assert [each["name"] for each in first["sessions"]] == [f"Run/{number:02}" for number in range(29, 9, -1)]
-    rest = asking.get("/elision/api/sessions?after=20&limit=500").json
+    rest = asking.get_path("/elision/api/sessions?after=20&limit=500").json
     assert [each["name"] for each in rest["sessions"]] == [f"Run/{number:02}" for number in range(9, -1, -1)]
-    found = asking.get("/elision/api/sessions?search=rUN%2F07").json
+    found = asking.get_path("/elision/api/sessions?search=rUN%2F07").json
     assert [each["name"] for each in found["sessions"]] == ["Run/07"]
 
 
@@ -247,28 +256,28 @@ def test_live_is_what_changed_lately() -> None:
     """Five minutes; and what this process answers just now is told beside it."""
     store = MemoryStore()
     store.create(NewSession(key="s", family="f", at=1_700_000_000.0))
-    asking = Asking(store, busy=lambda: {"s"}, shadow=True)
+    asking = DashboardClient(store, busy=lambda: {"s"}, shadow=True)
     for now, live in ((1_700_000_299.0, True), (1_700_000_301.0, False)):
         asking.now = now
-        (row,) = asking.get("/elision/api/sessions").json["sessions"]
+        (row,) = asking.get_path("/elision/api/sessions").json["sessions"]
         assert (row["live"], row["busy"]) == (live, True)
-        assert asking.get("/elision/api/totals").json["live"] == live
-    assert asking.get("/elision/api/totals").json["shadow"] is True
+        assert asking.get_path("/elision/api/totals").json["live"] == live
+    assert asking.get_path("/elision/api/totals").json["shadow"] is True
 
 
 def test_shadow_mode_is_summed_apart() -> None:
     """What would have been saved is no part of what was; the session says what it is."""
     store = MemoryStore()
-    worked(store, "real", MINI, 12, "masking(window=2, schedule=every-turn)")
-    before = Asking(store).get("/elision/api/totals").json
-    worked(store, "shade", MINI, 12, "masking(window=2, schedule=every-turn)", shadow=True)
-    asking = Asking(store)
-    totals = asking.get("/elision/api/totals").json
+    record_session(store, "real", MINI, 12, "masking(window=2, schedule=every-turn)")
+    before = DashboardClient(store).get_path("/elision/api/totals").json
+    record_session(store, "shade", MINI, 12, "masking(window=2, schedule=every-turn)", shadow=True)
+    asking = DashboardClient(store)
+    totals = asking.get_path("/elision/api/totals").json
     assert {name: totals[name] for name in ("calls", "usd", "saved_usd")} == {
         name: before[name] for name in ("calls", "usd", "saved_usd")
     }
     assert (before["would"]["calls"], totals["would"]["calls"]) == (0, 12)
-    real, shade = asking.session("real"), asking.session("shade")
+    real, shade = asking.get_session("real"), asking.get_session("shade")
     assert (real["shadow"], shade["shadow"]) == (False, True)
     assert [made["masked"] for made in shade["made"]] == [made["masked"] for made in real["made"]]
     assert shade["figures"]["sent_tokens"] < shade["figures"]["raw_tokens"]
@@ -278,15 +287,15 @@ def test_shadow_mode_is_summed_apart() -> None:
 def test_a_log_that_cannot_be_read() -> None:
     """It is a row that says so and is counted; the others are there."""
     store = MemoryStore()
-    worked(store, "good", MINI, 3)
+    record_session(store, "good", MINI, 3)
     store.create(NewSession(key="bad", family="f", at=1.0))
     store.append("bad", [Opened(strategy="raw"), Called(call=1, at=None, model="", tokens=1)], after=0, at=1.0)
-    asking = Asking(store)
-    totals = asking.get("/elision/api/totals").json
+    asking = DashboardClient(store)
+    totals = asking.get_path("/elision/api/totals").json
     assert (totals["faults"], totals["calls"]) == (1, 3)
-    row = asking.get("/elision/api/sessions").json["sessions"][1]
+    row = asking.get_path("/elision/api/sessions").json["sessions"][1]
     assert "its log is no session's" in row["fault"]
-    answer = asking.get(f"/elision/api/sessions/{named('bad')}")
+    answer = asking.get_path(f"/elision/api/sessions/{encode_key('bad')}")
     assert answer.status == 503
     assert "its log is no session's" in answer.json["error"]
 
@@ -294,42 +303,44 @@ def test_a_log_that_cannot_be_read() -> None:
 def test_a_store_that_fails() -> None:
     """It is said in JSON, and the page itself still comes."""
     store = MemoryStore()
-    asking = Asking(store)
+    asking = DashboardClient(store)
     store.close()
-    for path in ("totals", "sessions", f"sessions/{named('s')}"):
-        answer = asking.get(f"/elision/api/{path}")
+    for path in ("totals", "sessions", f"sessions/{encode_key('s')}"):
+        answer = asking.get_path(f"/elision/api/{path}")
         assert answer.status == 503
         assert "the store does not serve" in answer.json["error"]
-    assert asking.get("/").status == 200
+    assert asking.get_path("/").status == 200
 
 
-def test_the_page_asks_for_its_own_files_alone(asking: Asking) -> None:
+def test_the_page_asks_for_its_own_files_alone(asking: DashboardClient) -> None:
     """Each file that the page and its scripts name is served, with the policy; no other address is in them."""
-    page = asking.get("/").body.decode()
+    page = asking.get_path("/").body.decode()
     scripts = list(re.findall(r'(?:src|href)="/elision/([\w.]+)"', page))
     for name in scripts:
-        text = asking.get(f"/elision/{name}").body.decode()
+        text = asking.get_path(f"/elision/{name}").body.decode()
         scripts += [each for each in re.findall(r'from "\./([\w.]+)"', text) if each not in scripts]
         assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}
         for never in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write"):
             assert never not in text
     assert sorted(scripts) == ["chart.js", "details.js", "page.js", "style.css", "words.js"]
-    assert "default-src 'none'" in asking.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in asking.get_path("/").headers["content-security-policy"]
     assert "http" not in page.replace("http-equiv", "")
-    assert asking.get("/elision/secret.js").status == 404
-    assert asking.get("/elision/..%2fpages.py").status == 404
+    assert asking.get_path("/elision/secret.js").status == 404
+    assert asking.get_path("/elision/..%2fpages.py").status == 404
 
 
-def test_other_methods_are_refused(asking: Asking) -> None:
+def test_other_methods_are_refused(asking: DashboardClient) -> None:
     """Nothing here changes anything."""
     for path in ("/", "/elision/api/totals", "/elision/page.js"):
-        assert asking.get(path, "POST").status == 405
+        assert asking.get_path(path, "POST").status == 405
 
 
 def test_many_at_once(kept: SqliteStore) -> None:
     """Several threads that ask at once all get the same answer."""
-    asking, found = Asking(kept), []
-    threads = [threading.Thread(target=lambda: found.append(asking.get("/elision/api/totals").body)) for _ in range(6)]
+    asking, found = DashboardClient(kept), []
+    threads = [
+        threading.Thread(target=lambda: found.append(asking.get_path("/elision/api/totals").body)) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -343,15 +354,15 @@ def test_few_accounts_are_kept(tmp_path: Path) -> None:
     """With room for one log the answers are the same; the other is read again."""
     store = MemoryStore()
     for name in ("a", "b"):
-        worked(store, name, PI, 6)
-    small = Readings(store, kept_bytes=1)
-    large = Readings(store)
+        record_session(store, name, PI, 6)
+    small = SessionCache(store, kept_bytes=1)
+    large = SessionCache(store)
     for key in ("a", "b", "a", "b"):
-        assert small.account(key) == large.account(key)
-        assert small.open == 1
-    assert large.open == 2
+        assert small.load_account(key) == large.load_account(key)
+        assert small.kept_count == 1
+    assert large.kept_count == 2
 
 
-def test_a_browser_that_asks_for_an_icon_is_answered(asking: Asking) -> None:
+def test_a_browser_that_asks_for_an_icon_is_answered(asking: DashboardClient) -> None:
     """There is none, which is no error."""
-    assert asking.get("/favicon.ico").status == 204
+    assert asking.get_path("/favicon.ico").status == 204

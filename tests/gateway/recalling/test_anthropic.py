@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 
-from elision.gateway.recalling import Relay
-from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
-from tests.gateway.recalling.test_relay import relayed
+from elision.gateway.recalling import ResponseMerger
+from tests.gateway.recalling.provider_responses import (
+    Json,
+    ProviderResponse,
+    ResponsePart,
+    parse_as_client,
+    render_events,
+    render_stream,
+)
+from tests.gateway.recalling.test_response_merger import relayed
 
-RECALL = Part(kind="recall", id="r", text="t3.1")
-PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))
+RECALL = ResponsePart(kind="recall", id="r", text="t3.1")
+PLAIN = ProviderResponse(number=1, parts=(ResponsePart(kind="text", id="m", text="It is in parser.py."),))
 CITED = {"type": "char_location", "cited_text": "x", "document_index": 0}
 
 
 def spoken(*blocks: tuple[Json, list[Json]], number: int = 0, usage: Json | None = None) -> bytes:
     """A stream of these blocks, each as it starts and with its deltas; it ends with a recall."""
-    told = events("anthropic", Answer(number=number, parts=(RECALL,)))
+    told = render_events("anthropic", ProviderResponse(number=number, parts=(RECALL,)))
     start, call, ending = told[0], told[1:-2], told[-2:]
     inner: list[Json] = []
     for index, (begun, deltas) in enumerate(blocks):
@@ -25,7 +32,7 @@ def spoken(*blocks: tuple[Json, list[Json]], number: int = 0, usage: Json | None
     moved = [{**each, "index": len(blocks)} if "index" in each else each for each in call]
     if usage is not None:
         ending[0] = {**ending[0], "usage": usage}
-    return stream("anthropic", [start, *inner, *moved, *ending])
+    return render_stream("anthropic", [start, *inner, *moved, *ending])
 
 
 def test_every_kind_of_block_goes_back_as_it_was_said() -> None:
@@ -55,8 +62,8 @@ def test_every_kind_of_block_goes_back_as_it_was_said() -> None:
             {"type": "dream_delta", "vision": "fox", "depth": 2},
         ]),
     ]  # fmt: skip
-    _, outcome = relayed(Relay("anthropic", stream=True), spoken(*blocks))
-    (said,) = outcome.said
+    _, outcome = relayed(ResponseMerger("anthropic", stream=True), spoken(*blocks))
+    (said,) = outcome.messages
     assert said["content"][:-1] == [
         {"type": "thinking", "thinking": "so it is", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "b64"},
@@ -68,16 +75,16 @@ def test_every_kind_of_block_goes_back_as_it_was_said() -> None:
     ]
     assert list(said["content"][3]["input"]) == ["q", "a"]
     assert said["content"][-1]["name"] == "elision_recall"
-    assert not outcome.others
+    assert not outcome.has_client_calls
 
 
 def test_texts_without_a_letter_are_not_sent_back() -> None:
     """Claude says one between thinking and call now and then; no request with it would be taken."""
     blank: tuple[Json, list[Json]] = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "\n\n"}])
-    relay = Relay("anthropic", stream=True)
+    relay = ResponseMerger("anthropic", stream=True)
     sent, outcome = relayed(relay, spoken(blank))
     assert b"\\n\\n" in sent
-    assert [each["type"] for each in outcome.said[0]["content"]] == ["tool_use"]
+    assert [each["type"] for each in outcome.messages[0]["content"]] == ["tool_use"]
 
 
 def test_usage_is_summed_in_the_last_message_delta() -> None:
@@ -90,10 +97,10 @@ def test_usage_is_summed_in_the_last_message_delta() -> None:
         "iterations": [{"type": "message", "input_tokens": 1, "output_tokens": 5}],
         "moon_tokens": 2,
     }
-    relay = Relay("anthropic", stream=True)
+    relay = ResponseMerger("anthropic", stream=True)
     sent = relayed(relay, spoken(usage=once))[0]
     sent += relayed(relay, spoken(number=1, usage=once))[0]
-    sent += relayed(relay, stream("anthropic", events("anthropic", PLAIN)))[0]
+    sent += relayed(relay, render_stream("anthropic", render_events("anthropic", PLAIN)))[0]
     total = next(each for each in _events(sent) if each["type"] == "message_delta")["usage"]
     assert total["output_tokens"] == 5 + 5 + PLAIN.counts[1]
     assert total["input_tokens"] == 3 * 100
@@ -103,7 +110,7 @@ def test_usage_is_summed_in_the_last_message_delta() -> None:
     assert total["moon_tokens"] == 4
     assert total["cache_creation"] == {"ephemeral_5m_input_tokens": 3 * 7}
     assert "service_tier" not in total
-    got = received("anthropic", sent, streamed=True)
+    got = parse_as_client("anthropic", sent, streamed=True)
     assert got["usage"]["server_tool_use"]["web_search_requests"] == 2
     assert got["usage"]["input_tokens"] == 300
     assert got["usage"]["service_tier"] == "standard"
@@ -111,19 +118,23 @@ def test_usage_is_summed_in_the_last_message_delta() -> None:
 
 def test_blocks_behind_a_recall_are_said_too() -> None:
     """What the model says behind the call, in the same answer, is shown when the answer is complete."""
-    text = Part(kind="text", id="t", text="Meanwhile:")
-    relay = Relay("anthropic", stream=True)
-    sent, _ = relayed(relay, stream("anthropic", events("anthropic", Answer(number=0, parts=(RECALL, text)))))
-    sent += relayed(relay, stream("anthropic", events("anthropic", PLAIN)))[0]
-    texts = [each["text"] for each in received("anthropic", sent, streamed=True)["content"]]
+    text = ResponsePart(kind="text", id="t", text="Meanwhile:")
+    relay = ResponseMerger("anthropic", stream=True)
+    sent, _ = relayed(
+        relay, render_stream("anthropic", render_events("anthropic", ProviderResponse(number=0, parts=(RECALL, text))))
+    )
+    sent += relayed(relay, render_stream("anthropic", render_events("anthropic", PLAIN)))[0]
+    texts = [each["text"] for each in parse_as_client("anthropic", sent, streamed=True)["content"]]
     assert texts == ["Meanwhile:", "It is in parser.py."]
 
 
 def test_events_that_nobody_knows_pass() -> None:
     """With or without an index; one that is about the recall does not."""
-    told = events("anthropic", Answer(number=0, parts=(RECALL,)))
+    told = render_events("anthropic", ProviderResponse(number=0, parts=(RECALL,)))
     unknown = [{"type": "weather", "sky": 1}, {"type": "block_weather", "index": 0, "sky": 2}]
-    sent, _ = relayed(Relay("anthropic", stream=True), stream("anthropic", [*told[:-2], *unknown, *told[-2:]]))
+    sent, _ = relayed(
+        ResponseMerger("anthropic", stream=True), render_stream("anthropic", [*told[:-2], *unknown, *told[-2:]])
+    )
     assert [each for each in _events(sent) if "sky" in each] == [unknown[0]]
 
 

@@ -9,17 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.recalling import RecallCall, Relay
+from elision.gateway.recalling import RecallCall, ResponseMerger
 from elision.gateway.routes import Api
-from elision.gateway.sse import Splitter
-from tests.gateway.recalling.providers import Answer, Json, Part, body, events, raw, received, stream
-from tests.gateway.recalling.test_relay import APIS, expected, relayed, said, same, stop
+from elision.gateway.sse import FrameSplitter
+from tests.gateway.recalling.provider_responses import (
+    Json,
+    ProviderResponse,
+    ResponsePart,
+    parse_as_client,
+    render_body,
+    render_events,
+    render_raw,
+    render_stream,
+)
+from tests.gateway.recalling.test_response_merger import APIS, expected, relayed, said, same, stop
 
-TEXT = Part(kind="text", id="t", text="Let me look that up.")
-RECALL = Part(kind="recall", id="r", text="t3.1")
-TOOL = Part(kind="tool", id="b", text="ls")
-LOOKS = Answer(number=0, parts=(TEXT, RECALL))
-MORE = Part(kind="text", id="m", text="It is in parser.py.")
+TEXT = ResponsePart(kind="text", id="t", text="Let me look that up.")
+RECALL = ResponsePart(kind="recall", id="r", text="t3.1")
+TOOL = ResponsePart(kind="tool", id="b", text="ls")
+LOOKS = ProviderResponse(number=0, parts=(TEXT, RECALL))
+MORE = ResponsePart(kind="text", id="m", text="It is in parser.py.")
 ERRORS: dict[str, bytes] = {
     "anthropic": b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
     "openai": b'data: {"error":{"message":"overloaded","type":"server_error"}}\n\n',
@@ -31,18 +40,20 @@ BOTH = pytest.mark.parametrize("streamed", [True, False], ids=["stream", "body"]
 
 
 def data_of(sent: bytes) -> list[Json]:
-    return [json.loads(frame.data) for frame in Splitter().feed(sent) if frame.data.startswith(b"{")]
+    return [json.loads(frame.data) for frame in FrameSplitter().feed(sent) if frame.data.startswith(b"{")]
 
 
 @EVERY
 @BOTH
 def test_a_call_is_told_with_its_arguments(api: Api, streamed: bool) -> None:
     """The outcome names the call; the text in front of it is out already, its ending is not."""
-    relay = Relay(api, stream=streamed)
-    sent, outcome = relayed(relay, raw(api, LOOKS, streamed=streamed))
-    assert [(call.name, dict(call.arguments)) for call in outcome.calls] == [("elision_recall", {"handle": "t3.1"})]
-    assert (outcome.done, outcome.others, outcome.cut, outcome.shown) == (False, False, False, ())
-    assert "elision_recall" in json.dumps(outcome.said)
+    relay = ResponseMerger(api, stream=streamed)
+    sent, outcome = relayed(relay, render_raw(api, LOOKS, streamed=streamed))
+    assert [(call.name, dict(call.arguments)) for call in outcome.recall_calls] == [
+        ("elision_recall", {"handle": "t3.1"})
+    ]
+    assert (outcome.is_done, outcome.has_client_calls, outcome.is_cut, outcome.visible) == (False, False, False, ())
+    assert "elision_recall" in json.dumps(outcome.messages)
     assert streamed == (b"look that" in sent)
     assert b"stop_reason" not in sent.replace(b'"stop_reason": null', b"")
     assert b"[DONE]" not in sent
@@ -53,25 +64,25 @@ def test_a_call_is_told_with_its_arguments(api: Api, streamed: bool) -> None:
 @BOTH
 def test_recall_beside_another_tool(api: Api, streamed: bool) -> None:
     """The client gets the other call, whole; the recall's results join what it says next."""
-    answer = Answer(number=0, parts=(TEXT, RECALL, TOOL))
-    relay = Relay(api, stream=streamed)
-    sent, outcome = relayed(relay, raw(api, answer, streamed=streamed))
-    got = received(api, sent, streamed=streamed)
-    assert (len(outcome.calls), outcome.others, outcome.done) == (1, True, True)
+    answer = ProviderResponse(number=0, parts=(TEXT, RECALL, TOOL))
+    relay = ResponseMerger(api, stream=streamed)
+    sent, outcome = relayed(relay, render_raw(api, answer, streamed=streamed))
+    got = parse_as_client(api, sent, streamed=streamed)
+    assert (len(outcome.recall_calls), outcome.has_client_calls, outcome.is_done) == (1, True, True)
     assert same(said(api, got), expected(api, [answer]))
-    assert stop(api, got) == stop(api, body(api, answer))
-    relay.answered([(outcome.calls[0], "found")])
-    *_, last = relay.replacements()
-    assert "elision_recall" in json.dumps([*relay.replacements()[0].messages])
+    assert stop(api, got) == stop(api, render_body(api, answer))
+    relay.add_results([(outcome.recall_calls[0], "found")])
+    *_, last = relay.find_replacements()
+    assert "elision_recall" in json.dumps([*relay.find_replacements()[0].messages])
     assert [each.get("content", each.get("output")) for each in last.results] == ["found"]
 
 
 @EVERY
 def test_frames_that_need_no_change_keep_their_bytes(api: Api) -> None:
     """In a first answer everything up to the recall, and a call in front of it, is byte for byte as it came."""
-    answer = Answer(number=0, parts=(TEXT, TOOL, RECALL))
-    data = raw(api, answer, streamed=True)
-    sent, _ = relayed(Relay(api, stream=True), data)
+    answer = ProviderResponse(number=0, parts=(TEXT, TOOL, RECALL))
+    data = render_raw(api, answer, streamed=True)
+    sent, _ = relayed(ResponseMerger(api, stream=True), data)
     untouched = data.index(b"elision_recall")
     before = data[: data.rindex(b"\n\n", 0, untouched) + 2]
     assert sent.startswith(before)
@@ -81,13 +92,13 @@ def test_frames_that_need_no_change_keep_their_bytes(api: Api) -> None:
 @given(at=st.floats(0, 1), sizes=st.lists(st.integers(1, 200), min_size=1, max_size=3))
 def test_a_stream_cut_in_its_midst(api: Api, at: float, sizes: list[int]) -> None:
     """What was held is not sent, nothing is called, and the caller is told to tell the client."""
-    data = raw(api, LOOKS, streamed=True)
+    data = render_raw(api, LOOKS, streamed=True)
     ending = {"anthropic": b"event: message_delta", "openai": b'"tool_calls"}]', "openai-responses": b".completed"}[api]
     data = data[: int(at * data.rindex(ending))]
-    sent, outcome = relayed(Relay(api, stream=True), data, sizes)
-    assert (outcome.cut, outcome.done, outcome.calls) == (True, False, ())
+    sent, outcome = relayed(ResponseMerger(api, stream=True), data, sizes)
+    assert (outcome.is_cut, outcome.is_done, outcome.recall_calls) == (True, False, ())
     assert b"elision_recall" not in sent
-    assert not outcome.passed or sent == data
+    assert not outcome.nothing_held or sent == data
     # While frames are held, pings go by.
     assert data.replace(PING, b"").startswith(sent.replace(PING, b""))
 
@@ -95,20 +106,20 @@ def test_a_stream_cut_in_its_midst(api: Api, at: float, sizes: list[int]) -> Non
 @EVERY
 @BOTH
 @pytest.mark.parametrize("parts", [(TEXT, RECALL), (TEXT, TOOL, RECALL)], ids=["alone", "beside"])
-def test_a_call_that_was_truncated_is_dropped(api: Api, streamed: bool, parts: tuple[Part, ...]) -> None:
+def test_a_call_that_was_truncated_is_dropped(api: Api, streamed: bool, parts: tuple[ResponsePart, ...]) -> None:
     """An answer that ran out of tokens in the midst of a recall ends as the provider said it ended."""
-    answer = Answer(number=0, parts=parts, truncated=True)
-    said_events = events(api, answer)
-    data = stream(api, said_events) if streamed else raw(api, answer, streamed=False)
-    relay = Relay(api, stream=streamed)
+    answer = ProviderResponse(number=0, parts=parts, is_truncated=True)
+    said_events = render_events(api, answer)
+    data = render_stream(api, said_events) if streamed else render_raw(api, answer, streamed=False)
+    relay = ResponseMerger(api, stream=streamed)
     sent, outcome = relayed(relay, data)
-    assert (outcome.calls, outcome.done, outcome.cut) == ((), True, False)
+    assert (outcome.recall_calls, outcome.is_done, outcome.is_cut) == ((), True, False)
     assert b"elision" not in sent
-    assert b"elision" not in json.dumps(outcome.said).encode()
+    assert b"elision" not in json.dumps(outcome.messages).encode()
     whole = json.loads(sent) if not streamed else None
     found = whole if whole is not None else _last_stop(api, sent)
-    assert stop(api, found) == stop(api, body(api, answer))
-    assert relay.replacements() == ()
+    assert stop(api, found) == stop(api, render_body(api, answer))
+    assert relay.find_replacements() == ()
 
 
 def _last_stop(api: Api, sent: bytes) -> Json:
@@ -125,26 +136,26 @@ def _last_stop(api: Api, sent: bytes) -> Json:
 @BOTH
 def test_a_limit_of_rounds(api: Api, streamed: bool) -> None:
     """An answer that may not go on ends as if the model had ended it; unanswered calls stand nowhere."""
-    relay = Relay(api, stream=streamed)
-    sent, _ = relayed(relay, raw(api, LOOKS, streamed=streamed))
+    relay = ResponseMerger(api, stream=streamed)
+    sent, _ = relayed(relay, render_raw(api, LOOKS, streamed=streamed))
     ended = relay.finish_without_recall()
-    got = received(api, sent + ended.out, streamed=streamed)
+    got = parse_as_client(api, sent + ended.output, streamed=streamed)
     assert stop(api, got) in ("end_turn", "stop", "completed")
     assert same(said(api, got), expected(api, [LOOKS]))
-    assert same([*ended.shown], expected(api, [LOOKS]))
-    assert ended.done
-    assert relay.replacements() == ()
+    assert same([*ended.visible], expected(api, [LOOKS]))
+    assert ended.is_done
+    assert relay.find_replacements() == ()
 
 
 @EVERY
 @BOTH
 def test_a_limit_of_rounds_with_an_answer(api: Api, streamed: bool) -> None:
     """Results that were found all the same join what the client says next."""
-    relay = Relay(api, stream=streamed)
-    _, outcome = relayed(relay, raw(api, LOOKS, streamed=streamed))
-    relay.answered([(outcome.calls[0], "found")])
+    relay = ResponseMerger(api, stream=streamed)
+    _, outcome = relayed(relay, render_raw(api, LOOKS, streamed=streamed))
+    relay.add_results([(outcome.recall_calls[0], "found")])
     relay.finish_without_recall()
-    (found,) = relay.replacements()
+    (found,) = relay.find_replacements()
     assert "found" in json.dumps(found.results)
     assert "elision_recall" in json.dumps([*found.messages, *found.results])
 
@@ -153,13 +164,13 @@ def test_a_limit_of_rounds_with_an_answer(api: Api, streamed: bool) -> None:
 @BOTH
 def test_nothing_more_is_said_behind_a_recall(api: Api, streamed: bool) -> None:
     """A last round without a word ends the answer; the results join what the client says next."""
-    relay = Relay(api, stream=streamed)
-    sent, outcome = relayed(relay, raw(api, LOOKS, streamed=streamed))
-    relay.answered([(outcome.calls[0], "found")])
-    more, last = relayed(relay, raw(api, Answer(number=1, parts=()), streamed=streamed))
-    assert (last.done, last.said) == (True, ())
-    assert same(said(api, received(api, sent + more, streamed=streamed)), expected(api, [LOOKS]))
-    (found,) = relay.replacements()
+    relay = ResponseMerger(api, stream=streamed)
+    sent, outcome = relayed(relay, render_raw(api, LOOKS, streamed=streamed))
+    relay.add_results([(outcome.recall_calls[0], "found")])
+    more, last = relayed(relay, render_raw(api, ProviderResponse(number=1, parts=()), streamed=streamed))
+    assert (last.is_done, last.messages) == (True, ())
+    assert same(said(api, parse_as_client(api, sent + more, streamed=streamed)), expected(api, [LOOKS]))
+    (found,) = relay.find_replacements()
     assert "found" not in json.dumps(found.messages)
     assert "found" in json.dumps(found.results)
 
@@ -167,73 +178,77 @@ def test_nothing_more_is_said_behind_a_recall(api: Api, streamed: bool) -> None:
 @EVERY
 def test_an_error_of_the_provider_reaches_the_client(api: Api) -> None:
     """While frames are held, and in a later round: the error's very bytes go out, and nothing else of what is held."""
-    data = raw(api, LOOKS, streamed=True)
+    data = render_raw(api, LOOKS, streamed=True)
     half = data[: data.rindex(b"\n\n", 0, len(data) - 400) + 2]
-    sent, outcome = relayed(Relay(api, stream=True), half + ERRORS[api])
+    sent, outcome = relayed(ResponseMerger(api, stream=True), half + ERRORS[api])
     assert sent.endswith(ERRORS[api])
     assert b"elision" not in sent
-    assert (outcome.done, outcome.cut, outcome.calls, outcome.shown) == (True, False, (), ())
-    relay = Relay(api, stream=True)
+    assert (outcome.is_done, outcome.is_cut, outcome.recall_calls, outcome.visible) == (True, False, (), ())
+    relay = ResponseMerger(api, stream=True)
     _, looked = relayed(relay, data)
-    relay.answered([(looked.calls[0], "found")])
+    relay.add_results([(looked.recall_calls[0], "found")])
     sent, outcome = relayed(relay, ERRORS[api])
-    assert (sent, outcome.done) == (ERRORS[api], True)
-    assert relay.replacements() == (), "the client was shown an error, which no history holds"
+    assert (sent, outcome.is_done) == (ERRORS[api], True)
+    assert relay.find_replacements() == (), "the client was shown an error, which no history holds"
 
 
 @EVERY
 @pytest.mark.parametrize("text", [b"", b"<html>", b'{"type":"error","error":{"message":"no"}}', b"[]", b'{"a":'])
 def test_a_body_that_is_no_answer(api: Api, text: bytes) -> None:
     """It passes as it came, in the first round and later."""
-    relay = Relay(api, stream=False)
+    relay = ResponseMerger(api, stream=False)
     assert relayed(relay, text)[0] == text
-    relay = Relay(api, stream=False)
-    _, looked = relayed(relay, raw(api, LOOKS, streamed=False))
-    relay.answered([(looked.calls[0], "found")])
+    relay = ResponseMerger(api, stream=False)
+    _, looked = relayed(relay, render_raw(api, LOOKS, streamed=False))
+    relay.add_results([(looked.recall_calls[0], "found")])
     sent, outcome = relayed(relay, text)
-    assert (sent, outcome.done, outcome.shown, relay.replacements()) == (text, True, (), ())
+    assert (sent, outcome.is_done, outcome.visible, relay.find_replacements()) == (text, True, (), ())
 
 
 @EVERY
 def test_while_the_client_waits(api: Api) -> None:
     """Keep-alives between the rounds change nothing; the provider's own pings and comments pass while frames are
     held."""
-    relay = Relay(api, stream=True)
-    data = raw(api, LOOKS, streamed=True).replace(b"event: ping", b": upstream\n\nevent: ping")
+    relay = ResponseMerger(api, stream=True)
+    data = render_raw(api, LOOKS, streamed=True).replace(b"event: ping", b": upstream\n\nevent: ping")
     sent, outcome = relayed(relay, data)
     sent += relay.keep_alive() * 3
-    relay.answered([(outcome.calls[0], "found")])
-    more, _ = relayed(relay, raw(api, Answer(number=1, parts=(MORE,)), streamed=True))
-    got = received(api, sent + more, streamed=True)
-    assert same(said(api, got), expected(api, [LOOKS, Answer(number=1, parts=(MORE,))]))
+    relay.add_results([(outcome.recall_calls[0], "found")])
+    more, _ = relayed(relay, render_raw(api, ProviderResponse(number=1, parts=(MORE,)), streamed=True))
+    got = parse_as_client(api, sent + more, streamed=True)
+    assert same(said(api, got), expected(api, [LOOKS, ProviderResponse(number=1, parts=(MORE,))]))
     if api == "anthropic":
         assert sent.count(b": upstream\n\n") == 2
         assert relay.keep_alive().startswith(b"event: ping\n")
-    assert Relay(api, stream=False).keep_alive() == b""
+    assert ResponseMerger(api, stream=False).keep_alive() == b""
 
 
 @EVERY
 def test_ids_of_all_rounds(api: Api) -> None:
     """The client knows the first round's id, or the last one's where it can go on by that; the relay knows them all."""
     for streamed in (True, False):
-        relay = Relay(api, stream=streamed)
-        relayed(relay, raw(api, LOOKS, streamed=streamed))
-        sent, _ = relayed(relay, raw(api, Answer(number=1, parts=(MORE,)), streamed=streamed))
-        assert relay.ids == [body(api, replace(LOOKS, number=number))["id"] for number in (0, 1)]
-        hidden = relay.ids[1 if streamed or api != "openai-responses" else 0]
+        relay = ResponseMerger(api, stream=streamed)
+        relayed(relay, render_raw(api, LOOKS, streamed=streamed))
+        sent, _ = relayed(relay, render_raw(api, ProviderResponse(number=1, parts=(MORE,)), streamed=streamed))
+        assert relay.response_ids == [render_body(api, replace(LOOKS, number=number))["id"] for number in (0, 1)]
+        hidden = relay.response_ids[1 if streamed or api != "openai-responses" else 0]
         assert hidden.encode() not in sent
 
 
 @EVERY
 def test_line_ends_and_unended_frames(api: Api) -> None:
     """CRLF stays CRLF, and a stream that stops without its last blank line is read to its end."""
-    relay = Relay(api, stream=True)
-    sent, outcome = relayed(relay, stream(api, events(api, LOOKS), end="\r\n").rstrip(b"\r\n"), (7,))
-    assert [call.name for call in outcome.calls] == ["elision_recall"]
-    more, last = relayed(relay, stream(api, events(api, Answer(number=1, parts=(MORE,))), end="\r\n").rstrip(), (5,))
-    assert last.done
-    got = received(api, sent + more, streamed=True)
-    assert same(said(api, got), expected(api, [LOOKS, Answer(number=1, parts=(MORE,))]))
+    relay = ResponseMerger(api, stream=True)
+    sent, outcome = relayed(relay, render_stream(api, render_events(api, LOOKS), end="\r\n").rstrip(b"\r\n"), (7,))
+    assert [call.name for call in outcome.recall_calls] == ["elision_recall"]
+    more, last = relayed(
+        relay,
+        render_stream(api, render_events(api, ProviderResponse(number=1, parts=(MORE,))), end="\r\n").rstrip(),
+        (5,),
+    )
+    assert last.is_done
+    got = parse_as_client(api, sent + more, streamed=True)
+    assert same(said(api, got), expected(api, [LOOKS, ProviderResponse(number=1, parts=(MORE,))]))
     assert b"\n" not in (sent + more).removesuffix(b"\n\n").replace(b"\r\n", b"")
 
 
@@ -260,38 +275,38 @@ _JUNK = st.recursive(
 def test_junk_never_raises(api: Api, junk: list[Json], later: bool) -> None:
     """Events of any shape, in any round: no error of our making, in the stream or at its end."""
     frames = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in junk)
-    relay = Relay(api, stream=True)
+    relay = ResponseMerger(api, stream=True)
     if later:
-        relayed(relay, raw(api, LOOKS, streamed=True))
+        relayed(relay, render_raw(api, LOOKS, streamed=True))
     sent, outcome = relayed(relay, frames)
-    if not outcome.calls and b"elision" not in frames and not later:
-        assert sent == frames or outcome.cut
-    relay.replacements()
+    if not outcome.recall_calls and b"elision" not in frames and not later:
+        assert sent == frames or outcome.is_cut
+    relay.find_replacements()
 
 
 @EVERY
 @given(junk=st.dictionaries(_WORDS, _JUNK, max_size=6), later=st.booleans())
 def test_junk_bodies_never_raise(api: Api, junk: Json, later: bool) -> None:
     """Bodies of any shape, in any round."""
-    relay = Relay(api, stream=False)
+    relay = ResponseMerger(api, stream=False)
     if later:
-        relayed(relay, raw(api, LOOKS, streamed=False))
+        relayed(relay, render_raw(api, LOOKS, streamed=False))
     text = json.dumps(junk).encode()
     sent, outcome = relayed(relay, text)
     if not later and b"elision" not in text:
         assert sent == text
-    if outcome.calls:
-        relay.answered([(call, "x") for call in outcome.calls])
+    if outcome.recall_calls:
+        relay.add_results([(call, "x") for call in outcome.recall_calls])
         relay.finish_without_recall()
-    relay.replacements()
+    relay.find_replacements()
 
 
 def test_arguments_that_are_no_json() -> None:
     """A call whose arguments cannot be read is a call all the same, of nothing: the tool says what it needs."""
-    told = events("openai", LOOKS)
+    told = render_events("openai", LOOKS)
     for each in told:
         for choice in each["choices"]:
             for call in choice["delta"].get("tool_calls", ()):
                 call["function"]["arguments"] = "{"
-    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
-    assert outcome.calls == (RecallCall(id="call_r", name="elision_recall", arguments={}),)
+    _, outcome = relayed(ResponseMerger("openai", stream=True), render_stream("openai", told))
+    assert outcome.recall_calls == (RecallCall(id="call_r", name="elision_recall", arguments={}),)

@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.recalling import Relay
-from tests.gateway.recalling.providers import Answer, Json, Part, events, received, stream
-from tests.gateway.recalling.test_relay import relayed
+from elision.gateway.recalling import ResponseMerger
+from tests.gateway.recalling.provider_responses import (
+    Json,
+    ProviderResponse,
+    ResponsePart,
+    parse_as_client,
+    render_events,
+    render_stream,
+)
+from tests.gateway.recalling.test_response_merger import relayed
 
-PLAIN = Answer(number=1, parts=(Part(kind="text", id="m", text="It is in parser.py."),))
-MORE = stream("openai", events("openai", PLAIN))
+PLAIN = ProviderResponse(number=1, parts=(ResponsePart(kind="text", id="m", text="It is in parser.py."),))
+MORE = render_stream("openai", render_events("openai", PLAIN))
 
 
 def chunk(delta: Json, finish: str | None = None, **more: Any) -> Json:
@@ -31,14 +38,14 @@ def chunks(sent: bytes) -> list[Json]:
 
 def test_a_name_in_pieces_is_held_until_it_is_known() -> None:
     """A name may come in pieces: recall is recognised, another tool goes out as soon as it cannot be ours."""
-    relay = Relay("openai", stream=True)
+    relay = ResponseMerger("openai", stream=True)
     relay.begin_round()
-    ours = stream("openai", [chunk(called("elision_", id="c", type="function")), chunk(called("recall", "{}"))])
+    ours = render_stream("openai", [chunk(called("elision_", id="c", type="function")), chunk(called("recall", "{}"))])
     assert relay.feed(ours.removesuffix(b"data: [DONE]\n\n")) == b""
-    other = Relay("openai", stream=True)
+    other = ResponseMerger("openai", stream=True)
     other.begin_round()
-    first = stream("openai", [chunk(called("la", id="c", type="function"))]).removesuffix(b"data: [DONE]\n\n")
-    second = stream("openai", [chunk(called("sso", "{}"))])
+    first = render_stream("openai", [chunk(called("la", id="c", type="function"))]).removesuffix(b"data: [DONE]\n\n")
+    second = render_stream("openai", [chunk(called("sso", "{}"))])
     assert other.feed(first) == b""
     assert other.feed(second) == first + second
 
@@ -51,10 +58,10 @@ def test_names_and_ids_that_are_repeated() -> None:
         chunk({"role": "assistant", **called("elision_recall", '"t1.1"}', **piece)}),
         chunk({}, "tool_calls"),
     ]
-    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
-    (call,) = outcome.calls
+    _, outcome = relayed(ResponseMerger("openai", stream=True), render_stream("openai", told))
+    (call,) = outcome.recall_calls
     assert (call.id, call.name, call.arguments) == ("c1", "elision_recall", {"handle": "t1.1"})
-    assert outcome.said[0]["role"] == "assistant"
+    assert outcome.messages[0]["role"] == "assistant"
 
 
 def whole(id: str, name: str, index: int | None) -> Json:
@@ -79,8 +86,10 @@ def test_calls_that_share_an_index(names: tuple[str, ...], at_once: bool, index:
     calls = [whole(f"c{place}", name, index) for place, name in enumerate(names)]
     pieces = [calls] if at_once else [[call] for call in calls]
     told = [chunk({"role": "assistant", "tool_calls": each}) for each in pieces]
-    sent, outcome = relayed(Relay("openai", stream=True), stream("openai", [*told, chunk({}, "tool_calls")]))
-    assert [(call.id, call.name, call.arguments) for call in outcome.calls] == [
+    sent, outcome = relayed(
+        ResponseMerger("openai", stream=True), render_stream("openai", [*told, chunk({}, "tool_calls")])
+    )
+    assert [(call.id, call.name, call.arguments) for call in outcome.recall_calls] == [
         (f"c{place}", "elision_recall", {"handle": f"c{place}"})
         for place, name in enumerate(names)
         if name == "elision_recall"
@@ -93,16 +102,16 @@ def test_calls_that_share_an_index(names: tuple[str, ...], at_once: bool, index:
     else:
         assert got == [{**call, "index": place} for place, call in enumerate(others)]
     kept = {"tool_calls": [{key: call[key] for key in ("id", "type", "function")} for call in calls]}
-    assert outcome.said == ({"role": "assistant", "content": None, **kept},)
+    assert outcome.messages == ({"role": "assistant", "content": None, **kept},)
 
 
 def test_calls_that_share_an_index_without_recall() -> None:
     """They go out as they came, byte for byte, and the outcome knows them apart."""
     told = [chunk({"role": "assistant", "tool_calls": [whole(id, "bash", 0)]}) for id in "ab"]
-    data = stream("openai", [*told, chunk({}, "tool_calls")])
-    sent, outcome = relayed(Relay("openai", stream=True), data)
+    data = render_stream("openai", [*told, chunk({}, "tool_calls")])
+    sent, outcome = relayed(ResponseMerger("openai", stream=True), data)
     assert sent == data
-    assert [call["id"] for call in outcome.shown[0]["tool_calls"]] == ["a", "b"]
+    assert [call["id"] for call in outcome.visible[0]["tool_calls"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize("index", [0, None])
@@ -119,10 +128,12 @@ def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None
         elif id != "each":
             del (more if id == "first" or call["id"] == "c1" else first)["id"]
         told += [chunk({"tool_calls": [first]}), chunk({"tool_calls": [more]})]
-    _, outcome = relayed(Relay("openai", stream=True), stream("openai", [*told, chunk({}, "tool_calls")]))
-    (call,) = outcome.calls
+    _, outcome = relayed(
+        ResponseMerger("openai", stream=True), render_stream("openai", [*told, chunk({}, "tool_calls")])
+    )
+    (call,) = outcome.recall_calls
     assert (call.id, call.name, call.arguments) == ("c1", "elision_recall", {"handle": "t1.1"})
-    assert [(each["id"], each["function"]["arguments"]) for each in outcome.shown[0]["tool_calls"]] == [
+    assert [(each["id"], each["function"]["arguments"]) for each in outcome.visible[0]["tool_calls"]] == [
         ("c0", '{"handle":"t1.1"}')
     ]
 
@@ -130,8 +141,8 @@ def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None
 def test_an_empty_list_says_nothing() -> None:
     """Some servers send `tool_calls: []` with the end, and take no call back by it."""
     told = [chunk({"role": "assistant", **called("elision_recall", "{}", id="c")}), chunk({"tool_calls": []}, "stop")]
-    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
-    assert [call.id for call in outcome.calls] == ["c"]
+    _, outcome = relayed(ResponseMerger("openai", stream=True), render_stream("openai", told))
+    assert [call.id for call in outcome.recall_calls] == ["c"]
 
 
 @pytest.mark.parametrize("text", ["", "I look. "])
@@ -142,18 +153,20 @@ def test_everything_in_one_chunk(text: str) -> None:
         {"index": 1, "id": "b", "type": "function", "function": {"name": "bash", "arguments": "{}"}},
     ]
     usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
-    both = stream("openai", [chunk({"role": "assistant", "content": text, "tool_calls": calls}, "stop", usage=usage)])
-    sent, outcome = relayed(Relay("openai", stream=True), both)
-    got = received("openai", sent, streamed=True)["choices"][0]["message"]
+    both = render_stream(
+        "openai", [chunk({"role": "assistant", "content": text, "tool_calls": calls}, "stop", usage=usage)]
+    )
+    sent, outcome = relayed(ResponseMerger("openai", stream=True), both)
+    got = parse_as_client("openai", sent, streamed=True)["choices"][0]["message"]
     assert (got["content"], [each["id"] for each in got["tool_calls"]]) == (text, ["b"])
     assert [each["tool_calls"][0]["index"] for each in [chunks(sent)[0]["choices"][0]["delta"]]] == [0]
-    assert outcome.done
-    relay = Relay("openai", stream=True)
+    assert outcome.is_done
+    relay = ResponseMerger("openai", stream=True)
     one = [chunk({"role": "assistant", "content": text, "tool_calls": calls[:1]}, "tool_calls", usage=usage)]
-    sent, outcome = relayed(relay, stream("openai", one))
-    assert [call.id for call in outcome.calls] == ["a"]
+    sent, outcome = relayed(relay, render_stream("openai", one))
+    assert [call.id for call in outcome.recall_calls] == ["a"]
     sent += relayed(relay, MORE)[0]
-    done = received("openai", sent, streamed=True)
+    done = parse_as_client("openai", sent, streamed=True)
     assert done["choices"][0]["message"]["content"] == text + "It is in parser.py."
     assert done["choices"][0]["finish_reason"] == "stop"
     assert done["usage"]["prompt_tokens"] == 10 + PLAIN.counts[0]
@@ -168,16 +181,16 @@ def test_reasoning_in_parts_is_numbered_on() -> None:
         chunk(called("elision_recall", "{}", id="c", type="function")),
         chunk({}, "tool_calls"),
     ]
-    relay = Relay("openai", stream=True)
-    sent, outcome = relayed(relay, stream("openai", told))
+    relay = ResponseMerger("openai", stream=True)
+    sent, outcome = relayed(relay, render_stream("openai", told))
     whole = {**thought, "text": "so it is", "signature": "sig"}
-    assert outcome.said[0]["reasoning_details"] == [whole]
+    assert outcome.messages[0]["reasoning_details"] == [whole]
     again = [chunk({"role": "assistant", "content": "Yes", "reasoning_details": [{**thought, "text": "then"}]})]
-    more, last = relayed(relay, stream("openai", [*again, chunk({}, "stop")]))
+    more, last = relayed(relay, render_stream("openai", [*again, chunk({}, "stop")]))
     then = {**thought, "text": "then", "index": 1}
-    assert last.shown[0]["reasoning_details"] == [whole, then]
-    assert last.said[0]["reasoning_details"] == [{**then, "index": 0}]
-    got = received("openai", sent + more, streamed=True)["choices"][0]["message"]["reasoning_details"]
+    assert last.visible[0]["reasoning_details"] == [whole, then]
+    assert last.messages[0]["reasoning_details"] == [{**then, "index": 0}]
+    got = parse_as_client("openai", sent + more, streamed=True)["choices"][0]["message"]["reasoning_details"]
     assert [(each["index"], each["text"]) for each in got] == [(0, "so it is"), (1, "then")]
 
 
@@ -190,10 +203,10 @@ def test_other_choices_pass() -> None:
         second,
         chunk({}, "tool_calls"),
     ]
-    relay = Relay("openai", stream=True)
-    sent, _ = relayed(relay, stream("openai", told))
+    relay = ResponseMerger("openai", stream=True)
+    sent, _ = relayed(relay, render_stream("openai", told))
     assert second in chunks(sent)
-    sent, _ = relayed(relay, stream("openai", [second, chunk({"content": "x"}), chunk({}, "stop")]))
+    sent, _ = relayed(relay, render_stream("openai", [second, chunk({"content": "x"}), chunk({}, "stop")]))
     assert b"other" not in sent
 
 
@@ -201,12 +214,12 @@ def test_what_stands_in_front_of_an_answer() -> None:
     """Azure's first chunk bears no id and no choice: it passes, and the id is that of the next."""
     first = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
     told = [first, chunk(called("elision_recall", "{}", id="c", type="function")), chunk({}, "tool_calls")]
-    relay = Relay("openai", stream=True)
-    sent, _ = relayed(relay, stream("openai", told))
+    relay = ResponseMerger("openai", stream=True)
+    sent, _ = relayed(relay, render_stream("openai", told))
     assert chunks(sent) == [first]
     sent, _ = relayed(relay, MORE)
     assert {(each["id"], each["created"], each["model"]) for each in chunks(sent)} == {("c0", 7, "m0")}
-    assert relay.ids == ["c0", "chatcmpl-1"]
+    assert relay.response_ids == ["c0", "chatcmpl-1"]
 
 
 def test_tools_that_are_no_functions() -> None:
@@ -214,13 +227,15 @@ def test_tools_that_are_no_functions() -> None:
     custom = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "sql", "input": "select"}}
     legacy = {"function_call": {"name": "ls", "arguments": "{}"}}
     for delta in ({"tool_calls": [custom]}, legacy):
-        data = stream("openai", [chunk({"role": "assistant", "content": None}), chunk(delta), chunk({}, "tool_calls")])
-        relay = Relay("openai", stream=True)
+        data = render_stream(
+            "openai", [chunk({"role": "assistant", "content": None}), chunk(delta), chunk({}, "tool_calls")]
+        )
+        relay = ResponseMerger("openai", stream=True)
         relay.begin_round()
         assert relay.feed(data) == data
         outcome = relay.end_round()
-        assert (outcome.others, outcome.calls) == (True, ())
-    assert outcome.said[0]["function_call"] == legacy["function_call"]
+        assert (outcome.has_client_calls, outcome.recall_calls) == (True, ())
+    assert outcome.messages[0]["function_call"] == legacy["function_call"]
 
 
 def test_content_in_parts() -> None:
@@ -233,15 +248,15 @@ def test_content_in_parts() -> None:
         chunk(called("elision_recall", "{}", id="c", type="function")),
         chunk({}, "tool_calls"),
     ]
-    _, outcome = relayed(Relay("openai", stream=True), stream("openai", told))
-    assert outcome.said[0]["content"] == [part, {"type": "text", "text": "So."}]
+    _, outcome = relayed(ResponseMerger("openai", stream=True), render_stream("openai", told))
+    assert outcome.messages[0]["content"] == [part, {"type": "text", "text": "So."}]
 
 
 def test_half_a_character() -> None:
     """A server that cuts a surrogate pair between two deltas: text and bytes stay whole."""
-    told = stream("openai", [chunk({"content": "\ud83d"}), chunk({"content": "\ude00"}), chunk({}, "stop")])
-    relay = Relay("openai", stream=True)
-    relayed(relay, stream("openai", [chunk(called("elision_recall", "{}", id="c")), chunk({}, "tool_calls")]))
+    told = render_stream("openai", [chunk({"content": "\ud83d"}), chunk({"content": "\ude00"}), chunk({}, "stop")])
+    relay = ResponseMerger("openai", stream=True)
+    relayed(relay, render_stream("openai", [chunk(called("elision_recall", "{}", id="c")), chunk({}, "tool_calls")]))
     sent, outcome = relayed(relay, told)
-    assert outcome.shown[0]["content"] == "\ud83d\ude00"
+    assert outcome.visible[0]["content"] == "\ud83d\ude00"
     assert b"\\ud83d" in sent

@@ -8,7 +8,7 @@ mean.
 
 from __future__ import annotations
 
-from elision.gateway.recalling.outcome import Outcome, RecallCall, Replacement
-from elision.gateway.recalling.relay import NAMES, Relay, results
+from elision.gateway.recalling.response_merger import RECALL_TOOL_NAMES, ResponseMerger, render_results
+from elision.gateway.recalling.rounds import RecallCall, Replacement, RoundOutcome
 
-__all__ = ["NAMES", "Outcome", "RecallCall", "Relay", "Replacement", "results"]
+__all__ = ["RECALL_TOOL_NAMES", "RecallCall", "Replacement", "ResponseMerger", "RoundOutcome", "render_results"]

@@ -1,0 +1,94 @@
+"""The parts of a gateway, put together: one store, one pool of connections, a context manager for each session."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from elision.dialects.capabilities import find_capabilities
+from elision.errors import ElisionError
+from elision.gateway.budgets import SHADOW_PREFIX, Budgets
+from elision.gateway.key_secret import load_gateway_secret
+from elision.gateway.live_sessions import ContextFactory, SessionRegistry
+from elision.gateway.proxy import Proxy
+from elision.gateway.request_record import RequestListener
+from elision.gateway.routes import Api
+from elision.gateway.settings import GatewaySettings
+from elision.gateway.upstream import Upstream
+from elision.manager import ContextManager
+from elision.stores.store import Store
+
+_log: Final = logging.getLogger("elision.gateway")
+
+OfferTime: TypeAlias = Literal["first", "start", "never"]
+
+
+def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferTime:
+    """When the recall tools enter a session's tools: with its first gap, where nothing is bound to what stands in front
+    of it."""
+    if not settings.recall:
+        return "never"
+    if api == "anthropic" and find_capabilities(model).binds_thinking:
+        return settings.recall_bound
+    return "first"
+
+
+def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFactory:
+    """Makes context managers over `store`, as the settings say."""
+
+    def make(name: str, family: str, api: Api, model: str) -> ContextManager:
+        return ContextManager.from_settings(
+            settings.library,
+            os.environ,
+            store=store,
+            session=name,
+            # What is only tried is never gone on with by what is done.
+            family=f"{SHADOW_PREFIX}{family}" if settings.shadow else family,
+            dialect=api,
+            model=model or settings.library.model or "",
+            write_behind=True,
+            background=True,
+            shadow=settings.shadow,
+            over_budget="send",
+            offer=choose_offer_time(settings, api, model),
+            # A request from which nothing is hidden goes out as it came.
+            cache_control="gaps" if settings.library.cache_control == "auto" else "client",
+        )
+
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway without its sockets."""
+
+    proxy: Proxy
+    sessions: SessionRegistry
+    upstream: Upstream
+
+    @classmethod
+    def of(cls, settings: GatewaySettings, store: Store, watch: RequestListener) -> Gateway:
+        """The door that `settings` describe, over `store`, which stays the caller's. Raises StoreError."""
+        sessions = SessionRegistry(
+            make_context_factory(settings, store),
+            max_sessions=settings.max_sessions,
+            memory_bytes=settings.session_memory_bytes,
+            idle_seconds=settings.session_idle_seconds,
+        )
+        upstream = Upstream(
+            connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
+        )
+        budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
+        secret = load_gateway_secret(settings, store)
+        return cls(Proxy(settings, secret, sessions, upstream, budgets, watch), sessions, upstream)
+
+    async def close(self) -> None:
+        """Write what is not written yet, and let go of the connections."""
+        await self.sessions.close()
+        await self.upstream.close()
+
+
+def _log_unreadable_store(error: ElisionError) -> None:
+    _log.error("what a key has spent could not be read, nothing is stopped for that: %s", error)

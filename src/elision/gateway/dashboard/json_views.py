@@ -1,0 +1,168 @@
+"""What the dashboard's figures are as JSON. Text of sessions goes through as it is; the page shows it as text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+from elision.errors import UnknownHandle
+from elision.gateway.dashboard.session_cache import SessionRow
+from elision.gateway.dashboard.totals import Totals, compute_totals, count_shared_calls
+from elision.manager.session_history import CallReport, SessionReport
+from elision.manager.session_json import encode_call_report, encode_session_report
+from elision.stores.store import SessionInfo
+from elision.telemetry.diagnostics import Hidden
+from elision.trajectory.content import Opaque
+from elision.trajectory.turn import Observation
+from elision.trajectory.usage_cost import usage_cost
+
+#: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
+LIVE_SECONDS: Final = 300.0
+#: Letters of a hidden text that one answer holds.
+MAX_TEXT_CHARS: Final = 65_536
+#: Calls that one answer holds.
+MAX_CALLS: Final = 500
+
+
+def encode_key(key: str) -> str:
+    """A session's key, any text, as a piece of a path."""
+    return "k" + base64.urlsafe_b64encode(key.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def decode_key(name: str) -> str:
+    """The key that `encode_key` made `name` of. Raises UnknownHandle."""
+    text = name.removeprefix("k")
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return key.decode("utf-8", "surrogatepass")
+    except (binascii.Error, ValueError):
+        raise UnknownHandle(f"{name[:80]!r} names no session") from None
+
+
+def render_totals(found: Totals) -> dict[str, Any]:
+    """Tokens, as the provider counts them; USD. `hit` and `simulated` are shares of prompt tokens read from cache, as
+    billed and as simulated."""
+    usage = found.usage
+    return {
+        "calls": found.calls,
+        "sent_tokens": found.sent_tokens,
+        "raw_tokens": found.raw_tokens,
+        "usd": found.ours.total,
+        "raw_usd": found.raw.total,
+        "saved_usd": found.saved_usd,
+        "hiding_usd": found.hiding_usd,
+        "parts": asdict(found.ours),
+        "raw_parts": asdict(found.raw),
+        "recalls_usd": found.recalls_usd,
+        "caching_usd": found.caching_usd,
+        "billed_usd": found.billed_usd,
+        "reported": found.reported_calls,
+        "billed_tokens": usage.prompt,
+        "billed_read": usage.cache_read,
+        "billed_write": usage.cache_write,
+        "hit": usage.cache_read / usage.prompt if usage.prompt else None,
+        "simulated": found.cached_tokens / found.sent_tokens if found.sent_tokens else None,
+        "rewrites": found.rewrites,
+        "summaries": found.summaries,
+        "failed_summaries": found.failed_summaries,
+    }
+
+
+def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Collection[str]) -> dict[str, Any]:
+    """A session in a line; without figures while it was not read yet."""
+    told = {
+        **_render_info(info),
+        "live": now - info.changed < LIVE_SECONDS,
+        "busy": info.key in busy,
+        "read": row is not None,
+    }
+    if row is None:
+        return told
+    return told | {
+        "model": row.model,
+        "strategy": row.strategy,
+        "shared": row.shared_calls,
+        "points": row.points,
+        "shadow": row.shadow,
+        "hint": row.hint,
+        "fault": row.fault,
+        "all_calls": row.calls,
+        **render_totals(row.own_totals),
+    }
+
+
+def render_session(
+    account: SessionReport, branches: Iterable[SessionInfo], amendments: int, after: int
+) -> dict[str, Any]:
+    """A session and its calls behind the first `after`, at most `MAX_CALLS` of them.
+
+    edition: where it is another one than before, calls that were told before may have changed.
+    """
+    prices = account.prices
+    info = account.info
+    calls = [render_call(each) for each in account.calls[after : after + MAX_CALLS]]
+    return {
+        **_render_info(info),
+        **encode_session_report(account),
+        "price_list": {
+            "name": prices.name,
+            "source": prices.source,
+            "dated": prices.dated,
+            "own": account.has_own_prices,
+        },
+        "figures": render_totals(compute_totals(account)),
+        "shared": count_shared_calls(account),
+        "shadow": account.shadow,
+        "branches": [_render_info(each) for each in branches],
+        "edition": f"{amendments}:{prices.name}",
+        "first": after,
+        "made": calls,
+        "more": after + MAX_CALLS < len(account.calls),
+    }
+
+
+def render_call(made: CallReport) -> dict[str, Any]:
+    """A call as `elision show --json` tells it, and what the page needs beside it."""
+    usage = made.usage
+    summary = made.summary
+    return {
+        **encode_call_report(made),
+        "raw_bill": asdict(made.bills.raw),
+        "billed_usd": usage_cost(usage, made.prices) if usage else None,
+        "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
+        "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
+        "covered": [_render_hidden(each) for each in made.covered],
+    }
+
+
+def render_observation(observation: Observation, start: int) -> dict[str, Any]:
+    """A stretch of a hidden text, from letter `start` on. parts: what of it is no text, such as images."""
+    text = observation.text
+    return {
+        "tool": observation.tool,
+        "error": observation.error,
+        "letters": len(text),
+        "start": start,
+        "text": text[start : start + MAX_TEXT_CHARS],
+        "parts": [part.kind for part in observation.content if isinstance(part, Opaque)],
+    }
+
+
+def _render_info(info: SessionInfo) -> dict[str, Any]:
+    return {
+        "id": encode_key(info.key),
+        "name": info.key,
+        "parent": info.parent,
+        "parent_id": encode_key(info.parent) if info.parent else "",
+        "relation": info.relation,
+        "begun": info.begun,
+        "changed": info.changed,
+        "turns": info.turns,
+    }
+
+
+def _render_hidden(hidden: Hidden) -> dict[str, Any]:
+    return {"handle": hidden.handle, "tool": hidden.tool, "tokens": hidden.tokens}

@@ -1,0 +1,179 @@
+"""Every session of a store as an account, kept up to date at the price of what is new.
+
+A session's totals stay; its account, which holds its whole log, is kept for as many as fit and read again from the
+store when it is asked for. Other processes write to the same store: what it holds now is looked up on every question,
+at most once in `LISTING_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from elision.errors import ElisionError
+from elision.gateway.dashboard.totals import Totals, compute_totals, count_shared_calls
+from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
+from elision.stores.store import SessionInfo, Store
+from elision.strategies.guards import Guards
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, counter
+
+#: Seconds for which a listing of the store is taken as new.
+LISTING_SECONDS: Final = 0.5
+#: Points of a session's small picture.
+MAX_POINTS: Final = 60
+#: Bytes of logs, before compression, of which accounts are kept.
+KEPT_BYTES: Final = 64_000_000
+#: Sessions of which totals are kept.
+KEPT_ROWS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A session in one line.
+
+    own_totals: of its own calls, without those that its parent made.
+    calls:      calls in its log. shared_calls: those of them that its parent made.
+    priced:     whether its model's own prices are known.
+    points:     (raw, sent) tokens of the context over its calls, in at most `MAX_POINTS` steps.
+    shadow:     whether its requests are forwarded unchanged.
+    hint:       what a guard reports, "" for nothing. fault: why it could not be read.
+    """
+
+    info: SessionInfo
+    own_totals: Totals
+    calls: int = 0
+    shared_calls: int = 0
+    model: str = ""
+    strategy: str = ""
+    priced: bool = True
+    points: tuple[tuple[int, int], ...] = ()
+    shadow: bool = False
+    hint: str = ""
+    fault: str = ""
+
+
+class SessionCache:
+    """The sessions of `store`. Safe to be asked by several threads; they wait for one another.
+
+    prices: instead of each model's own. clock: seconds, for `LISTING_SECONDS` and time limits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        guards: Guards | None = None,
+        prices: Prices | None = None,
+        *,
+        kept_bytes: int = KEPT_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self._guards = add_plateau_guard(guards or Guards())
+        self._prices = prices
+        self._clock = clock
+        self._sizer = Sizer(counter())
+        self._lock = threading.RLock()
+        self._kept_bytes = kept_bytes
+        self._kept: OrderedDict[str, tuple[LogReader, int]] = OrderedDict()
+        self._rows: OrderedDict[str, SessionRow] = OrderedDict()
+        self._listing: list[SessionInfo] = []
+        self._listed_at = float("-inf")
+
+    @property
+    def kept_count(self) -> int:
+        """Accounts that are kept."""
+        return len(self._kept)
+
+    def list_sessions(self) -> list[SessionInfo]:
+        """All sessions, the one changed last first. Raises StoreError."""
+        with self._lock:
+            if self._clock() - self._listed_at >= LISTING_SECONDS:
+                self._listing = self.store.sessions()
+                self._listed_at = self._clock()
+                self._forget_deleted({info.key for info in self._listing})
+            return self._listing
+
+    def load_account(self, key: str) -> tuple[SessionReport, int]:
+        """A session by now, and how often a turn of it came again: where that grew, earlier calls may have changed.
+
+        Raises UnknownHandle, StoreError; CorruptError where its log is no session's.
+        """
+        with self._lock:
+            info = self.store.info(key)
+            reading = self._read_log(info)
+            return reading.build_report(info), reading.amendments
+
+    def iterate_rows(self, infos: Sequence[SessionInfo], seconds: float) -> Iterator[SessionRow | None]:
+        """Each session's row; None for those that were not read yet, and not within `seconds` either."""
+        end = self._clock() + seconds
+        for info in infos:
+            with self._lock:
+                row = self._rows.get(info.key)
+                if (row is None or row.info != info) and self._clock() <= end:
+                    row = self._rows[info.key] = self._make_row(info)
+                    self._rows.move_to_end(info.key)
+                    if len(self._rows) > KEPT_ROWS:
+                        self._rows.popitem(last=False)
+            yield row
+
+    def _make_row(self, info: SessionInfo) -> SessionRow:
+        try:
+            account = self._read_log(info).build_report(info)
+        except ElisionError as error:
+            return SessionRow(info=info, own_totals=Totals(), fault=str(error))
+        begun = count_shared_calls(account)
+        end = account.final
+        if end is not None:
+            said = end.stop or end.hint
+        else:
+            said = None
+        return SessionRow(
+            info=info,
+            own_totals=compute_totals(account, begun),
+            calls=len(account.calls),
+            shared_calls=begun,
+            model=account.model,
+            strategy=account.strategy,
+            priced=account.has_own_prices,
+            points=_make_points(account),
+            shadow=account.shadow,
+            hint=str(said) if said is not None else "",
+        )
+
+    def _read_log(self, info: SessionInfo) -> LogReader:
+        """The session's log, gone through to its end as it is now."""
+        kept, _ = self._kept.pop(info.key, (None, 0))
+        if kept is not None and kept.info.begun == info.begun:
+            new = list(self.store.events(info.key, kept.records))
+            if kept.can_continue_with(new):
+                kept.read_events(new)
+                return self._keep_reading(info, kept)
+        reading = LogReader(info, self._sizer, self._guards, self._prices)
+        reading.read_events(list(self.store.events(info.key)))
+        return self._keep_reading(info, reading)
+
+    def _keep_reading(self, info: SessionInfo, reading: LogReader) -> LogReader:
+        """The newest ones asked for stay, as many as fit, and at least this one."""
+        self._kept[info.key] = reading, info.raw_bytes
+        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._kept_bytes:
+            self._kept.popitem(last=False)
+        return reading
+
+    def _forget_deleted(self, keys: set[str]) -> None:
+        """What the store has deleted."""
+        for kept in (self._kept, self._rows):
+            for key in [key for key in kept if key not in keys]:
+                del kept[key]
+
+
+def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
+    """The largest context of each stretch of calls, as many stretches as there are points."""
+    sizes = [(max(each.raw_tokens, each.sent_tokens), each.sent_tokens) for each in account.calls]
+    step = max(1, -(-len(sizes) // MAX_POINTS))
+    pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
+    return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)

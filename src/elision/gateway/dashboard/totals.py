@@ -1,0 +1,185 @@
+"""What a session cost by part, beside what it would have cost had everything been sent; sums over many sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from elision.manager.session_history import SessionReport
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import usage_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """A bill in USD by what is paid for. input: prompt tokens that touch no cache."""
+
+    input: float = 0.0
+    cache_write: float = 0.0
+    cache_read: float = 0.0
+    output: float = 0.0
+    summarizer: float = 0.0
+
+    def __add__(self, other: CostParts) -> CostParts:
+        return CostParts(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
+
+    @property
+    def total(self) -> float:
+        return self.input + self.cache_write + self.cache_read + self.output + self.summarizer
+
+    def without_prompt_cost(self, usd: float) -> CostParts:
+        """Without `usd` of prompts: what recalls added is read from cache first of all, then written to it."""
+        left = usd
+        taken = {}
+        for name in ("cache_read", "cache_write", "input"):
+            taken[name] = max(0.0, getattr(self, name) - left)
+            left -= getattr(self, name) - taken[name]
+        return replace(self, **taken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Calls in sum. Tokens of prompts, as the provider counts them; USD.
+
+    ours, raw:  what was sent, and what would have been; both priced by the same simulated cache.
+    cached_tokens: tokens of our prompts that the simulated cache would serve.
+    recalls_usd: part of `ours` that reading again added.
+    caching_usd: part of what was saved that cache breakpoints of ours did, where the client sets none.
+    usage:      what providers reported, summed over `reported` calls. billed_usd: its cost, None where there is none.
+    """
+
+    calls: int = 0
+    sent_tokens: int = 0
+    raw_tokens: int = 0
+    cached_tokens: int = 0
+    ours: CostParts = field(default_factory=CostParts)
+    raw: CostParts = field(default_factory=CostParts)
+    recalls_usd: float = 0.0
+    caching_usd: float = 0.0
+    reported_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    billed_usd: float | None = None
+    rewrites: int = 0
+    summaries: int = 0
+    failed_summaries: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        sums = {
+            each.name: getattr(self, each.name) + getattr(other, each.name)
+            for each in fields(self)
+            if _is_summed(each.name)
+        }
+        return Totals(
+            **sums, usage=self.usage + other.usage, billed_usd=_add_optional(self.billed_usd, other.billed_usd)
+        )
+
+    @property
+    def saved_usd(self) -> float:
+        """Net USD, by hiding and by caching; negative where it cost more."""
+        return self.raw.total - self.ours.total
+
+    @property
+    def hiding_usd(self) -> float:
+        """Return what hiding saved, net, in USD; negative where it cost more than it saved."""
+        return self.saved_usd - self.caching_usd
+
+
+def compute_totals(account: SessionReport, after: int = 0) -> Totals:
+    """Of the calls behind the first `after` ones, with everything that was booked since."""
+    passes = account.calls[after:]
+    end = account.final
+    if end is None or not passes:
+        return Totals()
+    before = _read_booked_before(account, after)
+    recalls = end.costs.recalls - before.recalls
+    ours = _sum_prompts([each.bills.ours for each in passes], account.prices)
+    raw = _sum_prompts([each.bills.raw for each in passes], account.prices)
+    summarizer = end.costs.summarizer - before.summarizer
+    reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
+    spent = end.costs.ours - before.ours
+    spared = end.costs.raw - before.raw
+    return Totals(
+        calls=len(passes),
+        sent_tokens=sum(each.sent_tokens for each in passes),
+        raw_tokens=sum(each.raw_tokens for each in passes),
+        cached_tokens=sum(each.bills.ours.cache_read for each in passes),
+        ours=replace(ours, output=max(0.0, spent - ours.total - summarizer), summarizer=summarizer),
+        # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
+        raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).without_prompt_cost(recalls),
+        recalls_usd=recalls,
+        caching_usd=sum(each.bills.caching for each in passes),
+        rewrites=end.epoch - before.epoch,
+        summaries=end.summaries - before.summaries,
+        failed_summaries=sum(len(each.failed_summaries) for each in passes),
+        reported_calls=len(reported),
+        # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
+        usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
+        billed_usd=sum(usage_cost(usage, prices) for usage, prices in reported) if reported else None,
+    )
+
+
+def count_shared_calls(account: SessionReport) -> int:
+    """Calls at the front of a fork's log that its parent made; they count there."""
+    if account.info.relation not in ("fork", "replaced"):
+        return 0
+    begun = account.info.begun
+    return next(
+        (place for place, each in enumerate(account.calls) if each.at is None or each.at >= begun), len(account.calls)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BookedCosts:
+    """What stood in the books before a call."""
+
+    ours: float = 0.0
+    raw: float = 0.0
+    summarizer: float = 0.0
+    recalls: float = 0.0
+    epoch: int = 1
+    summaries: int = 0
+
+
+def _read_booked_before(account: SessionReport, place: int) -> _BookedCosts:
+    """The books in front of pass `place`, the answer to the one before it included."""
+    if not place:
+        return _BookedCosts()
+    told = account.calls[place].diagnostics
+    earlier = account.calls[place - 1].diagnostics
+    expected = account.calls[place].expected_bills
+    summarizer = earlier.costs.summarizer
+    recalls = earlier.costs.recalls
+    return _BookedCosts(
+        ours=told.costs.ours - expected.ours.usd - (told.costs.summarizer - summarizer),
+        raw=told.costs.raw - expected.raw.usd + (told.costs.recalls - recalls),
+        summarizer=summarizer,
+        recalls=recalls,
+        epoch=earlier.epoch,
+        summaries=earlier.summaries,
+    )
+
+
+def _sum_prompts(bills: Sequence[Bill], prices: Prices) -> CostParts:
+    parts = CostParts()
+    for bill in bills:
+        rates = prices.rates(bill.sent)
+        hour = bill.cache_write_1h
+        parts += CostParts(
+            input=bill.input * rates.input / 1e6,
+            cache_write=((bill.cache_write - hour) * rates.write + hour * rates.write_1h) / 1e6,
+            cache_read=bill.cache_read * rates.read / 1e6,
+        )
+    return parts
+
+
+def _add_optional(one: float | None, other: float | None) -> float | None:
+    if one is None:
+        return other
+    if other is None:
+        return one
+    return one + other
+
+
+def _is_summed(name: str) -> bool:
+    return name not in ("usage", "billed_usd")

@@ -1,0 +1,166 @@
+"""Errors of our own, in the shape of the provider that the client believes it speaks to.
+
+A client's SDK turns them into the exception that it has for the status, with our words as its message: that they are
+the gateway's, what happened, and what to do. They hold nothing of a request. `x-elision-error` tells them from the
+provider's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from elision.gateway.routes import Api
+from elision.gateway.sse import format_event
+
+#: Characters of a message; it may quote what a network library or a provider says.
+MAX_MESSAGE_CHARS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StatusText:
+    """How a status is said.
+
+    kind: in one word, where whoever refuses has none. anthropic: the type of Anthropic's errors; openai: of OpenAI's.
+    remedy: what to do, where the message has no word of it.
+    """
+
+    kind: str
+    anthropic: str
+    openai: str
+    remedy: str
+
+
+# Types: anthropic 2.12 `ErrorType` and the documented "request_too_large"; OpenAI's are strings without a list.
+_STATUS_TEXTS: Final[Mapping[int, _StatusText]] = {
+    400: _StatusText(
+        kind="bad-request",
+        anthropic="invalid_request_error",
+        openai="invalid_request_error",
+        remedy="Correct the request; nothing was sent to the provider.",
+    ),
+    401: _StatusText(
+        kind="unauthorized",
+        anthropic="authentication_error",
+        openai="invalid_request_error",
+        remedy="Send the token that the gateway was started with.",
+    ),
+    403: _StatusText(
+        kind="forbidden",
+        anthropic="permission_error",
+        openai="invalid_request_error",
+        remedy="Ask whoever runs the gateway to allow it.",
+    ),
+    404: _StatusText(
+        kind="not-found",
+        anthropic="not_found_error",
+        openai="invalid_request_error",
+        remedy="Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1.",
+    ),
+    408: _StatusText(
+        kind="request-timeout",
+        anthropic="timeout_error",
+        openai="invalid_request_error",
+        remedy="Send the request again; its body came too slowly.",
+    ),
+    413: _StatusText(
+        kind="too-large",
+        anthropic="request_too_large",
+        openai="invalid_request_error",
+        remedy="Send a smaller request, or have the gateway's limit raised (max_body_bytes).",
+    ),
+    429: _StatusText(
+        kind="limit",
+        anthropic="rate_limit_error",
+        openai="rate_limit_error",
+        remedy="Have it raised in the gateway's settings; it counts all that is in the log, so waiting does not help.",
+    ),
+    500: _StatusText(
+        kind="internal",
+        anthropic="api_error",
+        openai="server_error",
+        remedy="Send the header `x-elision: off` to pass the gateway by, and report this.",
+    ),
+    502: _StatusText(
+        kind="upstream",
+        anthropic="api_error",
+        openai="server_error",
+        remedy="Try again; if it stays so, `elision serve --check` tries the providers.",
+    ),
+    503: _StatusText(
+        kind="unavailable",
+        anthropic="api_error",
+        openai="server_error",
+        remedy="Try again in a moment.",
+    ),
+    504: _StatusText(
+        kind="upstream-timeout",
+        anthropic="timeout_error",
+        openai="server_error",
+        remedy="Try again; streamed answers need no long time limit.",
+    ),
+    529: _StatusText(
+        kind="overloaded",
+        anthropic="overloaded_error",
+        openai="server_error",
+        remedy="Try again in a moment.",
+    ),
+}
+_ANY_REQUEST: Final = _STATUS_TEXTS[400]
+_ANY_FAILURE: Final = _STATUS_TEXTS[500]
+
+
+def make_error_response(
+    api: Api | None, status: int, message: str, kind: str = "", *, remedy: str = "", retry_after: float | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """Return (status, headers, body) of an error of the gateway.
+
+    message: what happened, as half a sentence, without anything of the request. kind: the cause in one word, for
+    programs. remedy: what to do, as a sentence. retry_after: seconds; without it a 429 tells official clients not to
+    retry, since waiting does not help.
+    """
+    words = _STATUS_TEXTS.get(status) or (_ANY_REQUEST if status < 500 else _ANY_FAILURE)
+    kind = kind or words.kind
+    body = _make_error_body(api, words, _make_sentence(message, remedy or words.remedy), kind)
+    headers = {"content-type": "application/json", "x-elision-error": kind}
+    if retry_after is not None:
+        headers["retry-after"] = f"{retry_after:g}"
+    elif status == 429:
+        headers["x-should-retry"] = "false"
+    return status, headers, json.dumps(body, ensure_ascii=False).encode()
+
+
+def make_stream_error(api: Api | None, message: str, *, sequence: int = 0) -> bytes:
+    """An event that says, in the midst of a stream, that it will not be completed; clients raise it.
+
+    sequence: the number of the event, for Responses.
+    """
+    body = _make_error_body(
+        api, _STATUS_TEXTS[502], _make_sentence(message, "The answer is not complete: send the request again."), "cut"
+    )
+    if api == "anthropic":
+        return format_event(json.dumps(body, ensure_ascii=False).encode(), "error")
+    if api == "openai-responses":
+        # As their types say, and as they are: with an `error` inside, which is what clients look for.
+        said = {name: body["error"][name] for name in ("code", "message", "param")}
+        event = {"type": "error", **said, "error": body["error"], "sequence_number": sequence}
+        return format_event(json.dumps(event, ensure_ascii=False).encode(), "error")
+    return format_event(json.dumps(body, ensure_ascii=False).encode())
+
+
+def _make_error_body(api: Api | None, words: _StatusText, sentence: str, kind: str) -> dict[str, Any]:
+    if api == "anthropic":
+        return {"type": "error", "error": {"type": words.anthropic, "message": sentence}}
+    return {"error": {"message": sentence, "type": words.openai, "param": None, "code": f"elision_{kind}"}}
+
+
+def _make_sentence(message: str, remedy: str) -> str:
+    """Printable, and of bounded length: the message may quote others."""
+    told = " ".join("".join(each if each.isprintable() else " " for each in message[: 2 * MAX_MESSAGE_CHARS]).split())
+    if len(told) <= MAX_MESSAGE_CHARS:
+        told = told
+    else:
+        told = told[: MAX_MESSAGE_CHARS - 3] + "..."
+    return f"Elision gateway: {told.rstrip('.') or 'the request was refused'}. {remedy}"

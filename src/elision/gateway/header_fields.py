@@ -1,0 +1,116 @@
+"""Header fields on their way through: what is for one connection only stays behind, all else passes as it came.
+
+Order, case and doubles of what passes are kept. Names of a request are in lower case already (ASGI), those of an answer
+as the provider wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from elision.gateway.wire import Headers
+
+#: For one connection only (RFC 9110, 7.6.1), with what `Connection` names; `Expect` was answered when the body came.
+HOP_BY_HOP: Final = frozenset(
+    [
+        b"connection",
+        b"expect",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    ]
+)
+#: What says something of the very bytes of a body.
+BODY_FIELDS: Final = frozenset(
+    [b"content-length", b"content-encoding", b"content-md5", b"content-digest", b"digest", b"repr-digest", b"etag"]
+)
+#: Ours: said between a client and the gateway, nobody else's business.
+OWN_PREFIX: Final = b"x-elision"
+#: Content codings that are read on the way by.
+READABLE_CODINGS: Final = frozenset([b"gzip", b"x-gzip", b"deflate", b"zstd", b"identity"])
+
+
+def filter_request_fields(headers: Headers, *, is_changed: bool = False, is_read: bool = False) -> Headers:
+    """A request's fields as the provider gets them, without `Host`: the address says that.
+
+    is_changed: whether the body is another than came: what is said of its bytes is left out, its length included.
+    is_read: whether the answer is read on its way by: codings that cannot be are no longer asked for.
+    """
+    kept = [pair for pair in _iterate_passing(headers, is_changed=is_changed) if pair[0].lower() != b"host"]
+    if is_read:
+        return _limit_accept_encoding(kept)
+    return kept
+
+
+def filter_response_fields(headers: Headers, *, is_changed: bool = False) -> Headers:
+    """An answer's fields as the client gets them. is_changed: whether its body is another than came."""
+    return list(_iterate_passing(headers, is_changed=is_changed))
+
+
+def _iterate_passing(headers: Headers, *, is_changed: bool) -> Iterator[tuple[bytes, bytes]]:
+    left = HOP_BY_HOP | _list_connection_fields(headers) | (BODY_FIELDS if is_changed else frozenset())
+    for name, value in headers:
+        lower = name.lower()
+        if lower not in left and lower != OWN_PREFIX and not lower.startswith(OWN_PREFIX + b"-"):
+            yield name, value
+
+
+def _list_connection_fields(headers: Headers) -> frozenset[bytes]:
+    """Fields that are said to be for this connection only."""
+    told = (value for name, value in headers if name.lower() == b"connection")
+    return frozenset(name.strip().lower() for value in told for name in value.split(b","))
+
+
+# -- codings ----------------------------------------------------------------------------------------------------------
+
+
+def _limit_accept_encoding(headers: Headers) -> Headers:
+    """Answers are asked for in codings that can be read; who asks for none of them is sent plain bytes."""
+    asked = [pair for pair in headers if pair[0].lower() == b"accept-encoding"]
+    if not asked:
+        return headers
+    out: Headers = []
+    for name, value in headers:
+        if name.lower() != b"accept-encoding":
+            out.append((name, value))
+        elif codings := _keep_readable(value):
+            out.append((name, codings))
+    if len(out) == len(headers) - len(asked):
+        out.append((asked[0][0], b"identity"))
+    return out
+
+
+def _keep_readable(value: bytes) -> bytes:
+    """`value` as it came where all of it can be read; "*", which is any coding, becomes one of them."""
+    codings = [each.strip() for each in value.split(b",") if each.strip()]
+    kept = [each for each in map(_replace_coding, codings) if each]
+    if kept == codings:
+        return value
+    return b", ".join(_drop_repeats(kept))
+
+
+def _replace_coding(coding: bytes) -> bytes:
+    name, mark, weight = coding.partition(b";")
+    if name.strip() == b"*" and weight.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000"):
+        return b"gzip" + mark + weight
+    if name.strip().lower() in READABLE_CODINGS or name.strip() == b"*":
+        return coding
+    return b""
+
+
+def _drop_repeats(codings: Iterable[bytes]) -> Iterator[bytes]:
+    """Without a coding that is named before."""
+    seen: set[bytes] = set()
+    for coding in codings:
+        name = coding.partition(b";")[0].strip().lower()
+        if name not in seen:
+            seen.add(name)
+            yield coding

@@ -1,0 +1,342 @@
+"""Where the parts of a JSON text stand, so that some can be replaced while all others keep their very bytes.
+
+msgspec takes one level of a text apart in C: the values of an object, the elements of an array, each as the bytes that
+stand there. Their places follow by looking for those very bytes behind what came before, so a place that is not theirs
+is noticed. Loops in Python run over fields and elements, and in `check_size` over strings; none runs over bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, compress
+from operator import ne
+from typing import Any, Final, NamedTuple
+
+from elision.errors import ElisionError, MissingExtra
+
+try:
+    import msgspec
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
+
+#: Fields of one object; providers know about sixty. Each is a step of a loop in Python.
+MAX_FIELDS: Final = 1_000
+
+#: Values in one text, and bytes of one string. A call of C that makes more of them stops everything else meanwhile; a
+#: request of a million tokens has a few ten thousand values, and the largest images of providers are smaller.
+MAX_VALUES: Final = 200_000
+MAX_STRING_BYTES: Final = 8 * 1024 * 1024
+#: Bytes between two strings: white space, numbers, brackets.
+_MAX_GAP_BYTES: Final = 1024 * 1024
+#: Bytes of a string that are looked through in one call.
+_STRING_PIECE_BYTES: Final = 256 * 1024
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_SPACE: Final = re.compile(rb"[ \t\n\r]*")
+_KEY: Final = re.compile(rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
+_ARRAY_START: Final = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\[")
+_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_GAP: Final = re.compile(rb"[ \t\n\r]*,[ \t\n\r]*")
+_AFTER_VALUE: Final = frozenset(b" \t\n\r,}")
+#: Says where a value ends. Numbers stay text: one may be longer than Python takes.
+_SCANNER: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
+
+
+class UnreadableBody(ElisionError):  # noqa: N818 - reads as what it is at the call site
+    """Bytes that cannot be taken apart here; they pass as they came."""
+
+
+class Edit(NamedTuple):
+    """`new` in place of the bytes from `start` to `end`; the same place twice means in front of it."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+class JsonField(NamedTuple):
+    """One field of an object: its name decoded, where its name begins, and from where to where its value stands."""
+
+    name: str
+    key_start: int
+    start: int
+    end: int
+
+
+def apply_edits(raw: bytes, edits: Iterable[Edit]) -> bytes:
+    """`raw` with every edit made; they do not overlap."""
+    view = memoryview(raw)
+    at = 0
+    parts: list[bytes | memoryview] = []
+    for edit in sorted(edits):
+        parts += (view[at : edit.start], edit.new)
+        at = edit.end
+    if parts:
+        return b"".join([*parts, view[at:]])
+    return raw
+
+
+def check_size(raw: bytes, start: int = 0) -> None:
+    """Raise Unreadable where the JSON text behind `start` has more values than are read, or a longer string.
+
+    For what is large, before C takes it apart in one go. Where `raw` is no JSON nothing needs to be noticed.
+    """
+    values = 0
+    at = start
+    while at < len(raw):
+        quote = raw.find(b'"', at)
+        gap_end = quote if quote >= 0 else len(raw)
+        if gap_end - at > _MAX_GAP_BYTES:
+            raise UnreadableBody(f"more than {_MAX_GAP_BYTES} bytes stand between two strings")
+        if gap_end - at > 4:
+            values += 1 + sum(raw.count(mark, at, gap_end) for mark in (b",", b"[", b"{"))
+        else:
+            values += 2
+        if values > MAX_VALUES:
+            raise UnreadableBody(f"more than {MAX_VALUES} values")
+        if quote < 0:
+            return
+        at = _find_string_end(raw, quote + 1) + 1
+
+
+def _find_string_end(raw: bytes, start: int) -> int:
+    """Where the string ends whose first letter is at `start`. Raises Unreadable where it is too long."""
+    at = start
+    while at < len(raw):
+        end = _match_at(_STRING, raw, at, min(at + _STRING_PIECE_BYTES, len(raw))).end()
+        if end - start > MAX_STRING_BYTES:
+            raise UnreadableBody(f"a string has more than {MAX_STRING_BYTES} bytes")
+        if end == at or raw.startswith(b'"', end):
+            return end
+        at = end
+    return at
+
+
+# -- objects ----------------------------------------------------------------------------------------------------------
+
+
+def parse_fields(raw: bytes) -> list[JsonField]:
+    """The fields of an object in their order, doubles included. Raises ValueError, RecursionError or Unreadable."""
+    values = _OBJECT.decode(raw)
+    if values:
+        return list(_iterate_fields(raw, values))
+    return []
+
+
+def _iterate_fields(raw: bytes, values: dict[str, msgspec.Raw]) -> Iterator[JsonField]:
+    at = raw.index(b"{") + 1
+    text = ""
+    for _ in range(MAX_FIELDS):
+        key = _match_at(_KEY, raw, at)
+        name = _decode_name(key[1])
+        end = _find_last_end(raw, key.end(), values[name])
+        if end is None:
+            # The name stands there again. Its text is made once, however many such fields there are.
+            text = text or raw.decode("latin-1")
+            end = _SCANNER.raw_decode(text, key.end())[1]
+        yield JsonField(name, key.start(1), key.end(), end)
+        gap = _GAP.match(raw, end)
+        if gap is None:
+            return
+        at = gap.end()
+    raise UnreadableBody(f"an object has more than {MAX_FIELDS} fields")
+
+
+def _decode_name(key: bytes) -> str:
+    if b"\\" in key:
+        return msgspec.json.decode(key, type=str)
+    return key[1:-1].decode()
+
+
+def _find_last_end(raw: bytes, start: int, value: msgspec.Raw) -> int | None:
+    """Where the value at `start` ends if it is `value`, the last of its name; else None."""
+    end = start + len(memoryview(value))
+    # A number may begin like another.
+    if raw.startswith(value, start) and raw[end] in _AFTER_VALUE:
+        return end
+    return None
+
+
+def _match_at(pattern: re.Pattern[bytes], raw: bytes, at: int, end: int = sys.maxsize) -> re.Match[bytes]:
+    found = pattern.match(raw, at, end)
+    assert found is not None
+    return found
+
+
+def remove_fields(all_fields: Sequence[JsonField], names: Iterable[str]) -> Iterator[Edit]:
+    """The edits that remove the fields so named, each with the comma in front of it or, at the front, behind it."""
+    gone = set(names)
+    kept = next((place for place, field in enumerate(all_fields) if field.name not in gone), None)
+    if kept is None:
+        if all_fields:
+            yield Edit(all_fields[0].key_start, all_fields[-1].end, b"")
+        return
+    if kept:
+        yield Edit(all_fields[0].key_start, all_fields[kept].key_start, b"")
+    for place in range(kept + 1, len(all_fields)):
+        if all_fields[place].name in gone:
+            yield Edit(all_fields[place - 1].end, all_fields[place].end, b"")
+
+
+def add_fields(
+    raw: bytes, all_fields: Sequence[JsonField], new: Iterable[tuple[str, bytes]], *, first: bool
+) -> Iterator[Edit]:
+    """The edit that puts new fields behind all others. first: whether no other is left in front of them."""
+    told = b",".join(msgspec.json.encode(name) + b":" + value for name, value in new)
+    if told and first:
+        if all_fields:
+            place = all_fields[0].key_start
+        else:
+            place = raw.index(b"{") + 1
+        yield Edit(place, place, told)
+    elif told:
+        yield Edit(all_fields[-1].end, all_fields[-1].end, b"," + told)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def parse_elements(raw: bytes) -> list[bytes]:
+    """The bytes of each element of an array. Raises ValueError or RecursionError."""
+    return copy_values(_ARRAY.decode(raw))
+
+
+def copy_values(values: Iterable[msgspec.Raw]) -> list[bytes]:
+    """The bytes of each; a loop in Python, so that other threads get their turn between two."""
+    return [bytes(value) for value in values]
+
+
+def find_array_start(raw: bytes, at: int) -> int | None:
+    """Where the array opens that is the value of the name that ends at `at`; None if there is none."""
+    found = _ARRAY_START.match(raw, at)
+    if found is not None:
+        return found.end() - 1
+    return None
+
+
+def find_array_end(raw: bytes, start: int, values: Sequence[bytes]) -> int | None:
+    """Where an array of `values` that opens at `start` ends; None if no such array stands there.
+
+    Only arrays with the same white space between any two elements are recognised, by one comparison in C.
+    """
+    at = _match_at(_SPACE, raw, start + 1).end()
+    if values:
+        inner = _find_gap(raw, at + len(values[0])).join(values)
+        if not raw.startswith(inner, at):
+            return None
+        at = _match_at(_SPACE, raw, at + len(inner)).end()
+    if raw[at : at + 1] == b"]":
+        return at + 1
+    return None
+
+
+def _find_gap(raw: bytes, at: int) -> bytes:
+    """What stands behind an element that ends at `at`, up to the next one."""
+    gap = _GAP.match(raw, at)
+    if gap is not None:
+        return gap[0]
+    return b","
+
+
+class ArrayLayout(NamedTuple):
+    """Where each element of an array ends, and what stands between any two of them; None where that differs."""
+
+    ends: list[int]
+    gap: bytes | None
+
+
+@dataclass(frozen=True)
+class JsonArray:
+    """An array in `raw` that starts at `start`, with these elements. known_layout: its layout, if that is known."""
+
+    raw: bytes
+    start: int
+    values: list[bytes]
+    known_layout: ArrayLayout | None = None
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each element ends."""
+        return self.layout.ends
+
+    @cached_property
+    def layout(self) -> ArrayLayout:
+        return self.known_layout or self._compute_layout()
+
+    def _compute_layout(self) -> ArrayLayout:
+        if not self.values:
+            return ArrayLayout([], b",")
+        first = _match_at(_SPACE, self.raw, self.start + 1).end()
+        gap = _find_gap(self.raw, first + len(self.values[0]))
+        if self.raw.startswith(gap.join(self.values), first):
+            step = len(gap)
+            at = first - len(gap)
+            return ArrayLayout([at + whole for whole in accumulate([len(value) + step for value in self.values])], gap)
+        return ArrayLayout(list(self._walk_ends(first)), None)
+
+    def extend_layout(self, shared: int, rest: JsonArray, by: int) -> ArrayLayout:
+        """How an array is laid that shares so many elements with this one, and goes on like `rest` behind its first,
+        `by` bytes further on."""
+        own = self.layout
+        more = rest.layout
+        ends = [*own.ends[:shared], *(end + by for end in more.ends[1:])]
+        if len(more.ends) < 2:
+            return ArrayLayout(ends, own.gap)
+        return ArrayLayout(ends, more.gap if shared < 2 or own.gap == more.gap else None)
+
+    def _walk_ends(self, at: int) -> Iterator[int]:
+        for value in self.values:
+            yield at + len(value)
+            gap = _GAP.match(self.raw, at + len(value))
+            at = gap.end() if gap is not None else at
+
+    def make_edits(self, new: Sequence[bytes]) -> list[Edit]:
+        """What makes it an array of `new`: elements in common at both ends stay, and so do those that keep a place."""
+        old = self.values
+        most = min(len(old), len(new))
+        front = next(compress(range(most), map(ne, old, new)), most)
+        back = next(compress(range(most - front), map(ne, reversed(old), reversed(new))), most - front)
+        if len(old) == len(new) and self.layout.gap is None:
+            return [
+                Edit(self.ends[place] - len(old[place]), self.ends[place], new[place])
+                for place in compress(range(front, most - back), map(ne, old[front:], new[front:]))
+            ]
+        if front == len(old) == len(new):
+            return []
+        return [self._replace_elements(front, len(old) - back, new[front : len(new) - back])]
+
+    def _replace_elements(self, start: int, stop: int, new: Sequence[bytes]) -> Edit:
+        """Elements `start` to `stop` become `new`; one of the two may be none."""
+        if self.ends:
+            gap = _find_gap(self.raw, self.ends[0])
+        else:
+            gap = b","
+        told = gap.join(new)
+        if start < stop and new:
+            return Edit(self._find_start(start), self.ends[stop - 1], told)
+        if start:
+            return Edit(self.ends[start - 1], self.ends[stop - 1], gap + told if new else b"")
+        if new:
+            if self.values:
+                place = self._find_start(0)
+            else:
+                place = self.start + 1
+            return Edit(place, place, told + gap if self.values else told)
+        return Edit(self._find_start(0), self._find_start(stop) if stop < len(self.values) else self.ends[-1], b"")
+
+    def _find_start(self, place: int) -> int:
+        return self.ends[place] - len(self.values[place])
+
+
+def decode_json(raw: bytes) -> Any:
+    """A JSON value. Raises Unreadable, also for what Python holds no value for: 1e400, half of a surrogate pair."""
+    try:
+        return msgspec.json.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableBody(f"JSON that cannot be read: {error}") from error

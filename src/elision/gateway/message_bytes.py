@@ -1,0 +1,91 @@
+"""A view's messages as bytes: what was not touched in the client's very own, the rest as near to them as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import is_not
+from typing import Any, Final
+
+import msgspec
+
+from elision.gateway.hidden_rounds import UpstreamMessage, count_shared_objects
+from elision.gateway.json_patch import patch_json
+
+#: Messages on either side in which parts of a message of ours are looked for.
+_BESIDE: Final = 4
+
+
+@dataclass(slots=True)
+class MessageEncoder:
+    """Of one session. A message of ours that comes again is the very object, and is written once; what a view begins
+    like the one before is not looked at again."""
+
+    _encoded: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
+    #: The newest view, and its messages' bytes.
+    _previous_view: list[Any] = field(default_factory=list)
+    _previous_bytes: list[bytes] = field(default_factory=list)
+
+    def encode_messages(self, view: Sequence[Any], said: Sequence[UpstreamMessage]) -> list[bytes]:
+        """The bytes of each message of `view`, which was made of `said`."""
+        # The very object has the very bytes: a message that came in other bytes was read to another object.
+        shared = count_shared_objects(view, self._previous_view)
+        out = self._extend_previous(view, shared, said) or self._encode_all(view, said)
+        self._previous_view = list(view)
+        self._previous_bytes = out
+        return out
+
+    def _extend_previous(self, view: Sequence[Any], shared: int, said: Sequence[UpstreamMessage]) -> list[bytes] | None:
+        """The same where only the client's newest messages stand behind what the view before began with."""
+        new = view[shared:]
+        if not shared or len(new) > len(said):
+            return None
+        newest = said[len(said) - len(new) :]
+        if any(map(is_not, new, (each.json for each in newest))):
+            return None
+        return [*self._previous_bytes[:shared], *(each.raw for each in newest)]
+
+    def _encode_all(self, view: Sequence[Any], said: Sequence[UpstreamMessage]) -> list[bytes]:
+        own = {id(each.json): place for place, each in enumerate(said)}
+        places = [own.get(id(message)) for message in view]
+        written: dict[int, tuple[Any, bytes]] = {}
+        out: list[bytes] = []
+        for message, place, source in zip(view, places, _guess_sources(places, len(said)), strict=True):
+            if place is not None:
+                out.append(said[place].raw)
+                continue
+            known = self._encoded.get(id(message))
+            if known is not None and known[0] is message:
+                raw = known[1]
+            else:
+                raw = _encode_changed(message, source, said)
+            written[id(message)] = message, raw
+            out.append(raw)
+        self._encoded = written
+        return out
+
+
+def _encode_changed(message: Any, source: int | None, said: Sequence[UpstreamMessage]) -> bytes:
+    """A message that is ours: what it kept of the client's keeps its bytes."""
+    if source is None:
+        return msgspec.json.encode(message)
+    # What joins a message (user messages behind a summary) stood beside it.
+    beside = said[max(0, source - _BESIDE) : source + _BESIDE + 1]
+    return patch_json(said[source].raw, said[source].json, message, [(each.json, each.raw) for each in beside])
+
+
+def _guess_sources(places: Sequence[int | None], count: int) -> Iterator[int | None]:
+    """For each message of a view the client's message that it probably was made of.
+
+    Between two messages that went untouched, those in between answer each other from the back: a summary, which is
+    nobody's, stands in front of them. A wrong guess costs nothing but bytes that could have stayed.
+    """
+    found: list[int | None] = []
+    following = count
+    for place in reversed(places):
+        if place is not None:
+            following = place
+        else:
+            following = following - 1
+        found.append(following if following >= 0 else None)
+    return reversed(found)

@@ -1,0 +1,88 @@
+"""`/metrics`: the library's metrics and the gateway's, on a page that Prometheus scrapes. Needs the extra `prometheus`.
+
+Several workers report as one: each writes into files of a folder that all share, and whichever is asked adds them up.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Final
+
+from elision.errors import MissingExtra, PriceError
+from elision.gateway import request_metrics
+from elision.gateway.request_record import RequestRecord
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.metric_table import MAX_MODELS, OTHER_LABEL
+from elision.telemetry.prometheus import Instrument, Prometheus, create_instrument
+from elision.telemetry.samples import Sample, clean_model_name
+from elision.trajectory.price_lookup import find_prices
+
+try:
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+    from prometheus_client.multiprocess import MultiProcessCollector
+except ImportError as error:
+    raise MissingExtra("metrics for Prometheus", "prometheus") from error
+
+#: The folder; prometheus_client reads it when it is imported, so a worker has it before it starts.
+FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class MetricsPage:
+    """The metrics of one process, as a page that Prometheus scrapes."""
+
+    content_type: str = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._library = Prometheus(self._registry)
+        self._models = {""}
+        self._instruments: dict[str, Instrument] = {
+            each.name: create_instrument(each, self._registry, is_current_amount=each in request_metrics.GAUGES)
+            for each in (*request_metrics.METRICS, *request_metrics.GAUGES)
+        }
+
+    def add_request(self, served: RequestRecord) -> None:
+        """Add what one request says."""
+        for sample in request_metrics.make_samples(served):
+            self._record_sample(sample)
+        for each in served.step_diagnostics:
+            self._library(self._limit_model(each, answered=200 <= served.status < 300))
+
+    def set_gauges(self, *, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> None:
+        """Note how much there is just now."""
+        for sample in request_metrics.make_gauge_samples(
+            in_flight=in_flight, waiting=waiting, held_bytes=held_bytes, sessions=sessions
+        ):
+            self._record_sample(sample)
+
+    def render(self) -> bytes:
+        """All of it, over all workers, in Prometheus's text format."""
+        if not os.environ.get(FOLDER_VARIABLE):
+            return bytes(generate_latest(self._registry))
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return bytes(generate_latest(together))
+
+    def _limit_model(self, told: Diagnostics, *, answered: bool) -> Diagnostics:
+        """A pass, of `other` where nobody vouches for its model. Whoever reaches the gateway may ask for any name, with
+        no valid key, and as many as are told apart would soon be taken by names that no provider has."""
+        name = clean_model_name(told.model)
+        if name not in self._models:
+            # Priced ones never take all room: one model's price is found under many spellings.
+            if not answered and (len(self._models) > MAX_MODELS // 2 or not _has_price(name)):
+                return replace(told, model=OTHER_LABEL)
+            if len(self._models) < MAX_MODELS:
+                self._models.add(name)
+        return told
+
+    def _record_sample(self, sample: Sample) -> None:
+        self._instruments[sample.metric.name].record(sample.value, sample.labels)
+
+
+def _has_price(model: str) -> bool:
+    try:
+        find_prices(model)
+    except PriceError:
+        return False
+    return True

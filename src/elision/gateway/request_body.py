@@ -1,0 +1,368 @@
+"""A request's body, taken apart so that whatever is not touched keeps its very bytes.
+
+Messages are bytes until somebody asks what one says. A body is read in one pass of a C parser, and the next one of the
+same conversation only from where it goes on: what it shares with the one before is found by comparing memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from elision.dialects import text_in
+from elision.errors import MissingExtra
+from elision.gateway import json_spans
+from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
+from elision.gateway.routes import Api
+
+try:
+    import msgspec
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
+
+__all__ = ["RequestBody", "UnreadableBody", "decode_message"]
+
+#: API -> the field that holds its messages.
+_LIST_FIELDS: Final[Mapping[Api, str]] = {"openai": "messages", "anthropic": "messages", "openai-responses": "input"}
+#: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
+_UNSETTLED_MESSAGES: Final = 8
+#: Bytes of a field from and up to which what it says is kept, for the next session that begins with it.
+_SMALL = 256
+_LARGE = 1 << 18
+#: Fields of the list's name that are looked at before the list is searched for in another way.
+_MAX_TRIES: Final = 4
+
+
+class _Messages(msgspec.Struct, gc=False):
+    messages: list[msgspec.Raw]
+
+
+class _Input(msgspec.Struct, gc=False):
+    input: list[msgspec.Raw]
+
+
+_MESSAGES: Final = msgspec.json.Decoder(_Messages)
+_INPUT: Final = msgspec.json.Decoder(_Input)
+
+
+def decode_message(raw: bytes) -> dict[str, Any]:
+    """One message. Raises Unreadable where it is no JSON object, or holds what Python has no value for."""
+    found = json_spans.decode_json(raw)
+    if not isinstance(found, dict):
+        raise UnreadableBody("a message is no JSON object")
+    return found
+
+
+class _BodyParts(NamedTuple):
+    """A body: all its fields, the one that holds the messages, and these. is_text: whether it is one string instead.
+    layout: where they stand, if that is known."""
+
+    fields: list[JsonField]
+    list_field: JsonField | None
+    values: list[bytes]
+    is_text: bool = False
+    layout: ArrayLayout | None = None
+
+
+class RequestBody:
+    """The body of one request; `parse` makes them. Nothing that it returns is to be changed.
+
+    raw:      as it came. api: whose shape it has.
+    messages: the bytes of each message (Responses: item), in order; all of them are JSON objects. The very objects of
+              the body before where they are the same. Where Responses gives a string, the item that it stands for.
+    model, stream: "" and False where they are absent or of another type.
+    """
+
+    __slots__ = (
+        "_array",
+        "_decoded",
+        "_fields_by_name",
+        "_list_field",
+        "_parts",
+        "api",
+        "messages",
+        "model",
+        "raw",
+        "stream",
+    )
+
+    def __init__(self, raw: bytes, api: Api, parts: _BodyParts, previous: RequestBody | None) -> None:
+        self.raw = raw
+        self.api = api
+        self._parts = parts
+        self._list_field = parts.list_field
+        self._fields_by_name = {field.name: field for field in parts.fields}
+        self.messages = parts.values
+        self._array: JsonArray | None = None
+        if parts.list_field is not None and not parts.is_text and raw.startswith(b"[", parts.list_field.start):
+            self._array = JsonArray(raw, parts.list_field.start, parts.values, parts.layout)
+        self._decoded: dict[str, Any] = previous._keep_decoded(self) if previous is not None else {}
+        self.model = text_in(self.get_field("model"))
+        self.stream = self.get_field("stream") is True
+
+    @classmethod
+    def parse(cls, raw: bytes, api: Api, previous: RequestBody | None = None) -> RequestBody:
+        """Parse `raw` in one pass, and with `previous` only from the first byte that differs.
+
+        previous: an earlier body, preferably of the same conversation; the result is the same without it. Raises
+        UnreadableBody where `raw` is no JSON object or its messages are no list of objects. Strings and numbers inside
+        are not checked: one that cannot be decoded raises when it is read.
+        """
+        name = _LIST_FIELDS[api]
+        if previous is not None and previous.api != api:
+            previous = None
+        try:
+            if previous is not None:
+                parts = previous._parse_continued(raw, name)
+            else:
+                parts = None
+            parts = parts or _parse_at_once(raw, name) or _parse_by_fields(raw, name)
+            if len(parts.fields) > json_spans.MAX_FIELDS:
+                raise UnreadableBody(f"an object has more than {json_spans.MAX_FIELDS} fields")
+            return cls(raw, api, parts, previous)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
+
+    @classmethod
+    def parse_if_small(
+        cls, raw: bytes, api: Api, previous: RequestBody | None, max_new_bytes: int
+    ) -> RequestBody | None:
+        """The same where at most `most` bytes of `raw` are to be read anew; None where there is more. Raises
+        Unreadable."""
+        if len(raw) <= max_new_bytes:
+            return cls.parse(raw, api, previous)
+        if previous is None or previous.api != api or len(raw) - previous._find_shared_end(raw) > max_new_bytes:
+            return None
+        try:
+            parts = previous._parse_continued(raw, _LIST_FIELDS[api])
+            if parts is None or len(parts.fields) > json_spans.MAX_FIELDS:
+                return None
+            return cls(raw, api, parts, previous)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
+
+    def check_size(self, raw: bytes) -> None:
+        """Raise Unreadable where what `raw` says behind what it shares with this body is more than is read."""
+        json_spans.check_size(raw, self._find_shared_end(raw))
+
+    def _find_shared_end(self, raw: bytes) -> int:
+        """Where the last leading message ends that stands in `raw` as it stands here; 0 if none does."""
+        shared = self._count_shared(raw)
+        if shared and self._array is not None:
+            return self._array.ends[shared - 1]
+        return 0
+
+    def locate_messages(self) -> None:
+        """Find the places of all messages now, which would else be done when they are first asked for."""
+        if self._array is not None:
+            _ = self._array.layout
+
+    @property
+    def from_text(self) -> bool:
+        """Whether the one item stands for a string (Responses)."""
+        return self._parts.is_text
+
+    # -- what it says ----------------------------------------------------------------------------------------------
+
+    def get_raw_field(self, name: str) -> bytes | None:
+        """The bytes of a top-level field's value, of the last one where there are several; None where there is none."""
+        found = self._fields_by_name.get(name)
+        if found is None:
+            return None
+        return self.raw[found.start : found.end]
+
+    def get_field(self, name: str) -> Any:
+        """A top-level field, decoded once; None where there is none. Raises Unreadable where it cannot be decoded."""
+        if name not in self._decoded:
+            raw = self.get_raw_field(name)
+            if raw is None:
+                return None
+            self._decoded[name] = _decode_field(raw)
+        return self._decoded[name]
+
+    def _keep_decoded(self, other: RequestBody) -> dict[str, Any]:
+        """What was decoded here and stands in `other` in the same bytes."""
+        return {name: value for name, value in self._decoded.items() if self._has_same_field(other, name)}
+
+    def _has_same_field(self, other: RequestBody, name: str) -> bool:
+        """Whether a top-level field stands in both in the same bytes; compared where they stand."""
+        own = self._fields_by_name.get(name)
+        found = other._fields_by_name.get(name)
+        if own is None or found is None or own.end - own.start != found.end - found.start:
+            return False
+        return other.raw.startswith(memoryview(self.raw)[own.start : own.end], found.start)
+
+    # -- with other bytes in it ------------------------------------------------------------------------------------
+
+    def render_changes(
+        self, *, messages: Sequence[bytes] | None = None, fields: Mapping[str, bytes] = MappingProxyType({})
+    ) -> bytes:
+        """The body with these messages, and with top-level fields set to these bytes; new ones stand at the end.
+
+        Everything else keeps its very bytes, white space, order and doubles included; of a field that is there several
+        times the last one is set. Raises ValueError where the list of messages is given in both ways.
+        """
+        name = _LIST_FIELDS[self.api]
+        if messages is not None and name in fields:
+            raise ValueError(f"{name!r} is given as messages and as a field")
+        set_to = dict(fields)
+        edits: list[Edit] = []
+        if messages is not None and self._array is not None:
+            edits = self._array.make_edits(messages)
+        elif messages is not None and list(messages) != self.messages:
+            set_to[name] = b"[" + b",".join(messages) + b"]"
+        known = {each: value for each, value in set_to.items() if each in self._fields_by_name}
+        edits += [
+            Edit(self._fields_by_name[each].start, self._fields_by_name[each].end, value)
+            for each, value in known.items()
+        ]
+        own = self._parts.fields
+        new = [(each, value) for each, value in set_to.items() if each not in known]
+        return json_spans.apply_edits(self.raw, chain(edits, json_spans.add_fields(self.raw, own, new, first=not own)))
+
+    # -- the next of its conversation ------------------------------------------------------------------------------
+
+    def is_prefix_of(self, raw: bytes) -> bool:
+        """Whether `raw` probably goes on from this body: all but the newest messages stand there in the same bytes."""
+        if self._array is not None:
+            ends = self._array.ends
+        else:
+            ends = []
+        if not ends:
+            return False
+        return raw.startswith(memoryview(self.raw)[: ends[max(len(ends) - _UNSETTLED_MESSAGES, (len(ends) - 1) // 2)]])
+
+    def _count_shared(self, raw: bytes) -> int:
+        """How many leading messages stand in `raw` in the same bytes and at the same place, as all in front of them."""
+        ends = self._array.ends if self._array is not None else []
+        view = memoryview(self.raw)
+        if ends and raw.startswith(view[: ends[-1]]):
+            return len(ends)
+        shared = 0
+        differs = len(ends)
+        at = 0
+        while differs - shared > 1:
+            middle = (shared + differs) // 2
+            if raw.startswith(view[at : ends[middle - 1]], at):
+                shared = middle
+                at = ends[middle - 1]
+            else:
+                differs = middle
+        return shared
+
+    def _parse_continued(self, raw: bytes, name: str) -> _BodyParts | None:
+        """`raw` read from the end of the last message that it shares with this body; None where that does not do.
+
+        A parser that has come to the same place by the same bytes goes on in the same way, so what is read there is the
+        rest behind the beginning of a body in which one empty message stands for all that are shared.
+        """
+        shared = self._count_shared(raw)
+        if not shared or self._array is None or self._list_field is None:
+            return None
+        end = self._array.ends[shared - 1]
+        opening = b'{"%b":[{}' % name.encode()
+        body = opening + raw[end:]
+        rest = _parse_at_once(body, name)
+        if rest is None or rest.list_field is None:
+            return None
+        by = end - len(opening)
+        found = [_move_field(field, by) for field in rest.fields]
+        # A list is found at once only where no other field has its name, so it is the first.
+        own = self._list_field._replace(end=found[0].end)
+        ahead = [field for field in self._parts.fields if field.end <= own.start]
+        laid = self._array.extend_layout(shared, JsonArray(body, rest.list_field.start, rest.values), by)
+        return _BodyParts([*ahead, own, *found[1:]], own, self.messages[:shared] + rest.values[1:], layout=laid)
+
+
+@lru_cache(maxsize=32)
+def _decode_cached(raw: bytes) -> Any:
+    return json_spans.decode_json(raw)
+
+
+def _decode_field(raw: bytes) -> Any:
+    """What a field says. The sessions of an agent begin with the same tools and prompts, which are read once."""
+    if _SMALL < len(raw) < _LARGE:
+        return _decode_cached(raw)
+    return json_spans.decode_json(raw)
+
+
+def _move_field(field: JsonField, by: int) -> JsonField:
+    return JsonField(field.name, field.key_start + by, field.start + by, field.end + by)
+
+
+def _parse_at_once(raw: bytes, name: str) -> _BodyParts | None:
+    """A body whose messages are found in one pass; None where that cannot be.
+
+    The parser gives the elements of the list and says nothing of its place. That is looked for by its bytes, and
+    proven: with 0 in that place, the small body that is left has the 0 in its only field of that name.
+    """
+    values = _decode_elements(raw, name)
+    if values is None:
+        place = None
+    else:
+        place = _locate_array(raw, name, values)
+    if values is None or place is None:
+        return None
+    start, end = place
+    found = json_spans.parse_fields(b"%b0%b" % (raw[:start], raw[end:]))
+    own = [field for field in found if field.name == name]
+    if len(own) != 1 or own[0].start != start:
+        return None
+    by = end - start - 1
+    fields = [field if field.start < start else _move_field(field, by) for field in found]
+    fields[found.index(own[0])] = whole = own[0]._replace(end=end)
+    return _BodyParts(fields, whole, _require_objects(values))
+
+
+def _decode_elements(raw: bytes, name: str) -> list[bytes] | None:
+    try:
+        if name == "input":
+            found = _INPUT.decode(raw).input
+        else:
+            found = _MESSAGES.decode(raw).messages
+    except ValueError:
+        return None
+    return json_spans.copy_values(found)
+
+
+def _locate_array(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, int] | None:
+    """From where to where an array of `values` stands behind this name, at whatever level."""
+    key = b'"%b"' % name.encode()
+    at = -1
+    for _ in range(_MAX_TRIES):
+        at = raw.find(key, at + 1)
+        if at >= 0:
+            start = json_spans.find_array_start(raw, at + len(key))
+        else:
+            start = None
+        if start is not None:
+            end = json_spans.find_array_end(raw, start, values)
+        else:
+            end = None
+        if start is not None and end is not None:
+            return start, end
+    return None
+
+
+def _parse_by_fields(raw: bytes, name: str) -> _BodyParts:
+    """Any body: first its fields, then the list."""
+    fields = json_spans.parse_fields(raw)
+    own = next((field for field in reversed(fields) if field.name == name), None)
+    if own is not None:
+        value = raw[own.start : own.end]
+    else:
+        value = b"null"
+    if value == b"null":
+        return _BodyParts(fields, own, [])
+    if value.startswith(b'"') and name == "input":
+        return _BodyParts(fields, own, [b'{"role":"user","content":%b}' % value], is_text=True)
+    return _BodyParts(fields, own, _require_objects(json_spans.parse_elements(value)))
+
+
+def _require_objects(values: list[bytes]) -> list[bytes]:
+    if all(value[0] == 123 for value in values):
+        return values
+    raise UnreadableBody("a message is no JSON object")

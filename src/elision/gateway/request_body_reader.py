@@ -1,0 +1,111 @@
+"""A request's body on its way in: read as far as it is taken apart, within its time and with the room that it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from elision.gateway.limits import AdmissionLimits
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import LARGE_BYTES, choose_executor
+
+#: ASGI's way to the client's next message.
+Receive: TypeAlias = Callable[[], Awaitable[Any]]
+
+
+class ClientDisconnected(Exception):  # noqa: N818 - reads as what it is at the call site
+    """The client left before its request was complete."""
+
+
+class RequestBodyReader:
+    """A request's body on its way in. `close` gives back the room that it took.
+
+    length: as the client said, None if it did not.
+    """
+
+    def __init__(self, receive: Receive, limits: AdmissionLimits, headers: Mapping[bytes, bytes]) -> None:
+        self._receive = receive
+        self._limits = limits
+        self.length = limits.read_content_length(headers)
+        self._reserved_bytes = limits.estimate_memory(self.length, headers)
+        self._held_bytes = 0
+        self._size = 0
+        self.is_complete = False
+
+    async def read(self) -> bytes:
+        """Return the body, up to the size that is parsed and has room; `is_complete` says whether that is all of it.
+
+        Raises Refused where it is too large, too slow or without room, Gone where the client left.
+        """
+        settings = self._limits.settings
+        if self._reserved_bytes:
+            self._held_bytes = await self._limits.memory_gate.acquire(self._reserved_bytes)
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                while not self.is_complete and self._size <= settings.max_read_bytes:
+                    parts.append(await self._read_chunk())
+                    if self._size > self._held_bytes and not await self._reserve_room():
+                        break
+        except TimeoutError:
+            raise self._limits.make_too_slow() from None
+        # Joining lets go of the interpreter, in whichever thread; and there it holds up nobody.
+        join = partial(b"".join, parts)
+        if self._size < LARGE_BYTES:
+            return join()
+        return await run_off_loop(join, choose_executor(self._size))
+
+    async def _reserve_room(self) -> bool:
+        """Take room for what came; whether there was some. Whoever holds room never waits for more: all who do would
+        wait for each other. What has no room is passed on unread."""
+        memory = self._limits.memory_gate
+        more = self._size - self._held_bytes
+        if self._held_bytes:
+            taken = memory.try_acquire(more)
+        else:
+            taken = await memory.acquire(more)
+        self._held_bytes += taken
+        return taken > 0
+
+    async def iterate_rest(self) -> AsyncIterator[bytes]:
+        """What is behind that, chunk by chunk."""
+        while not self.is_complete:
+            try:
+                async with asyncio.timeout(self._limits.settings.body_seconds):
+                    chunk = await self._read_chunk()
+            except TimeoutError:
+                raise self._limits.make_too_slow() from None
+            if chunk:
+                yield chunk
+
+    async def drain(self, seconds: float) -> None:
+        """Read what is left to nowhere: a client that still sends would else never read why it was refused."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.is_complete:
+                    self.is_complete = _is_last_message(await self._receive())
+        except (TimeoutError, ClientDisconnected):
+            return
+
+    def close(self) -> None:
+        held = self._held_bytes
+        self._held_bytes = 0
+        if held:
+            self._limits.memory_gate.release(held)
+
+    async def _read_chunk(self) -> bytes:
+        message = await self._receive()
+        self.is_complete = _is_last_message(message)
+        chunk: bytes = message.get("body", b"")
+        self._size += len(chunk)
+        if self._size > self._limits.settings.max_body_bytes:
+            raise self._limits.make_too_large()
+        return chunk
+
+
+def _is_last_message(message: Mapping[str, Any]) -> bool:
+    if message["type"] != "http.request":
+        raise ClientDisconnected
+    return not message.get("more_body", False)

@@ -1,0 +1,214 @@
+"""The gateway's metrics as a table, and what each served request adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from elision.gateway.request_record import RequestRecord
+from elision.telemetry.metric_table import OTHER_LABEL, Metric
+from elision.telemetry.samples import Sample
+
+_PREFIX: Final = "agent_context_gateway_"
+
+
+def _make_counter(name: str, meaning: str, *labels: str, unit: str = "1") -> Metric:
+    return Metric(name=_PREFIX + name, kind="counter", unit=unit, meaning=meaning, labels=labels)  # type: ignore[arg-type]
+
+
+def _make_histogram(name: str, meaning: str, *buckets: float, labels: tuple[str, ...] = ("api",)) -> Metric:
+    return Metric(
+        name=_PREFIX + name, kind="histogram", unit="seconds", meaning=meaning, labels=labels, buckets=buckets
+    )
+
+
+REQUESTS: Final = _make_counter(
+    "requests_total", "requests by how they went out and the class of their answer", "api", "how", "status"
+)
+ERRORS: Final = _make_counter("errors_total", "requests in which something went wrong, by what", "api", "cause")
+BYTES_IN: Final = _make_counter("bytes_in_total", "bytes of requests, as clients sent them", "api", unit="bytes")
+BYTES_UP: Final = _make_counter("bytes_up_total", "bytes of requests, as providers were sent them", "api", unit="bytes")
+BYTES_OUT: Final = _make_counter("bytes_out_total", "bytes of answers, as clients got them", "api", unit="bytes")
+ADDED_SECONDS: Final = _make_histogram(
+    "added_seconds",
+    "from a request's last byte to its first towards the provider",
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+)
+WAITED_SECONDS: Final = _make_histogram(
+    "waited_seconds",
+    "of that, waiting for another request of the same session",
+    *(0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10),
+)
+FIRST_BYTE_SECONDS: Final = _make_histogram(
+    "first_byte_seconds",
+    "from a request's last byte to its answer's first",
+    *(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
+)
+ANSWER_SECONDS: Final = _make_histogram(
+    "answer_seconds",
+    "from a request's last byte to its answer's last",
+    *(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
+)
+RECALLS: Final = _make_counter("recalls_total", "calls of the recall tools that were answered on the way", "api")
+ROUNDS: Final = _make_counter("rounds_total", "requests to providers; more than one where a model recalled", "api")
+CACHE_MISSES: Final = _make_counter(
+    "cache_misses_total", "cache misses by the reason that the provider gives", "reason"
+)
+CLEARED_TOKENS: Final = _make_counter(
+    "cleared_tokens_total", "prompt tokens that the provider cleared itself", unit="tokens"
+)
+THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
+IN_FLIGHT: Final = Metric(
+    name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
+)
+WAITING: Final = Metric(
+    name=_PREFIX + "waiting", kind="gauge", unit="1", meaning="requests that wait for their turn", labels=()
+)
+HELD_BYTES: Final = Metric(
+    name=_PREFIX + "held_bytes", kind="gauge", unit="bytes", meaning="room taken by requests being served", labels=()
+)
+SESSIONS: Final = Metric(
+    name=_PREFIX + "sessions", kind="gauge", unit="1", meaning="sessions held in memory", labels=()
+)
+
+METRICS: Final[tuple[Metric, ...]] = (
+    REQUESTS,
+    ERRORS,
+    BYTES_IN,
+    BYTES_UP,
+    BYTES_OUT,
+    ADDED_SECONDS,
+    WAITED_SECONDS,
+    FIRST_BYTE_SECONDS,
+    ANSWER_SECONDS,
+    RECALLS,
+    ROUNDS,
+    CACHE_MISSES,
+    CLEARED_TOKENS,
+    THINKING_DROPPED,
+)
+#: As it stands at this moment, in each worker.
+GAUGES: Final[tuple[Metric, ...]] = (IN_FLIGHT, WAITING, HELD_BYTES, SESSIONS)
+
+#: What went wrong, in one word; providers' refusals are `upstream-4xx` and `upstream-5xx`, two apart.
+_CAUSES: Final = (
+    "dns",
+    "refused",
+    "tls",
+    "connect",
+    "connect-timeout",
+    "read-timeout",
+    "cut",
+    "malformed",
+    "upstream-429",
+    "upstream-529",
+    "upstream-4xx",
+    "upstream-5xx",
+    "client-gone",
+    "too-large",
+    "slow-request",
+    "busy",
+    "stopping",
+    "unreadable",
+    "overflow",
+    "unbound",
+    "rejected",
+    "limit",
+    "store",
+    "summarizer",
+    "dialect",
+    "callback",
+    "engine",
+    "prepare",
+    "render",
+    "exchanges",
+    "recall",
+    "bug",
+)
+#: Cache-miss reasons that providers document (docs/reference/providers.md).
+_REASONS: Final = (
+    "model_changed",
+    "system_changed",
+    "tools_changed",
+    "messages_changed",
+    "input_changed",
+    "prompt_cache_key_changed",
+    "text_format_changed",
+    "reasoning_effort_changed",
+    "verbosity_changed",
+    "service_tier_changed",
+    "context_compacted",
+    "previous_message_not_found",
+    "comparison_response_not_found",
+    "unavailable",
+)
+
+#: Label -> the values it takes, `other` apart.
+LABELS: Final[dict[str, tuple[str, ...]]] = {
+    "api": ("openai", "openai-responses", "anthropic", "none"),
+    "how": ("view", "same", "shadow", "passed", "failed", "refused"),
+    "status": ("2xx", "3xx", "4xx", "5xx", "none"),
+    "cause": _CAUSES,
+    "reason": _REASONS,
+}
+
+
+def label_cause(word: str) -> str:
+    """The label of a cause."""
+    if word in _CAUSES:
+        return word
+    if word.startswith("upstream-"):
+        kind = f"{word[:-2]}xx"
+    else:
+        kind = ""
+    if kind in _CAUSES:
+        return kind
+    return OTHER_LABEL
+
+
+def make_gauge_samples(*, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> Iterator[Sample]:
+    """How much there is just now, of one worker."""
+    for metric, value in zip(GAUGES, (in_flight, waiting, held_bytes, sessions), strict=True):
+        yield Sample(metric, value, {})
+
+
+def make_samples(served: RequestRecord) -> Iterator[Sample]:
+    """What one request adds to each metric."""
+    api: dict[str, str] = {"api": served.api or "none"}
+    if served.status:
+        status = f"{served.status // 100}xx"
+    else:
+        status = "none"
+    yield Sample(REQUESTS, 1, {**api, "how": _limit_label("how", served.how), "status": _limit_label("status", status)})
+    if served.cause:
+        yield Sample(ERRORS, 1, {**api, "cause": label_cause(served.cause)})
+    for metric, size in ((BYTES_IN, served.bytes_in), (BYTES_UP, served.bytes_up), (BYTES_OUT, served.bytes_out)):
+        yield Sample(metric, size, api)
+    for metric, seconds in (
+        (WAITED_SECONDS, served.waited_seconds),
+        (FIRST_BYTE_SECONDS, served.first_byte_seconds),
+        (ANSWER_SECONDS, served.total_seconds),
+    ):
+        if seconds:
+            yield Sample(metric, seconds, api)
+    if served.rounds:
+        yield Sample(ADDED_SECONDS, served.added_seconds, api)
+        yield Sample(ROUNDS, served.rounds, api)
+    yield from _make_response_samples(served, api)
+
+
+def _make_response_samples(served: RequestRecord, api: dict[str, str]) -> Iterator[Sample]:
+    if served.recalls:
+        yield Sample(RECALLS, served.recalls, api)
+    if served.cache_miss:
+        yield Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", served.cache_miss)})
+    if served.cleared_tokens:
+        yield Sample(CLEARED_TOKENS, served.cleared_tokens, {})
+    if served.thinking_dropped:
+        yield Sample(THINKING_DROPPED, served.thinking_dropped, {})
+
+
+def _limit_label(label: str, value: str) -> str:
+    if value in LABELS[label]:
+        return value
+    return OTHER_LABEL

@@ -1,0 +1,67 @@
+"""One request that was served, as a value: the same facts for metrics, the log line and the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from elision.gateway.routes import Api
+from elision.telemetry.diagnostics import Diagnostics
+from elision.trajectory.usage import Usage
+
+#: How a request went out. view: as decided. same: nothing was to be hidden. shadow: decided and not done. passed: not
+#: ours to decide on (off, another path, unreadable). failed: we failed, so it went as it came. refused: not sent.
+Disposition: TypeAlias = Literal["view", "same", "shadow", "passed", "failed", "refused"]
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestRecord:
+    """One request, filled in while it is served.
+
+    api:                None for what is passed through. session: its key in the store, "" where it has none.
+    status:             of the response that the client got; 0 where the client left before there was one.
+    added_seconds:      from the request's last byte to the first byte sent upstream. waited_seconds: the part of that
+                        spent waiting for another request of the same session.
+    first_byte_seconds: from the request's last byte to the response's first. total_seconds: to the response's last.
+    cause:              one word for what went wrong, "" where nothing did. why: a sentence without secrets.
+    is_complete:        whether the response reached its end.
+    recalls:            recall calls that the gateway answered. rounds: requests to the provider.
+    step_diagnostics:   one entry a step: a recall needs one more, and so does a prompt that was too long.
+    """
+
+    api: Api | None = None
+    path: str = ""
+    how: Disposition = "passed"
+    session: str = ""
+    status: int = 0
+    bytes_in: int = 0
+    bytes_up: int = 0
+    bytes_out: int = 0
+    added_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    first_byte_seconds: float = 0.0
+    total_seconds: float = 0.0
+    is_stream: bool = False
+    model: str = ""
+    cause: str = ""
+    why: str = field(default="", repr=False)
+    is_complete: bool = False
+    recalls: int = 0
+    rounds: int = 0
+    cache_miss: str = ""
+    cleared_tokens: int = 0
+    thinking_dropped: int = 0
+    usage: Usage | None = None
+    step_diagnostics: list[Diagnostics] = field(default_factory=list, repr=False)
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """Of its newest pass."""
+        if self.step_diagnostics:
+            return self.step_diagnostics[-1]
+        return None
+
+
+#: Told of every request when it is over.
+RequestListener: TypeAlias = Callable[[RequestRecord], None]

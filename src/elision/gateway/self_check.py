@@ -1,0 +1,127 @@
+"""What a gateway needs from elsewhere, tried: its providers, its store, its port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from elision.config.values import concealed
+from elision.errors import ElisionError
+from elision.gateway.health import is_store_reachable
+from elision.gateway.routes import Provider, Route, build_url
+from elision.gateway.server import bind_socket
+from elision.gateway.settings import GatewaySettings
+from elision.gateway.upstream import Upstream, UpstreamError
+from elision.stores.store_urls import open_existing, open_store, parse_path
+
+#: Seconds that a provider has for its answer here.
+PROVIDER_TIMEOUT_SECONDS: Final = 10.0
+#: What Anthropic wants of every request.
+_HEADERS: Final[dict[Provider, list[tuple[bytes, bytes]]]] = {
+    "openai": [],
+    "anthropic": [(b"anthropic-version", b"2023-06-01")],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One thing that was tried. address: its address, without secrets. message: how it went, in words."""
+
+    subject: str
+    address: str
+    is_ok: bool
+    message: str
+
+
+async def run_checks(settings: GatewaySettings) -> list[CheckResult]:
+    """Everything, at once."""
+    upstream = Upstream(
+        connect_seconds=min(settings.connect_seconds, PROVIDER_TIMEOUT_SECONDS),
+        read_seconds=PROVIDER_TIMEOUT_SECONDS,
+        proxy_env=settings.proxy_env,
+    )
+    try:
+        providers = await asyncio.gather(*(_check_provider(upstream, *each) for each in _list_providers(settings)))
+    finally:
+        await upstream.close()
+    found = list(providers) or [
+        CheckResult(subject="upstream", address="none", is_ok=False, message="no provider is configured")
+    ]
+    return [*found, await _check_store(settings), _check_port(settings)]
+
+
+def _list_providers(settings: GatewaySettings) -> Iterator[tuple[Provider, str]]:
+    if settings.upstream_openai:
+        yield "openai", settings.upstream_openai
+    if settings.upstream_anthropic:
+        yield "anthropic", settings.upstream_anthropic
+
+
+async def _check_provider(upstream: Upstream, name: Provider, base: str) -> CheckResult:
+    """Ask for its models without a key: whoever refuses that was reached."""
+    url = build_url(base, Route(api=None, upstream=name, kind="pass", path=b"/models"))
+    try:
+        async with await upstream.open("GET", url, _HEADERS[name]) as answer:
+            status = answer.status
+    except UpstreamError as error:
+        return CheckResult(subject=f"upstream {name}", address=url, is_ok=False, message=str(error))
+    return CheckResult(subject=f"upstream {name}", address=url, is_ok=status < 500, message=_explain_status(status))
+
+
+def _explain_status(status: int) -> str:
+    if status in (401, 403):
+        return f"reached; it wants a key ({status}), which clients send"
+    if status == 404:
+        return "reached, but it lists no models there (404): is the address right?"
+    if status >= 500:
+        return f"reached, but it failed ({status})"
+    return f"reached ({status})"
+
+
+async def _check_store(settings: GatewaySettings) -> CheckResult:
+    address = settings.library.store
+    place = concealed(address)
+    if settings.off:
+        return CheckResult(subject="store", address=place, is_ok=True, message="not used: everything only passes")
+    if (said := _explain_missing_store(address)) is not None:
+        return CheckResult(
+            subject="store", address=place, is_ok=not said, message=said or "not there yet; it is made at the start"
+        )
+    try:
+        store = await asyncio.to_thread(open_store if address.startswith("memory:") else open_existing, address)
+    except ElisionError as error:
+        return CheckResult(subject="store", address=place, is_ok=False, message=str(error))
+    try:
+        ok = await is_store_reachable(store)
+    finally:
+        store.close()
+    return CheckResult(subject="store", address=place, is_ok=ok, message="answers" if ok else "does not answer")
+
+
+def _explain_missing_store(address: str) -> str | None:
+    """Of a store in files that is not there yet, why it cannot be made, "" if it can; None for any other.
+
+    A store makes its file or folder, and not the folders that it is to stand in.
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme not in ("sqlite", "linear-hash") or (path := Path(parse_path(rest, scheme))).exists():
+        return None
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"cannot be made: there is no folder {folder}; make it first"
+    if os.access(folder, os.W_OK):
+        return ""
+    return f"cannot be made: {folder} may not be written to"
+
+
+def _check_port(settings: GatewaySettings) -> CheckResult:
+    place = f"{settings.host}:{settings.port}"
+    try:
+        bind_socket(settings.host, settings.port).close()
+    except ElisionError as error:
+        return CheckResult(subject="port", address=place, is_ok=False, message=str(error))
+    return CheckResult(subject="port", address=place, is_ok=True, message="free")

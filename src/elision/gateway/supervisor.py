@@ -1,0 +1,252 @@
+"""Several processes behind one socket. One that dies is replaced; all stop together, and finish what they are at."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import Final
+
+from elision.errors import ElisionError
+from elision.gateway.request_log import log_to_stderr
+from elision.gateway.server import serve_worker
+from elision.gateway.settings import GatewaySettings
+
+_log: Final = logging.getLogger("elision.gateway")
+
+#: Workers in a row that may die before they serve; then it is no accident, and where nobody serves, the end.
+MAX_EARLY_DEATHS: Final = 3
+#: Seconds before the first of them is replaced, doubled for each further one; at most.
+PAUSE_SECONDS: Final = 0.2
+MAX_PAUSE_SECONDS: Final = 30.0
+#: Seconds beyond the time for answers that a worker has to end.
+GRACE_SECONDS: Final = 5.0
+#: How a worker ends that cannot be what the settings ask for.
+EXIT_REFUSED: Final = 3
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+#: The folder in which workers share their metrics; prometheus_client reads it when it is imported.
+_METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def supervise(
+    settings: GatewaySettings, listening_socket: socket.socket, on_serving: Callable[[], None] = lambda: None
+) -> int:
+    """Run `settings.workers` processes until SIGTERM or SIGINT; return the exit code.
+
+    listening_socket: closed when they stop. on_serving: called when the first worker serves. Raises ElisionError where
+    no worker starts.
+    """
+    with _share_metrics_folder() as folder, _watch_signals() as told:
+        crew = _WorkerPool(_strip_entries(settings), listening_socket, folder, on_serving)
+        try:
+            crew.run(settings.workers, told)
+        finally:
+            # Workers have copies and close them. With one left open here, whoever connects would wait for nobody until
+            # the last answer is through.
+            listening_socket.close()
+            crew.stop_all(settings.drain_seconds + GRACE_SECONDS)
+    return 0
+
+
+@dataclass(slots=True)
+class _WorkerProcess:
+    """pipe: on which it says that it serves; None when it has, or will not."""
+
+    process: SpawnProcess
+    pipe: Connection | None
+    is_serving: bool = False
+
+    def close_pipe(self) -> None:
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None
+
+
+class _WorkerPool:
+    """The workers of one supervisor."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        listening_socket: socket.socket,
+        metrics_folder: str,
+        on_serving: Callable[[], None],
+    ) -> None:
+        # Not forked: threads and event loops do not survive that.
+        self._context = multiprocessing.get_context("spawn")
+        self._settings = settings
+        self._listening_socket = listening_socket
+        self._metrics_folder = metrics_folder
+        self._on_serving = on_serving
+        self._workers: list[_WorkerProcess] = []
+        self._failures = 0
+        self._has_served = False
+        #: Before when none is started, monotonic seconds.
+        self._next_start = 0.0
+
+    def run(self, count: int, stop_signal: socket.socket) -> None:
+        """Keep `count` of them alive until a byte can be read from `told`."""
+        while True:
+            if len(self._workers) < count and time.monotonic() >= self._next_start:
+                try:
+                    self._start_worker()
+                except OSError as error:
+                    self._schedule_restart(f"a worker could not be started: {error}")
+            pipes = [each.pipe for each in self._workers if each.pipe is not None]
+            # Not slept through: those who serve are looked after, and a word to stop is heard.
+            if len(self._workers) < count:
+                pause = max(0.0, self._next_start - time.monotonic())
+            else:
+                pause = None
+            found = wait([stop_signal, *pipes, *(each.process.sentinel for each in self._workers)], pause)
+            if stop_signal in found:
+                return
+            # Who serves is known before it is asked whether anybody does.
+            for worker in [each for each in self._workers if each.pipe in found]:
+                self._handle_message(worker)
+            for worker in [each for each in self._workers if each.process.sentinel in found]:
+                self._handle_exit(worker)
+
+    def stop_all(self, seconds: float) -> None:
+        """Have them end; whoever has not in time is killed."""
+        for worker in self._workers:
+            worker.close_pipe()
+            worker.process.terminate()
+        deadline = time.monotonic() + seconds
+        for process in (worker.process for worker in self._workers):
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                _log.error("worker %s did not end in time and is killed", process.pid)
+                process.kill()
+                process.join()
+
+    def _start_worker(self) -> None:
+        self._ensure_folder()
+        ours, theirs = self._context.Pipe(duplex=False)
+        arguments = (self._settings, self._listening_socket, theirs)
+        process = self._context.Process(target=_run_worker, args=arguments, name="elision-gateway-worker")
+        process.start()
+        theirs.close()
+        self._workers.append(_WorkerProcess(process, ours))
+
+    def _handle_message(self, worker: _WorkerProcess) -> None:
+        assert worker.pipe is not None
+        try:
+            worker.pipe.recv()
+        except EOFError:
+            # It ends before it serves; its process says so too.
+            worker.close_pipe()
+            return
+        worker.close_pipe()
+        worker.is_serving = True
+        self._failures = 0
+        if not self._has_served:
+            self._has_served = True
+            self._on_serving()
+
+    def _handle_exit(self, worker: _WorkerProcess) -> None:
+        worker.close_pipe()
+        self._workers.remove(worker)
+        process = worker.process
+        process.join()
+        self._mark_metrics_dead(process)
+        if worker.is_serving:
+            # What others died of, before they served, is not what ended this one.
+            self._failures = 0
+        refused = process.exitcode == EXIT_REFUSED and not self._has_served
+        self._schedule_restart(
+            f"worker {process.pid} died (exit code {process.exitcode}) and is replaced", last=refused
+        )
+
+    def _schedule_restart(self, how: str, *, last: bool = False) -> None:
+        """Another one is started when it is time. last: whether that is known to be of no use."""
+        self._failures += 1
+        # As long as one serves there is a gateway, and what keeps others from it may pass.
+        serving = any(each.is_serving for each in self._workers)
+        _log.error("%s", how)
+        if last or (self._failures > MAX_EARLY_DEATHS and not serving):
+            raise ElisionError("no worker comes up; what is said above tells why")
+        doubled = PAUSE_SECONDS * 2 ** min(self._failures, 16)
+        self._next_start = time.monotonic() + (min(doubled, MAX_PAUSE_SECONDS) if self._failures > 1 else 0.0)
+
+    def _ensure_folder(self) -> None:
+        """The folder of metrics, anew where somebody tidied it up; a worker does without where there is none."""
+        try:
+            os.makedirs(self._metrics_folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            _log.error("workers share no metrics: %s", error)
+
+    def _mark_metrics_dead(self, process: SpawnProcess) -> None:
+        """What a worker had under way when it died is under way no longer; what it counted stays counted."""
+        with suppress(ImportError, OSError):
+            from prometheus_client.multiprocess import mark_process_dead
+
+            mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]
+
+
+def _run_worker(settings: GatewaySettings, listening_socket: socket.socket, pipe: Connection) -> None:
+    """A worker's process."""
+
+    def up() -> None:
+        pipe.send(True)
+        pipe.close()
+
+    log_to_stderr(settings.log)
+    try:
+        serve_worker(settings, listening_socket, up)
+    except ElisionError as error:
+        print(f"elision: {error}", file=sys.stderr)
+        raise SystemExit(EXIT_REFUSED) from None
+
+
+def _strip_entries(settings: GatewaySettings) -> GatewaySettings:
+    """Without what only people look at, which other processes could not be given."""
+    return replace(settings, library=replace(settings.library, entries=()))
+
+
+@contextmanager
+def _share_metrics_folder() -> Iterator[str]:
+    """A folder for the workers' metrics, for as long as they live."""
+    folder = tempfile.mkdtemp(prefix="elision-metrics-")
+    before = os.environ.get(_METRICS_VARIABLE)
+    os.environ[_METRICS_VARIABLE] = folder
+    try:
+        yield folder
+    finally:
+        if before is None:
+            del os.environ[_METRICS_VARIABLE]
+        else:
+            os.environ[_METRICS_VARIABLE] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _watch_signals() -> Iterator[socket.socket]:
+    """A socket on which there is a byte to read when a signal came that ends this process."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with ours, theirs:
+        woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        before = [(each, signal.signal(each, _ignore_signal)) for each in _SIGNALS]
+        try:
+            yield ours
+        finally:
+            for each, handler in before:
+                signal.signal(each, handler)
+            signal.set_wakeup_fd(woken)
+
+
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
+    """The byte on the socket says it; without a handler the process would end."""

@@ -1,0 +1,119 @@
+"""Compressed bodies come out as they went in, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elision.gateway.content import decompress_body
+from elision.gateway.json_spans import UnreadableBody
+
+LIMIT = 1_000_000
+
+
+def _bare(raw: bytes) -> bytes:
+    writer = zlib.compressobj(wbits=-15)
+    return writer.compress(raw) + writer.flush()
+
+
+def _streamed(raw: bytes) -> bytes:
+    writer = zstandard.ZstdCompressor().compressobj()
+    return writer.compress(raw) + writer.flush()
+
+
+WRITERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": ("gzip", gzip.compress),
+    "x-gzip": ("X-GZIP", gzip.compress),
+    "zlib": ("deflate", zlib.compress),
+    "bare deflate": (" Deflate ", _bare),
+    "zstd": ("zstd", zstandard.ZstdCompressor().compress),
+    "zstd, size not said": ("zstd", _streamed),
+}
+kinds = pytest.mark.parametrize("kind", WRITERS)
+
+
+@kinds
+@given(raw=st.binary(max_size=5_000))
+def test_what_was_compressed_comes_out(kind: str, raw: bytes) -> None:
+    """Any bytes, in each coding, alone and one upon the other."""
+    name, write = WRITERS[kind]
+    assert decompress_body(write(raw), name, LIMIT) == raw
+    assert decompress_body(zstandard.compress(write(raw)), f"identity, {name},zstd", LIMIT) == raw
+
+
+def test_a_plain_body_is_the_very_one() -> None:
+    """Without a coding nothing is copied."""
+    raw = b"x" * 10
+    assert decompress_body(raw, "", LIMIT) is raw
+    assert decompress_body(raw, " identity , ", 5) is raw
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd", "zstd, size not said"])
+def test_parts_one_behind_the_other_are_one_body(kind: str) -> None:
+    """As both formats say; not without end."""
+    name, write = WRITERS[kind]
+    assert decompress_body(write(b"one ") + write(b"") + write(b"two"), name, LIMIT) == b"one two"
+    with pytest.raises(UnreadableBody, match="more than 64 compressed parts"):
+        decompress_body(write(b"") * 100, name, LIMIT)
+
+
+@kinds
+def test_what_is_broken_is_unreadable(kind: str) -> None:
+    """Cut short, with something behind it, or no such coding at all."""
+    name, write = WRITERS[kind]
+    raw = write(b"some text " * 5_000)
+    for broken in (raw[:-1], raw[: len(raw) // 2], raw[:3], b"", raw + b"garbage", b"{}", bytes(50)):
+        with pytest.raises(UnreadableBody):
+            decompress_body(broken, name, LIMIT)
+
+
+@kinds
+def test_a_bomb_is_stopped(kind: str) -> None:
+    """Small bytes that become huge ones are given up at the limit, in memory that follows the limit."""
+    name, write = WRITERS[kind]
+    bomb = write(bytes(200_000_000 if "zstd" in kind else 50_000_000))
+    tracemalloc.start()
+    with pytest.raises(UnreadableBody, match="more than 1000000 bytes"):
+        decompress_body(bomb, name, LIMIT)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40_000_000
+
+
+@kinds
+def test_the_limit_itself_is_allowed(kind: str) -> None:
+    """Exactly so many bytes come out; one more does not."""
+    name, write = WRITERS[kind]
+    assert len(decompress_body(write(b"x" * 1_000), name, 1_000)) == 1_000
+    with pytest.raises(UnreadableBody, match="more than 1000 bytes"):
+        decompress_body(write(b"x" * 1_001), name, 1_000)
+
+
+def test_a_window_beyond_the_standard_is_refused() -> None:
+    """A zstd body that would need more memory than content codings may (8 MB) is unreadable."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
+    writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    with pytest.raises(UnreadableBody, match="the body is no zstd"):
+        decompress_body(writer.compress(b"x") + writer.flush(), "zstd", LIMIT)
+
+
+@pytest.mark.parametrize("encoding", ["br", "compress", "gzip, br", "aes128gcm", "gzip," * 5])
+def test_codings_nobody_here_reads(encoding: str) -> None:
+    """What is not known, or stacked beyond reason, passes as it came."""
+    with pytest.raises(UnreadableBody, match="content-encoding"):
+        decompress_body(gzip.compress(b"{}"), encoding, LIMIT)
+
+
+@given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate", "zstd", "gzip, zstd"]))
+def test_no_bytes_raise_anything_else(raw: bytes, encoding: str) -> None:
+    """Whatever is said to be compressed is bytes or unreadable."""
+    with contextlib.suppress(UnreadableBody):
+        assert isinstance(decompress_body(raw, encoding, LIMIT), bytes)

@@ -1,0 +1,200 @@
+"""Errors of our own reach official clients as errors of theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elision.gateway.error_responses import MAX_MESSAGE_CHARS, make_error_response, make_stream_error
+from elision.gateway.routes import Api
+from elision.gateway.sse import SseFrame, format_event
+from tests.summarizers.scripted_server import Reply, reply_raw, serve_script
+
+SAID = "the provider could not be reached"
+ASKED: list[Any] = [{"role": "user", "content": "hello"}]
+
+
+Clients = tuple[anthropic.Anthropic, openai.OpenAI]
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[Clients]:
+    """The official clients; made once, for that takes longer than a test."""
+    with anthropic.Anthropic(api_key="k") as claude, openai.OpenAI(api_key="k") as chat:
+        yield claude, chat
+
+
+def _answer(said: tuple[int, dict[str, str], bytes]) -> Reply:
+    status, headers, body = said
+    return reply_raw(status, body, **headers)
+
+
+def _ask(clients: Clients, api: Api, url: str, *, stream: bool = False, retries: int = 0) -> None:
+    """One request with the provider's own client; a streamed answer is read to its end."""
+    claude = clients[0].with_options(base_url=url, max_retries=retries)
+    chat = clients[1].with_options(base_url=f"{url}/v1", max_retries=retries)
+    answer: Any
+    if api == "anthropic":
+        answer = claude.messages.create(model="m", max_tokens=9, messages=ASKED, stream=stream)
+    elif api == "openai":
+        answer = chat.chat.completions.create(model="m", messages=ASKED, stream=stream)
+    else:
+        answer = chat.responses.create(model="m", input="hello", stream=stream)
+    for _ in answer if stream else ():
+        pass
+
+
+ANTHROPIC = {
+    400: anthropic.BadRequestError,
+    401: anthropic.AuthenticationError,
+    403: anthropic.PermissionDeniedError,
+    404: anthropic.NotFoundError,
+    408: anthropic.APIStatusError,
+    413: anthropic.APIStatusError,
+    429: anthropic.RateLimitError,
+    500: anthropic.InternalServerError,
+    502: anthropic.InternalServerError,
+    503: anthropic.InternalServerError,
+    504: anthropic.InternalServerError,
+    529: anthropic.InternalServerError,
+}
+OPENAI = {
+    400: openai.BadRequestError,
+    401: openai.AuthenticationError,
+    403: openai.PermissionDeniedError,
+    404: openai.NotFoundError,
+    408: openai.APIStatusError,
+    413: openai.APIStatusError,
+    429: openai.RateLimitError,
+    500: openai.InternalServerError,
+    502: openai.InternalServerError,
+    503: openai.InternalServerError,
+    504: openai.InternalServerError,
+    529: openai.InternalServerError,
+}
+
+
+@pytest.mark.parametrize("status", list(ANTHROPIC))
+def test_anthropics_client_raises_its_own_error(clients: Clients, status: int) -> None:
+    """The exception that the client has for the status, with our words and a type that it knows."""
+    with (
+        serve_script(_answer(make_error_response("anthropic", status, SAID))) as server,
+        pytest.raises(ANTHROPIC[status]) as caught,
+    ):
+        _ask(clients, "anthropic", server.url)
+    assert caught.value.status_code == status
+    assert f"Elision gateway: {SAID}. " in (caught.value.api_message or "")
+    assert caught.value.type
+
+
+@pytest.mark.parametrize("api", ["openai", "openai-responses"])
+@pytest.mark.parametrize("status", list(OPENAI))
+def test_openais_client_raises_its_own_error(clients: Clients, status: int, api: Api) -> None:
+    """The exception that the client has for the status, with our words, and a code that is ours alone."""
+    with (
+        serve_script(_answer(make_error_response(api, status, SAID))) as server,
+        pytest.raises(OPENAI[status]) as caught,
+    ):
+        _ask(clients, api, server.url)
+    assert caught.value.status_code == status
+    assert f"Elision gateway: {SAID}. " in caught.value.message
+    assert (caught.value.code or "").startswith("elision_")
+    assert caught.value.type
+
+
+@pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
+def test_a_limit_that_passes_is_tried_again(clients: Clients, api: Api) -> None:
+    """Official clients wait as long as they are told and ask once more."""
+    busy = _answer(make_error_response(api, 429, "too many requests at once", retry_after=0.01))
+    final = _answer(make_error_response(api, 400, "enough"))
+    with serve_script(busy, final) as server:
+        with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)):
+            _ask(clients, api, server.url, retries=1)
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
+def test_a_limit_that_stays_is_not_tried_again(clients: Clients, api: Api) -> None:
+    """A budget that is spent is said once: waiting would not mend it."""
+    with serve_script(_answer(make_error_response(api, 429, "the session's budget is spent", "budget"))) as server:
+        with pytest.raises((openai.RateLimitError, anthropic.RateLimitError)):
+            _ask(clients, api, server.url, retries=2)
+        assert len(server.requests) == 1
+
+
+def test_headers_name_the_cause() -> None:
+    """A program tells our errors from the provider's by a header."""
+    assert make_error_response("openai", 502, SAID, "dns")[1] == {
+        "content-type": "application/json",
+        "x-elision-error": "dns",
+    }
+    assert make_error_response(None, 429, SAID, retry_after=2)[1]["retry-after"] == "2"
+
+
+@pytest.mark.parametrize("status", [405, 418, 501, 599])
+@pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic", None])
+def test_any_status_can_be_said(status: int, api: Api | None) -> None:
+    """A status that no provider uses has the shape of one that they do; without an API it is plain JSON."""
+    said, _, body = make_error_response(api, status, SAID)
+    assert said == status
+    assert SAID in json.loads(body)["error"]["message"]
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+BEGUN: dict[Api, bytes] = {
+    "openai": format_event(
+        b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":'
+        b'[{"index":0,"delta":{"role":"assistant","content":"so"},"finish_reason":null}]}'
+    ),
+    "openai-responses": format_event(
+        b'{"type":"response.output_text.delta","sequence_number":4,"item_id":"i","output_index":0,"content_index":0,'
+        b'"delta":"so","logprobs":[]}',
+        "response.output_text.delta",
+    ),
+    "anthropic": format_event(
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"so"}}', "content_block_delta"
+    ),
+}
+
+
+@pytest.mark.parametrize("api", list(BEGUN))
+def test_clients_raise_what_breaks_a_stream(clients: Clients, api: Api) -> None:
+    """An answer that breaks off is an exception with our words, not an answer that ends early."""
+    body = BEGUN[api] + make_stream_error(api, SAID, sequence=5)
+    raised = pytest.raises((openai.APIError, anthropic.APIError), match=f"Elision gateway: {SAID}")
+    with serve_script(reply_raw(200, body, content_type="text/event-stream")) as server, raised:
+        _ask(clients, api, server.url, stream=True)
+
+
+def test_the_error_event_of_responses_is_of_their_type() -> None:
+    """Clients that read events by their type find every field of it."""
+    event = json.loads(SseFrame.parse_frame(make_stream_error("openai-responses", SAID, sequence=5)).data)
+    found = openai.types.responses.ResponseErrorEvent.model_validate(event)
+    assert (found.type, found.sequence_number, found.code) == ("error", 5, "elision_cut")
+    assert SAID in found.message
+
+
+@given(st.text(), st.sampled_from(["openai", "openai-responses", "anthropic", None]))
+def test_any_message_is_one_readable_line(message: str, api: Api | None) -> None:
+    """Whatever others said that is quoted: one event, valid JSON, a line of bounded length."""
+    frame = SseFrame.parse_frame(make_stream_error(api, message))
+    assert frame.raw.count(b"\n\n") == 1
+    for body in (frame.data, make_error_response(api, 502, message)[2]):
+        said = json.loads(body)["error"]["message"]
+        assert said.startswith("Elision gateway: ")
+        assert said.isprintable()
+        assert len(said) < MAX_MESSAGE_CHARS + 200
+
+
+def test_a_long_message_is_cut() -> None:
+    """What others said at length is quoted in part."""
+    said = json.loads(make_error_response("openai", 502, "x" * 100_000)[2])["error"]["message"]
+    assert len(said) < MAX_MESSAGE_CHARS + 200

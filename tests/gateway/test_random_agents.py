@@ -1,0 +1,46 @@
+"""Agents by chance at a gateway, at several over one store, and at others that come after them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.random_agents import RandomAgents
+from tests.gateway.random_requests import TrialReport
+
+SOAK = os.environ.get("ELISION_SOAK") == "1"
+#: Trials of each kind, of `AGENTS` agents that ask `STEPS` times each, and so often again behind a restart.
+TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 6, 40)
+KINDS: dict[str, dict[str, Any]] = {
+    "masking": {},
+    "at once": {"strategy": "masking(window=1, schedule=every-turn)"},
+    "hybrid": {"strategy": "hybrid(window=2, summarize_at=5, tail=2, schedule=every-turn)", "strict": False},
+    # Where agents waver, each process may come to a branch of its own and not know what was recalled in the other's.
+    "two processes": {"processes": 2, "gateway_workers": 2, "remembers": False},
+}
+
+
+async def trial(seed: int, store: str, given: dict[str, Any]) -> TrialReport:
+    """One gateway's life, and that of the next over the same store."""
+    wandering = RandomAgents(seed, agents=AGENTS, store=store, **given)
+    await wandering.wander(STEPS // 2)
+    wandering.begin_again()
+    return await wandering.wander(STEPS // 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_agents_by_chance(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No call and no word of theirs is lost or moved, and what was recalled stands in its place for good."""
+    toll = TrialReport()
+    for seed in range(TRIALS):
+        toll += asyncio.run(trial(seed, f"sqlite:///{tmp_path}/{seed}.db", KINDS[kind]))
+    with capsys.disabled():
+        print(f"\n  {kind}: {toll}")
+    assert toll.problems == []
+    # It is worth it: a good part is hidden in, and recalled from.
+    assert toll.edited > toll.bodies // 2
+    assert toll.recalls > toll.bodies // 20
