@@ -9,7 +9,7 @@ from benchmarks.stitched import runs, stitched
 from elision.dialects.render_openai_chat import OpenAIChatRenderer
 from elision.engine import Session, drive
 from elision.lab.replay import model_free
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -25,7 +25,7 @@ def timed(run: Trajectory, spec: str) -> dict[int, tuple[float, bool]]:
 
     Token counts are in the cache already: counting text is work on what is new, and would hide the rest.
     """
-    session = Session(parse(spec), find_price_set("anthropic"), Sizer(counter()))
+    session = Session(parse_strategy(spec), find_price_set("anthropic"), Sizer(counter()))
     session.begin(run.head)
     renderer, summarizer, epoch = OpenAIChatRenderer(), model_free(session.sizer), 1
     taken: dict[int, tuple[float, bool]] = {}

@@ -10,8 +10,8 @@ from elision.lab.heads import with_recorded_head
 from elision.lab.hindsight import hindsight
 from elision.lab.replay import replay
 from elision.lab.study import DEFAULTS
-from elision.strategies.schedules import Hindsight
-from elision.strategies.spec import parse
+from elision.strategies.schedules import HindsightSchedule
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, Vocabulary, counter
 
@@ -37,8 +37,8 @@ def main() -> None:
     for run, own in zip(prepared, known, strict=True):
         for label, spec in DEFAULTS:
             start = perf_counter()
-            strategy = parse(spec)
-            if isinstance(strategy.schedule, Hindsight):
+            strategy = parse_strategy(spec)
+            if isinstance(strategy.schedule, HindsightSchedule):
                 hindsight(run, strategy, prices, sizer)
             else:
                 replay(run, strategy, prices, sizer, known=own)

@@ -35,10 +35,10 @@ def runs() -> list[Trajectory]:
 
 def spells(run: Trajectory, window: int) -> list[bool]:
     """For each time that the guard began to hint, whether the run went on by itself afterwards."""
-    watch, hinted, went = Guards(plateau_window=window).start(), False, list[bool]()
+    watch, hinted, went = Guards(plateau_window=window).start_watch(), False, list[bool]()
     for turn in run.turns:
-        watch.turn_added(turn)
-        hints = watch.hint() is not None
+        watch.add_turn(turn)
+        hints = watch.find_hint() is not None
         if hints and not hinted:
             went.append(False)
         elif hinted and not hints:

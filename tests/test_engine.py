@@ -18,8 +18,8 @@ from elision.strategies.extractors import BUILT_IN, Outcome
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.raw import Raw
-from elision.strategies.schedules import EveryTurn
-from elision.strategies.spec import parse
+from elision.strategies.schedules import EveryTurnSchedule
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.events import Called, Decided, HeadSet, Learned, Opened, TurnAdded
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices, Rates
@@ -69,7 +69,7 @@ class Desk(Masking):
 
 def test_a_strategy_brings_its_extractors() -> None:
     """What a strategy's own extractors say is in the placeholders; those that the session is given go before them."""
-    strategy = Desk(window=1, schedule=EveryTurn())
+    strategy = Desk(window=1, schedule=EveryTurnSchedule())
 
     def placeholder_of(**options: Any) -> str:
         session = Session(strategy, PLAIN, SIZER, **options)
@@ -92,7 +92,7 @@ def test_raw_is_the_identity() -> None:
     session = run_session("raw", steps(12))
     assert session.newest is not None
     assert session.newest.view.segments == session.state.raw_view().segments
-    assert session.books.spent == session.books.raw_spent
+    assert session.books.spent_usd == session.books.raw_spent_usd
     assert session.state.epoch == 1
 
 
@@ -106,7 +106,7 @@ def test_bills_are_the_price_list_s() -> None:
     assert session.newest.bill == CACHED.bill(second.tokens, first.tokens)
     assert session.books.answers.output == 70
     expected = CACHED.bill(first.tokens, 0, 70).usd + CACHED.bill(second.tokens, first.tokens).usd
-    assert session.books.spent == pytest.approx(expected)
+    assert session.books.spent_usd == pytest.approx(expected)
 
 
 def test_answers_without_usage_are_counted() -> None:
@@ -175,7 +175,7 @@ def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> 
     assert session.newest.view.segments == session.state.raw_view().segments
     assert session.newest.decided.summary is None
     assert reason in session.newest.decided.reason
-    assert session.books.summarizer.input > 0
+    assert session.books.summaries.input > 0
 
 
 def test_retries_back_off() -> None:
@@ -233,7 +233,9 @@ def test_the_summarizer_s_bill() -> None:
     assert summary is not None
     assert session.newest.summarizer.input == summary.input_tokens > 0
     assert summary.output_tokens == SIZER.count(summary.text)
-    assert session.books.spent == session.books.bill.usd + session.books.answers.usd + session.newest.summarizer.usd
+    assert (
+        session.books.spent_usd == session.books.prompts.usd + session.books.answers.usd + session.newest.summarizer.usd
+    )
 
 
 def test_a_new_model_is_a_cold_cache() -> None:
@@ -262,10 +264,10 @@ def test_a_cold_cache_makes_a_rewrite_free() -> None:
 def test_usable_tokens() -> None:
     """A budget or a known window limits views; raw is never limited."""
     windowed = Prices(name="w", tiers=((0, Rates(input=1, output=1)),), cache=CacheRules(), window=100_000)
-    assert Masking().usable(PLAIN) is None
-    assert Masking().usable(windowed) == 84_000
-    assert Masking(budget=Budget(tokens=10_000)).usable(windowed) == 7_500
-    assert Raw(budget=Budget(tokens=10_000)).usable(windowed) is None
+    assert Masking().limit_view(PLAIN) is None
+    assert Masking().limit_view(windowed) == 84_000
+    assert Masking(budget=Budget(tokens=10_000)).limit_view(windowed) == 7_500
+    assert Raw(budget=Budget(tokens=10_000)).limit_view(windowed) is None
 
 
 def test_a_call_may_be_prepared_again() -> None:
@@ -282,7 +284,7 @@ def test_a_call_may_be_prepared_again() -> None:
 
 def test_sessions_are_apart() -> None:
     """Two sessions of one strategy share nothing."""
-    strategy = parse(SUMMARIZING)
+    strategy = parse_strategy(SUMMARIZING)
     one, other = run_session(strategy, steps(9)), begin_session(strategy)
     drive(other.prepare(), write_brief_summary)
     assert list_summaries(one)
@@ -292,7 +294,7 @@ def test_sessions_are_apart() -> None:
 
 def test_an_empty_session() -> None:
     """A call before any turn, with no head at all, is an empty view."""
-    session = Session(parse("hybrid"), CACHED, SIZER)
+    session = Session(parse_strategy("hybrid"), CACHED, SIZER)
     assert drive(session.prepare(), write_brief_summary).segments == []
 
 
@@ -346,10 +348,10 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
             session.answered(Usage(input=session.newest.view.tokens + 7))  # type: ignore[union-attr]
             session.add(turn, str(number))
         if number % 5 == 0:
-            parted = Session.resumed(parted.events, parse(spec), CACHED, SIZER)
+            parted = Session.resumed(parted.events, parse_strategy(spec), CACHED, SIZER)
     assert parted.events == whole.events
-    assert parted.books.spent == pytest.approx(whole.books.spent)
-    assert parted.books.raw_spent == pytest.approx(whole.books.raw_spent)
+    assert parted.books.spent_usd == pytest.approx(whole.books.spent_usd)
+    assert parted.books.raw_spent_usd == pytest.approx(whole.books.raw_spent_usd)
     assert (parted.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
 
 
@@ -359,7 +361,9 @@ def test_an_amended_turn_is_the_newest_one_again() -> None:
     again = session.amended(step(3, "another ending"), "n")
     assert len(again.state.turns) == 3
     assert [segment.source.text for segment in again.state.track.segments][-1] == "another ending"  # type: ignore[union-attr]
-    assert again.state.fold_all(()).turns == Session.resumed(again.events, parse("raw"), PLAIN, SIZER).state.turns
+    assert (
+        again.state.fold_all(()).turns == Session.resumed(again.events, parse_strategy("raw"), PLAIN, SIZER).state.turns
+    )
 
 
 def test_a_head_that_changed_rewrites_everything() -> None:
@@ -380,7 +384,7 @@ RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_
 
 def offering(strategy: str, offer: str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
     """A session into whose requests the recall tools are put."""
-    session = Session(parse(strategy), prices, SIZER)
+    session = Session(parse_strategy(strategy), prices, SIZER)
     session.note(Opened(strategy=strategy, offer=offer, tools=(RECALL,)))
     session.begin(start or head())
     return session
@@ -501,7 +505,9 @@ def test_a_head_that_changed_keeps_the_tools() -> None:
 @pytest.mark.parametrize("handles", [True, False])
 def test_what_is_cut_names_a_handle_where_recall_is_served(handles: bool) -> None:
     """And none where it is not: nobody is led to ask for what he cannot get."""
-    strategy = replace(parse("masking(budget=budget(tokens=900, max_context_pct=1, reserved=0))"), handles=handles)
+    strategy = replace(
+        parse_strategy("masking(budget=budget(tokens=900, max_context_pct=1, reserved=0))"), handles=handles
+    )
     session = begin_session(strategy)
     session.add(step(1, long_text(3, lines=200)))
     text = drive(session.prepare(), write_brief_summary).segments[-1].text

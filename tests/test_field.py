@@ -11,8 +11,8 @@ from elision.engine import Session, drive
 from elision.errors import SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.masking import Masking
-from elision.strategies.schedules import Fixed
-from elision.strategies.spec import parse
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.spec import parse_strategy
 from elision.summarizers.digest import write_digest
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import Decided
@@ -61,10 +61,10 @@ def test_per_turn_masking_kills_the_cache() -> None:
     aware = run_session("masking(window=10, schedule=cache-aware)", turns, anthropic)
     assert every_turn.state.epoch == 1 + 61 - 11
     assert aware.state.epoch <= 10
-    assert every_turn.books.spent > 1.2 * every_turn.books.raw_spent
-    assert aware.books.spent < aware.books.raw_spent
-    read = aware.books.bill.cache_read / aware.books.bill.sent
-    assert read > 0.8 > every_turn.books.bill.cache_read / every_turn.books.bill.sent
+    assert every_turn.books.spent_usd > 1.2 * every_turn.books.raw_spent_usd
+    assert aware.books.spent_usd < aware.books.raw_spent_usd
+    read = aware.books.prompts.cache_read / aware.books.prompts.sent
+    assert read > 0.8 > every_turn.books.prompts.cache_read / every_turn.books.prompts.sent
 
 
 def test_summaries_do_not_pile_up() -> None:
@@ -90,7 +90,7 @@ def test_raw_is_not_overwritten() -> None:
 def test_the_newest_turns_are_not_dropped_over_budget() -> None:
     """Summit's agent-context drops the newest turns over budget: here the newest stands, and old ones make room."""
     budget = Budget(tokens=1_500, max_context_pct=1, reserved=0)
-    session = run_session(Masking(window=10, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(30))
+    session = run_session(Masking(window=10, schedule=FixedSchedule(), budget=budget, summary_max_tokens=50), steps(30))
     assert session.newest is not None
     newest = [segment for segment in session.newest.view.segments if segment.turn == 30]
     assert [segment.kind for segment in newest] == ["assistant", "observation"]
@@ -166,7 +166,7 @@ def test_a_blank_summary_does_not_empty_the_history(answer: str | None) -> None:
 def test_a_budget_that_is_broken_makes_progress() -> None:
     """LangChain's clear_at_least clears the same 11 results for ever, and sends 221k against 100k."""
     budget = Budget(tokens=2_000, max_context_pct=1, reserved=0)
-    session = run_session(Masking(window=2, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(60))
+    session = run_session(Masking(window=2, schedule=FixedSchedule(), budget=budget, summary_max_tokens=50), steps(60))
     masks = [mask.key for event in session.events if isinstance(event, Decided) for mask in event.masks]
     assert len(masks) == len(set(masks))
     assert session.newest is not None
@@ -176,7 +176,7 @@ def test_a_budget_that_is_broken_makes_progress() -> None:
 def test_pressure_does_not_clear_one_more_each_turn() -> None:
     """LangChain's ClearToolUsesEdit rewrites at every turn once it began: here a pass makes room for several."""
     budget = Budget(tokens=4_000, max_context_pct=1, reserved=0, low=0.6)
-    session = run_session(Masking(window=2, schedule=Fixed(), budget=budget, summary_max_tokens=50), steps(80))
+    session = run_session(Masking(window=2, schedule=FixedSchedule(), budget=budget, summary_max_tokens=50), steps(80))
     calls = [event.call for event in session.events if isinstance(event, Decided) and (event.masks or event.summary)]
     assert len(calls) > 1
     assert min(later - earlier for earlier, later in pairwise(calls)) > 3
@@ -232,12 +232,12 @@ def test_tools_system_and_images_count() -> None:
 def test_savings_are_billed_savings() -> None:
     """Own counters instead of bills hide the cache and the summarizer: what is reported is what is billed."""
     session = run_session(HYBRID, steps(40), CACHED)
-    assert session.books.summarizer.usd > 0
+    assert session.books.summaries.usd > 0
     books = session.books
-    assert books.spent == pytest.approx(books.bill.usd + books.answers.usd + books.summarizer.usd)
+    assert books.spent_usd == pytest.approx(books.prompts.usd + books.answers.usd + books.summaries.usd)
     masked_only = sum(SIZER.observation(session.state.observation(key)) for key in session.state.hidden)
     assert masked_only > 0
-    assert books.spent > books.raw_spent - masked_only * CACHED.rates(0).input / 1e6
+    assert books.spent_usd > books.raw_spent_usd - masked_only * CACHED.rates(0).input / 1e6
 
 
 def test_finished_tasks_are_not_revived() -> None:
@@ -260,7 +260,7 @@ def test_nothing_is_removed_in_silence() -> None:
 
 def test_sessions_do_not_share_state() -> None:
     """Two runs of one task under one strategy do not mix."""
-    strategy = parse(HYBRID)
+    strategy = parse_strategy(HYBRID)
     one, other = begin_session(strategy), begin_session(strategy)
     for item in steps(15):
         for session in (one, other):

@@ -21,12 +21,12 @@ from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
 from elision.errors import BudgetError, SpecError, SummaryCause, SummaryError, describe_error, words_of_error
-from elision.strategies.books import Books
-from elision.strategies.budget import learned
+from elision.strategies.billing import SessionBill
+from elision.strategies.budget import apply_learned_window
+from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, fit_to_budget, fits_budget
+from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
-from elision.strategies.pressure import SHORT, fits, relieve
 from elision.strategies.session_costs import SessionCosts
-from elision.strategies.situation import Situation
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import SummaryCall
 from elision.summarizers.circuit_breaker import CircuitBreaker
@@ -151,7 +151,7 @@ class Session:
         redaction: Redaction = DEFAULT,
     ) -> None:
         self._given = strategy, prices
-        usable = strategy.usable(prices)
+        usable = strategy.limit_view(prices)
         if usable is not None:
             # Words kept for their own sake must not be what breaks the budget.
             strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, usable // 4))
@@ -164,9 +164,9 @@ class Session:
             self.extractors = placeholders.extractors
         else:
             self.extractors = extractors
-        self.policy = strategy.start()
+        self.policy = strategy.start_policy()
         self.policy.placeholders = replace(placeholders, extractors=self.extractors, redaction=redaction)
-        self.books = Books(prices)
+        self.books = SessionBill(prices)
         self.breaker = CircuitBreaker()
         self.events: list[Event] = []
         self.newest: Pending | None = None
@@ -205,17 +205,17 @@ class Session:
     def begin(self, head: Head) -> None:
         """The head is known, or known to have changed."""
         if not self.state.turns and not self.state.calls:
-            self.books, self.costs = Books(self.prices, head.warm_tokens), SessionCosts(self.prices)
+            self.books, self.costs = SessionBill(self.prices, head.warm_tokens), SessionCosts(self.prices)
         self._record(HeadSet(head))
-        self.policy.head_set(head)
+        self.policy.set_head(head)
 
     def add(self, turn: Turn, node: str = "") -> None:
         """A turn is complete: assistant message, results, interjections."""
         self._record(TurnAdded(turn, node))
-        self.policy.turn_added(self.state, turn)
+        self.policy.add_turn(self.state, turn)
         if self.newest is not None:
             sent = self.costs.newest
-            self.books.answer(output_tokens(turn, self.sizer), sent.ours.sent, sent.raw.sent)
+            self.books.record_answer(output_tokens(turn, self.sizer), sent.ours.sent, sent.raw.sent)
             if turn.usage is not None:
                 self._learn_lifetime(turn.usage)
 
@@ -232,7 +232,7 @@ class Session:
 
     def _reworded(self, event: Amended) -> None:
         self._record(event)
-        self.policy.turn_reworded(self.state, event.turn)
+        self.policy.replace_user_words(self.state, event.turn)
 
     def answered(self, usage: Usage) -> None:
         """What the provider reported for the newest call; its total corrects our count from now on."""
@@ -263,7 +263,7 @@ class Session:
         extends = before is not None and model == newest.model and view.common(before) == before.length
         self.scale.learn(view.tokens, prompt, extends=extends)
         self._reported = view, newest.model
-        self.costs.rescale(self.scale)
+        self.costs.apply_scale(self.scale)
 
     def _learn_lifetime(self, usage: Usage) -> None:
         """How long the entries live that the newest request wrote: what is reported holds for the requests to come."""
@@ -279,7 +279,7 @@ class Session:
             return
         self._hour_reported = 0 if minutes else ALL_TURNS
         if not minutes:
-            self.books.lengthen(self.newest.model)
+            self.books.lengthen_lifetime(self.newest.model)
 
     def _is_of(self, newest: Pending, event: Answered) -> bool:
         """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
@@ -293,9 +293,9 @@ class Session:
         return self.scale.to_billed(tokens)
 
     def _learn(self, window: int) -> None:
-        self.prices = learned(self.prices, window)
+        self.prices = apply_learned_window(self.prices, window)
         try:
-            self._usable = self.strategy.usable(self.prices)
+            self._usable = self.strategy.limit_view(self.prices)
         except SpecError:
             # Smaller than what is kept for the response: nothing fits for sure, and what is smallest may.
             self._usable = 1
@@ -316,7 +316,7 @@ class Session:
         self.exceeded = None
         situation = self._situation(now, model)
         before = self.state.track.tokens
-        wanted = self._unfolded(self.policy.decide(self.state, situation, forced=forced))
+        wanted = self._unfolded(self.policy.plan_pass(self.state, situation, forced=forced))
         plan = self._relieved(situation, wanted, summaries=self.terms.may_summarize, strict=strict)
         plan = self._deferred(plan)
         summary = None
@@ -334,27 +334,27 @@ class Session:
 
     def _offers(self, *, masks: bool = False, others: bool = False) -> bool:
         """Whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
-        return self._may_enter and (self.state.offer == "start" or self.policy.names(masks, others))
+        return self._may_enter and (self.state.offer == "start" or self.policy.needs_recall(masks, others))
 
     @property
     def _may_enter(self) -> bool:
         """Whether there are recall tools that may enter, and do not stand there yet."""
         return bool(self.state.recall) and not self.state.offered and not self.terms.recall_blocked
 
-    def _relieved(self, situation: Situation, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
+    def _relieved(self, situation: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
         try:
-            return relieve(self.policy, self.state, situation, plan, summaries=summaries)
+            return fit_to_budget(self.policy, self.state, situation, plan, summaries=summaries)
         except BudgetError as error:
             if strict:
                 raise
             self.exceeded = error
-            return relieve(self.policy, self.state, situation, plan, summaries=summaries, strict=False)
+            return fit_to_budget(self.policy, self.state, situation, plan, summaries=summaries, strict=False)
 
     def _unfolded(self, plan: Plan) -> Plan:
         """`plan`, or where no summary could be sent all that may be hidden without one."""
         if self.terms.may_summarize or not plan.summarize:
             return plan
-        return replace(plan, summarize=0, masks=self.policy.masks(self.policy.pending))
+        return replace(plan, summarize=0, masks=self.policy.make_masks(self.policy.pending))
 
     def _deferred(self, plan: Plan) -> Plan:
         """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
@@ -376,19 +376,19 @@ class Session:
         covered = self.state.covered
         first = not self.state.calls
         self._record(decided)
-        self.policy.decided(self.state, decided)
-        view = self._marked(self.state.view(self.policy.frontier(self.state)))
+        self.policy.record_decision(self.state, decided)
+        view = self._marked(self.state.view(self.policy.find_stable_length(self.state)))
         everything = self._marked(self.state.raw_view())
-        raw = self.books.send_raw(everything, now, model)
-        ours = self.books.send(view, now, model, anew=decided.offers and not first)
-        self.costs.send(ours, raw, self.scale, client_marks=not self.terms.no_cache_marks)
+        raw = self.books.record_raw_prompt(everything, now, model)
+        ours = self.books.record_prompt(view, now, model, anew=decided.offers and not first)
+        self.costs.record_call(ours, raw, self.scale, client_marks=not self.terms.no_cache_marks)
         self._record(self._called(decided, now, model, view))
         self.newest = Pending(
             decided=decided,
             model=model,
             view=view,
-            bill=ours.bill(self.prices),
-            raw=raw.bill(self.prices),
+            bill=ours.bill_at(self.prices),
+            raw=raw.bill_at(self.prices),
             before=before,
             everything=everything,
             covered=covered,
@@ -441,20 +441,21 @@ class Session:
         # Turns ascend along a track; head and summary, whose turn is 0, stand first.
         return bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
 
-    def _situation(self, now: float | None, model: str) -> Situation:
-        return Situation(
+    def _situation(self, now: float | None, model: str) -> DecisionContext:
+        return DecisionContext(
             call=len(self.state.turns) + 1,
             now=now,
             model=model,
             prices=self.prices,
             cache=self.books.cache,
-            spent=self.books.spent,
-            raw=self.books.raw_spent + self.books.peek_raw(self._marked(self.state.raw_view()), now, model),
-            recall=self.state.recall_tokens if self._may_enter else 0,
-            at_once=self.state.offer == "start",
-            hour=self.keeps_an_hour,
+            spent_usd=self.books.spent_usd,
+            raw_usd=self.books.raw_spent_usd
+            + self.books.cost_raw_prompt(self._marked(self.state.raw_view()), now, model),
+            recall_tokens=self.state.recall_tokens if self._may_enter else 0,
+            offers_recall_at_once=self.state.offer == "start",
+            writes_for_an_hour=self.keeps_an_hour,
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
-            usable=None if self._usable is None else max(self.scale.to_counted(self._usable), self._usable // 4),
+            view_limit=None if self._usable is None else max(self.scale.to_counted(self._usable), self._usable // 4),
         )
 
     # -- summaries -----------------------------------------------------------------------------------------------
@@ -465,16 +466,16 @@ class Session:
 
     def _is_worth_asking(self, plan: Plan) -> bool:
         """Whether a model is asked for the summary of `plan`; the digest says as much in next to nothing."""
-        return self._summary_limit(plan) >= min(SHORT, self.strategy.summary_max_tokens)
+        return self._summary_limit(plan) >= min(SHORT_SUMMARY_TOKENS, self.strategy.summary_max_tokens)
 
-    def _request(self, plan: Plan, situation: Situation) -> SummaryRequest:
+    def _request(self, plan: Plan, situation: DecisionContext) -> SummaryRequest:
         limit = self._summary_limit(plan)
         route = estimate_call(self.state, situation, plan.summarize, limit).route
         asked = build_request(self.state, plan.summarize, limit, "extend" if route == "extend" else "fresh")
         # Redacted just before it is written: that is work on all of the history, in vain while a writer is at work.
         return replace(asked, redaction=self.redaction)
 
-    def _settle(self, plan: Plan, answer: Answer, situation: Situation) -> tuple[Summary | None, Bill, Plan]:
+    def _settle(self, plan: Plan, answer: Answer, situation: DecisionContext) -> tuple[Summary | None, Bill, Plan]:
         """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
         if isinstance(answer, Later):
             return None, Bill(), Plan(reason="summary is being written")
@@ -488,15 +489,20 @@ class Session:
             reason = self._reject(error, call, situation.call)
             return None, cost, Plan(reason=f"summary rejected: {reason}")
         self.breaker.record_success()
-        self.books.summarize(cost)
+        self.books.record_summary(cost)
         if covers < plan.summarize:
             # Written in the background for fewer turns: what is pending behind them is masked in the same rewrite.
-            masks = self.policy.masks(key for key in self.policy.pending if key[0] > covers)
+            masks = self.policy.make_masks(key for key in self.policy.pending if key[0] > covers)
             plan = replace(plan, masks=masks, summarize=covers)
         return summary, cost, plan
 
     def _accept(
-        self, plan: Plan, covers: int, answer: SummaryResult | SummaryError, call: SummaryCall, situation: Situation
+        self,
+        plan: Plan,
+        covers: int,
+        answer: SummaryResult | SummaryError,
+        call: SummaryCall,
+        situation: DecisionContext,
     ) -> Summary:
         """The summary that `answer` is. Raises SummaryError if it may not stand for turns 1 ... `covers`."""
         if isinstance(answer, SummaryError):
@@ -513,16 +519,19 @@ class Session:
             self.state, self.policy, covers, answer.text, call, self.redaction, max_tokens=limit, room_tokens=room
         )
 
-    def _room(self, plan: Plan, covers: int, situation: Situation) -> int | None:
+    def _room(self, plan: Plan, covers: int, situation: DecisionContext) -> int | None:
         """Tokens that may stand in the place of turns 1 ... `covers` in a view that fits; None where none does."""
-        if situation.usable is None or self.exceeded is not None:
+        if situation.view_limit is None or self.exceeded is not None:
             return None
-        saved = sum(self.policy.pending[mask.key].saves for mask in plan.masks if mask.key[0] > covers)
+        saved = sum(self.policy.pending[mask.key].saved_tokens for mask in plan.masks if mask.key[0] > covers)
         saved += sum(self.state.segment(clip.key).tokens - self.sizer.text(clip.text) for clip in plan.clips)
         rest = (
-            self.state.track.tokens - count_replaced_tokens(self.state, covers) - saved + situation.entering(hides=True)
+            self.state.track.tokens
+            - count_replaced_tokens(self.state, covers)
+            - saved
+            + situation.count_entering_tokens(hides=True)
         )
-        return situation.usable - rest
+        return situation.view_limit - rest
 
     def _reject(self, error: Exception, used: SummaryCall, call: int) -> str:
         """Record that the summary asked for at call `call` came to nothing; why, in a sentence."""
@@ -575,13 +584,13 @@ class Session:
     def _attempted(self, event: Attempted) -> None:
         self._record(event)
         self.policy.retry_at = event.retry_at
-        self.books.summarize(self._bill(event.input, event.cached, event.output, event.usd))
+        self.books.record_summary(self._bill(event.input, event.cached, event.output, event.usd))
 
-    def _over(self, plan: Plan, situation: Situation) -> bool:
+    def _over(self, plan: Plan, situation: DecisionContext) -> bool:
         """Whether a pass that got no summary leaves the view over its budget."""
-        return situation.usable is not None and not fits(self.policy, self.state, situation, plan)
+        return situation.view_limit is not None and not fits_budget(self.policy, self.state, situation, plan)
 
-    def _fit(self, plan: Plan, situation: Situation, *, strict: bool) -> tuple[Summary | None, Plan]:
+    def _fit(self, plan: Plan, situation: DecisionContext, *, strict: bool) -> tuple[Summary | None, Plan]:
         """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
         may_summarize = self.terms.may_summarize
         wanted = self._relieved(situation, replace(plan, summarize=0), summaries=may_summarize, strict=strict)
@@ -646,7 +655,7 @@ class Session:
         before = self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, Decided))
         if not decided.reason.startswith(HELD):
-            self.policy.decide(self.state, situation)
+            self.policy.plan_pass(self.state, situation)
         cost = Bill()
         for event in waiting:
             if isinstance(event, Attempted):
@@ -655,7 +664,7 @@ class Session:
         if (summary := decided.summary) is not None:
             self.breaker.record_success()
             cost = self._bill(summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd)
-            self.books.summarize(cost)
+            self.books.record_summary(cost)
         self._send(decided, called.at, called.model, before, cost)
 
 

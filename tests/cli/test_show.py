@@ -23,7 +23,7 @@ from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.events import Opened
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.tokens import Sizer, counter
@@ -320,11 +320,11 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(counter())
     store.close()
-    whole = Session.resumed(events, parse(strategy), find_prices(stored.MODEL), sizer)
+    whole = Session.resumed(events, parse_strategy(strategy), find_prices(stored.MODEL), sizer)
     account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
     assert account.final is not None
-    assert account.final.costs.ours == pytest.approx(whole.books.spent, rel=0.01)
-    assert account.final.costs.raw == pytest.approx(whole.books.raw_spent)
+    assert account.final.costs.ours == pytest.approx(whole.books.spent_usd, rel=0.01)
+    assert account.final.costs.raw == pytest.approx(whole.books.raw_spent_usd)
 
 
 def test_the_chart() -> None:

@@ -22,7 +22,7 @@ from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.raw import Raw
-from elision.strategies.spec import PRESETS, parse
+from elision.strategies.spec import PRESETS, parse_strategy
 from elision.summarizers.factory import KINDS
 from elision.telemetry.logs import PassLog
 
@@ -224,7 +224,7 @@ def test_the_process_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_presets(tmp_path: Path, preset: str) -> None:
     """A preset is its strategy, with its guards; what it says has it as its place, what it leaves out the default."""
     found = of(tmp_path, STRATEGY=preset)
-    assert found.strategy == parse(preset)
+    assert found.strategy == parse_strategy(preset)
     assert found.guards.max_turns == (120 if preset == "code" else None)
     assert places(found)["masking_window"] == f"preset {preset}"
     assert places(found)["reserved"] == ("preset chat" if preset == "chat" else "default")
@@ -234,27 +234,29 @@ def test_presets(tmp_path: Path, preset: str) -> None:
 def test_a_setting_refines_a_preset(tmp_path: Path) -> None:
     """A preset's options give way to a setting of any source, one by one."""
     found = of(tmp_path, "masking_window = 8\nreserved = 500", STRATEGY="chat")
-    assert found.strategy == parse("chat(window=8, budget=budget(reserved=500))")
+    assert found.strategy == parse_strategy("chat(window=8, budget=budget(reserved=500))")
 
 
 def test_parts_of_a_pipeline(tmp_path: Path) -> None:
     """A pipeline passes on what its parts have, and keeps what all share."""
     found = of(tmp_path, STRATEGY="pipeline(supersede, masking)", MASKING_WINDOW="7", TOKEN_BUDGET="9000")
-    assert found.strategy == parse("pipeline(supersede, masking(window=7), budget=9000)")
+    assert found.strategy == parse_strategy("pipeline(supersede, masking(window=7), budget=9000)")
     assert shown(found)["masking_window"] == "7"
 
 
 def test_all_at_once(tmp_path: Path) -> None:
     """Two settings that only together make sense do."""
-    assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="6", SUMMARY_TAIL="5").strategy == parse(
+    assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="6", SUMMARY_TAIL="5").strategy == parse_strategy(
         "hybrid(summarize_at=6, tail=5)"
     )
 
 
 def test_turns_of_either_strategy(tmp_path: Path) -> None:
     """N is `every` of one strategy and `summarize_at` of the other."""
-    assert of(tmp_path, STRATEGY="summarization", SUMMARY_TURNS="30").strategy == parse("summarization(every=30)")
-    assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="30").strategy == parse("hybrid(summarize_at=30)")
+    assert of(tmp_path, STRATEGY="summarization", SUMMARY_TURNS="30").strategy == parse_strategy(
+        "summarization(every=30)"
+    )
+    assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="30").strategy == parse_strategy("hybrid(summarize_at=30)")
 
 
 def test_no_effect_is_an_error(tmp_path: Path) -> None:

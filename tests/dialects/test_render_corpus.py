@@ -27,7 +27,7 @@ from elision.lab.clock import calls
 from elision.lab.dialect import RENDERERS
 from elision.lab.heads import with_recorded_head
 from elision.lab.replay import model_free
-from elision.strategies.spec import STRATEGIES, parse
+from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -112,7 +112,7 @@ def runs(path: Path) -> Iterator[Trajectory]:
 
 def test_every_strategy_is_tried() -> None:
     """And by default none is left out that there are files for."""
-    assert {parse(spec).name for spec in SPECS} == set(STRATEGIES)
+    assert {parse_strategy(spec).name for spec in SPECS} == set(STRATEGIES)
     assert {spec for place in range(len(FILES)) for spec in _specs(place)} == set(SPECS) or len(FILES) < 5
 
 
@@ -132,7 +132,7 @@ def _specs(place: int) -> tuple[str, ...]:
 def _follow(run: Trajectory, spec: str) -> None:
     samples = {1, len(run.turns) // 2 + 1, len(run.turns)}
     checked = [Checked(dialect) for dialect in RENDERERS]
-    session = Session(parse(spec), find_price_set("anthropic"), SIZER)
+    session = Session(parse_strategy(spec), find_price_set("anthropic"), SIZER)
     session.begin(run.head)
     epochs = 1
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):

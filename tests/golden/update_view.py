@@ -16,7 +16,7 @@ from elision.dialects.render import ViewRenderer
 from elision.formats.registry import read_runs
 from elision.lab.heads import with_recorded_head
 from elision.lab.views import ViewAt, as_json, views
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -36,7 +36,9 @@ def _run() -> Trajectory:
 
 
 def _view(renderer: ViewRenderer) -> ViewAt:
-    return next(islice(views(_run(), parse(SPEC), find_price_set("anthropic"), SIZER, renderer), CALL - 1, None))
+    return next(
+        islice(views(_run(), parse_strategy(SPEC), find_price_set("anthropic"), SIZER, renderer), CALL - 1, None)
+    )
 
 
 def _screen(draw: Callable[[Screen, ViewAt], None]) -> str:

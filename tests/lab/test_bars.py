@@ -13,7 +13,7 @@ import pytest
 
 from elision.lab.results import Row, Study, total
 from elision.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from tests.corpus import CORPUS, needs_corpus
 
@@ -26,7 +26,7 @@ BY_LABEL = dict(DEFAULTS)
 
 
 def _candidates(*labels: str) -> tuple[Candidate, ...]:
-    return tuple(Candidate(label, parse(BY_LABEL[label])) for label in labels)
+    return tuple(Candidate(label, parse_strategy(BY_LABEL[label])) for label in labels)
 
 
 @cache
@@ -47,7 +47,7 @@ def whole_study(prices: str) -> Study:
     loaded = corpus()
     runs = sorted(loaded.runs, key=lambda run: (run.format, -len(run.turns)))
     chosen = Loaded(tuple(runs if WHOLE else runs[2::3]), loaded.problems)
-    candidates = tuple(Candidate(label, parse(spec)) for label, spec in DEFAULTS)
+    candidates = tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
     return study(chosen, Settings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
 
 
@@ -79,7 +79,7 @@ def test_never_more_than_the_cap(prices: str) -> None:
 def test_uncached_masking_is_every_turn() -> None:
     """Without a cache there is nothing to wait for."""
     specs = ("masking", "masking(schedule=every-turn)")
-    chosen = tuple(Candidate(spec, parse(spec)) for spec in specs)
+    chosen = tuple(Candidate(spec, parse_strategy(spec)) for spec in specs)
     found = study(corpus(), Settings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS)
     ours, theirs = ([(row.usd, row.epochs, row.masked, row.regret_turns) for row in found.of(spec)] for spec in specs)
     assert ours == theirs

@@ -12,7 +12,7 @@ from elision.lab.dialect import known, renderer, sizer
 from elision.lab.heads import with_recorded_head
 from elision.lab.study import load
 from elision.lab.views import views
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
@@ -41,7 +41,7 @@ def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str)
     run = Trajectory(id=run.id, head=run.head, turns=run.turns[:60])
     before = None
     for seen in views(
-        with_recorded_head(run, count), parse(spec), find_price_set("anthropic"), count, renderer(dialect)
+        with_recorded_head(run, count), parse_strategy(spec), find_price_set("anthropic"), count, renderer(dialect)
     ):
         if before is not None:
             common = seen.view.common(before.view)

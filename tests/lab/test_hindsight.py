@@ -19,9 +19,9 @@ from elision.engine import Session, drive, output_tokens
 from elision.errors import SummaryError
 from elision.lab.hindsight import has_hindsight, hindsight
 from elision.lab.replay import replay
-from elision.strategies.policy import Candidate
-from elision.strategies.schedules import Fixed
-from elision.strategies.spec import parse
+from elision.strategies.policy import MaskCandidate
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.content import content
@@ -100,9 +100,9 @@ class _State:
     at: float | None = None
 
 
-def _seen(run: Trajectory, strategy: Strategy, prices: Prices) -> dict[tuple[int, int], Candidate]:
+def _seen(run: Trajectory, strategy: Strategy, prices: Prices) -> dict[tuple[int, int], MaskCandidate]:
     """What may be hidden, from when on, and what it saves: asked of the strategy itself."""
-    session = Session(replace(strategy, schedule=Fixed()), prices, SIZER)
+    session = Session(replace(strategy, schedule=FixedSchedule()), prices, SIZER)
     session.begin(run.head)
     for turn in run.turns:
         drive(session.prepare(turn.at), _none)
@@ -132,7 +132,7 @@ class _Plain:
                 for place, observation in enumerate(turn.observations, start=1):
                     key = (turn.index, place)
                     size = SIZER.observation(observation)
-                    view.append((("mask", key), size - self.hide[key].saves) if key in masked else (key, size))
+                    view.append((("mask", key), size - self.hide[key].saved_tokens) if key in masked else (key, size))
             for message in turn.interjections:
                 # Behind a summary a kept message is a new segment: it stands elsewhere.
                 view.append((("said", turn.index, stamp if turn.index <= covers else 0), SIZER.message(message)))
@@ -145,7 +145,7 @@ class _Plain:
         cold = cold or self.prices.cache.kind == "none"
         masked, covers, stamp, cost = state.masked, state.covers, state.stamp, 0.0
         held = self._view(call, masked, covers, stamp)
-        eligible = {key for key, item in self.hide.items() if item.since <= call and key[0] > covers}
+        eligible = {key for key, item in self.hide.items() if item.since_call <= call and key[0] > covers}
         if act == "mask" and not eligible - masked:
             return None
         if act == "mask" or act == "summarize":
@@ -222,7 +222,7 @@ class _Plain:
 @given(run=runs(), prices=price_lists, window=st.integers(1, 3))
 def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """The cheapest of all sets of calls at which to mask everything eligible is what the program finds."""
-    strategy = parse(f"masking(window={window}, gist=0)")
+    strategy = parse_strategy(f"masking(window={window}, gist=0)")
     best = hindsight(run, strategy, prices, SIZER)
     assert best is not None
     assert best.usd == pytest.approx(_Plain(run, strategy, prices).best(("hold", "mask")), rel=1e-12)
@@ -231,7 +231,7 @@ def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, windo
 @given(run=runs(longest=11), prices=price_lists, window=st.integers(1, 3))
 def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """With summaries too: every call holds, masks, or masks and summarizes where the trigger allows it."""
-    strategy = parse(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0)")
+    strategy = parse_strategy(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0)")
     best = hindsight(run, strategy, prices, SIZER)
     assert best is not None
     expected = _Plain(run, strategy, prices).best(("hold", "mask", "summarize"))
@@ -245,7 +245,7 @@ SPECS = ("masking(window={}, gist=0)", "supersede(gist=0)", "pipeline(supersede,
 @settings(max_examples=60)
 def test_the_engine_pays_what_the_program_says(run: Trajectory, prices: Prices, window: int, name: str) -> None:
     """Replaying the plan through the engine costs the program's figure, and no subset of calls costs less."""
-    strategy = parse(name.format(window))
+    strategy = parse_strategy(name.format(window))
     best = hindsight(run, strategy, prices, SIZER)
     assert best is not None
     paid = replay(run, replace(strategy, schedule=best.schedule), prices, SIZER).usd
@@ -253,7 +253,7 @@ def test_the_engine_pays_what_the_program_says(run: Trajectory, prices: Prices, 
     calls = range(1, len(run.turns) + 1)
     for count in range(3):
         for some in itertools.combinations(calls, count):
-            other = replace(strategy, schedule=Fixed(masks=frozenset(some)))
+            other = replace(strategy, schedule=FixedSchedule(mask_calls=frozenset(some)))
             assert replay(run, other, prices, SIZER).usd >= best.usd * (1 - 1e-12)
 
 
@@ -261,21 +261,21 @@ def test_no_hindsight_where_the_path_matters() -> None:
     """A budget that a run reaches, a trigger on tokens, two summaries in turn and models in turn have no yardstick."""
     run = Trajectory(id="r", head=Head(), turns=tuple(_turn(i, [900], float(i), False) for i in range(1, 30)))
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
-    assert hindsight(run, parse("masking(budget=4000)"), prices, SIZER) is None
-    assert hindsight(run, parse("masking(budget=400000)"), prices, SIZER) is not None
-    assert hindsight(run, parse("hybrid(summarize_tokens=500)"), prices, SIZER) is None
-    assert not has_hindsight(parse("two-tier"))
-    assert not has_hindsight(parse("pipeline(hybrid, summarization)"))
-    assert has_hindsight(parse("pipeline(supersede, masking)"))
+    assert hindsight(run, parse_strategy("masking(budget=4000)"), prices, SIZER) is None
+    assert hindsight(run, parse_strategy("masking(budget=400000)"), prices, SIZER) is not None
+    assert hindsight(run, parse_strategy("hybrid(summarize_tokens=500)"), prices, SIZER) is None
+    assert not has_hindsight(parse_strategy("two-tier"))
+    assert not has_hindsight(parse_strategy("pipeline(hybrid, summarization)"))
+    assert has_hindsight(parse_strategy("pipeline(supersede, masking)"))
     mixed = replace(run, turns=(*run.turns[:-1], replace(run.turns[-1], model="other")))
-    assert hindsight(mixed, parse("masking"), prices, SIZER) is None
+    assert hindsight(mixed, parse_strategy("masking"), prices, SIZER) is None
 
 
 def test_an_empty_prompt_pays_for_its_answer() -> None:
     """The output of a call whose prompt is empty is billed, as in the replay, at the lowest tier's price."""
     run = Trajectory(id="r", head=Head(), turns=(_turn(1, [900], 0.0, False),))
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
-    best = hindsight(run, parse("masking"), prices, SIZER)
+    best = hindsight(run, parse_strategy("masking"), prices, SIZER)
     assert best is not None
     assert best.usd == pytest.approx(output_tokens(run.turns[0], SIZER) * 5 / 1e6, rel=1e-12)
 
@@ -291,7 +291,7 @@ def test_entries_of_an_hour_are_priced_alike() -> None:
     brief = replace(trajectory, turns=tuple(replace(turn, usage=replace(usage, cache_write_1h=0)) for turn in turns))
     found = {}
     for name, run in (("hour", trajectory), ("minutes", brief)):
-        strategy = parse("masking(window=3)")
+        strategy = parse_strategy("masking(window=3)")
         done = replay(run, strategy, prices, SIZER)
         least = hindsight(run, strategy, prices, SIZER)
         assert least is not None
@@ -307,7 +307,7 @@ def test_progress_rises_to_the_end() -> None:
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
     for spec in ("masking(window=3)", "hybrid(window=3, summarize_at=9, tail=3)"):
         shares: list[float] = []
-        assert hindsight(run, parse(spec), prices, SIZER, shares.append) is not None
+        assert hindsight(run, parse_strategy(spec), prices, SIZER, shares.append) is not None
         assert shares == sorted(shares)
         assert 0 < shares[0] < 0.1
         assert shares[-1] == 1
@@ -318,5 +318,5 @@ def test_long_runs_have_hindsight_for_masking_only() -> None:
     """Above 500 turns the cubic program is not run; the quadratic one is."""
     run = Trajectory(id="r", head=Head(), turns=tuple(_turn(i, [40], float(i), False) for i in range(1, 502)))
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
-    assert hindsight(run, parse("hybrid(gist=0)"), prices, SIZER) is None
-    assert hindsight(run, parse("masking(gist=0)"), prices, SIZER) is not None
+    assert hindsight(run, parse_strategy("hybrid(gist=0)"), prices, SIZER) is None
+    assert hindsight(run, parse_strategy("masking(gist=0)"), prices, SIZER) is not None

@@ -12,7 +12,7 @@ from elision.errors import FormatError, SpecError
 from elision.lab.progress import Progress
 from elision.lab.results import Row, Study, total
 from elision.lab.study import Settings, candidates, defaults, load, study
-from elision.strategies.spec import describe
+from elision.strategies.spec import describe_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 
@@ -151,7 +151,7 @@ def test_the_same_path_twice_is_one_run() -> None:
 
 def test_defaults_are_what_the_report_compares() -> None:
     """Raw, three published, three of ours and hindsight."""
-    found = {item.label: describe(item.strategy) for item in defaults()}
+    found = {item.label: describe_strategy(item.strategy) for item in defaults()}
     assert list(found) == [
         *("raw", "masking, every turn", "summarization, every turn", "hybrid, every turn"),
         *("masking", "summarization", "hybrid", "hybrid, hindsight"),

@@ -12,8 +12,8 @@ from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
 from elision.lab.replay import replay
 from elision.lab.views import ViewAt, as_json, scheduled, views
-from elision.strategies.schedules import Fixed
-from elision.strategies.spec import parse
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
@@ -31,7 +31,7 @@ def trajectory(*turns: Turn, start: Head | None = None) -> Trajectory:
 def seen(
     spec: str, *turns: Turn, prices: Prices = CACHED, renderer: ViewRenderer | None = None, start: Head | None = None
 ) -> list[ViewAt]:
-    return list(views(trajectory(*turns, start=start), parse(spec), prices, SIZER, renderer))
+    return list(views(trajectory(*turns, start=start), parse_strategy(spec), prices, SIZER, renderer))
 
 
 def long_turns(count: int) -> list[Turn]:
@@ -56,7 +56,7 @@ def test_every_turn_answers_one_call() -> None:
 def test_views_are_those_of_the_replay(spec: str) -> None:
     """The same sizes, epochs and reasons, call by call."""
     run = trajectory(*long_turns(14))
-    told = [(call.tokens, call.epoch, call.reason) for call in replay(run, parse(spec), CACHED, SIZER).calls]
+    told = [(call.tokens, call.epoch, call.reason) for call in replay(run, parse_strategy(spec), CACHED, SIZER).calls]
     assert [(each.view.tokens, each.epoch, each.decided.reason) for each in seen(spec, *run.turns)] == told
 
 
@@ -133,8 +133,8 @@ def test_the_chain_of_views_does_not_hold_the_whole_run() -> None:
 def test_the_hindsight_schedule_is_worked_out_first() -> None:
     """What is shown is the plan of the lab's dynamic program, and not dearer than acting at every turn."""
     run = trajectory(*long_turns(12))
-    spec = parse("masking(window=2, schedule=hindsight)")
-    assert isinstance(scheduled(spec, run, CACHED, SIZER).schedule, Fixed)
+    spec = parse_strategy("masking(window=2, schedule=hindsight)")
+    assert isinstance(scheduled(spec, run, CACHED, SIZER).schedule, FixedSchedule)
     best = sum(shown.bill.usd for shown in views(run, spec, CACHED, SIZER))
     assert best <= sum(shown.bill.usd for shown in seen(EVERY_TURN, *run.turns))
 
@@ -149,14 +149,14 @@ def test_the_hindsight_schedule_is_worked_out_first() -> None:
 def test_where_there_is_no_hindsight_the_reason_is_given(spec: str, why: str) -> None:
     """Before the first view, in a sentence that names the cause."""
     with pytest.raises(SpecError, match=why):
-        views(trajectory(*long_turns(12)), parse(spec), CACHED, SIZER)
+        views(trajectory(*long_turns(12)), parse_strategy(spec), CACHED, SIZER)
 
 
 def test_a_run_too_long_for_hindsight_with_summaries_says_so() -> None:
     """The program is cubic; 500 turns is the most."""
     turns = [turn(index, text="x", said=[user("y")]) for index in range(1, 502)]
     with pytest.raises(SpecError, match="501 turns"):
-        views(trajectory(*turns), parse("hybrid(schedule=hindsight)"), PLAIN, SIZER)
+        views(trajectory(*turns), parse_strategy("hybrid(schedule=hindsight)"), PLAIN, SIZER)
 
 
 def test_json_text_is_readable_and_always_sound() -> None:

@@ -116,9 +116,9 @@ def test_what_breakpoints_save_is_told_apart() -> None:
     # Before the first gap nothing of ours stands in the request, and both are paid in full; with it all is written.
     passes = told[False].calls
     edited = next(place for place, each in enumerate(passes) if each.bills.ours.cache_write)
-    assert not any(each.bills.caching for each in passes[:edited])
-    assert passes[edited].bills.caching < 0
+    assert not any(each.bills.caching_usd for each in passes[:edited])
+    assert passes[edited].bills.caching_usd < 0
     plain, cached = (sum(each.bills.raw.usd for each in told[own].calls[edited + 1 :]) for own in (False, True))
-    assert sum(each.bills.caching for each in passes[edited + 1 :]) == pytest.approx(plain - cached, rel=0.01)
+    assert sum(each.bills.caching_usd for each in passes[edited + 1 :]) == pytest.approx(plain - cached, rel=0.01)
     assert told[False].final is not None
-    assert told[False].final.costs.caching == pytest.approx(sum(each.bills.caching for each in passes))
+    assert told[False].final.costs.caching == pytest.approx(sum(each.bills.caching_usd for each in passes))

@@ -21,7 +21,7 @@ from elision.lab.replay import model_free
 from elision.lab.views import ViewAt, views
 from elision.manager import ContextManager
 from elision.strategies.raw import Raw
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
@@ -109,7 +109,7 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
         clock = Clock()
         with context(strategy, clock, dialect=dialect) as live:
             live.begin_with(run.head)
-            replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
+            replayed = views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
             for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
                 clock.now = now if now is not None else clock.now
                 seen = live.view(model=model)
@@ -128,7 +128,7 @@ def test_messages(path: Path, strategy: str, dialect: Any, tmp_path: Path) -> No
         system, tools = sent[-1].system, list(recording.head.tools)
         run = reread({"messages": sent[-1].plain, "system": system, "tools": tools}, tmp_path / "run.json")
         with context(strategy, Clock(), dialect=dialect, observations=run.observations) as live:
-            replayed = views(run, parse(strategy), PRICES, SIZER, renderer(dialect))
+            replayed = views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
             for given, expected in zip(sent, replayed, strict=False):
                 seen = live.prepare(given.plain, system=system or None, tools=tools or None)
                 # A digest that loses too many facts is rejected in both.

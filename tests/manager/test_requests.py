@@ -26,7 +26,7 @@ from elision.lab.views import views
 from elision.manager import ContextManager, ContextView
 from elision.manager.observation_text import define_recall_tools
 from elision.strategies.raw import Raw
-from elision.strategies.spec import STRATEGIES, parse
+from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.testing.parsed_request import Api
 from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set
@@ -129,7 +129,7 @@ def tried(place: int) -> Iterator[tuple[Api, str, str]]:
 
 def test_every_strategy_is_tried() -> None:
     """In each shape, though not with each file."""
-    assert {parse(spec).name for spec in SPECS} == set(STRATEGIES)
+    assert {parse_strategy(spec).name for spec in SPECS} == set(STRATEGIES)
     if len(FILES) >= 2 * len(SPECS):
         everything = {(api, spec) for place in range(len(FILES)) for api, _, spec in tried(place)}
         assert {spec for _, spec in everything} == set(SPECS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from elision.engine import Session, Summarizer, drive
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, head, long_text, result, step, steps, turn, user
 from elision.trajectory.events import Decided
@@ -51,7 +51,7 @@ def write_brief_summary(request: SummaryRequest) -> str:
 
 
 def begin_session(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
-    session = Session(parse(strategy) if isinstance(strategy, str) else strategy, prices, SIZER)
+    session = Session(parse_strategy(strategy) if isinstance(strategy, str) else strategy, prices, SIZER)
     session.begin(start or head())
     return session
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 from elision.engine import Session, Summarizer, drive
 from elision.errors import SummaryError
 from elision.lab.clock import calls
-from elision.strategies.schedules import Fixed
-from elision.strategies.spec import parse
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import Called, Decided, Opened
 from elision.trajectory.plan import SummaryRequest
@@ -45,17 +45,20 @@ SCHEDULES = ("every-turn", "batched(5)", "cache-aware")
 
 #: Fixed plans stand for any schedule at all: acting here and there, whether it pays or not.
 PLANS = (
-    Fixed(masks=frozenset(range(1, 100, 3)), summaries=frozenset(range(4, 100, 7))),
-    Fixed(masks=frozenset({9, 10, 17}), summaries=frozenset({8, 9, 21, 22})),
-    Fixed(masks=frozenset(), summaries=frozenset(range(1, 100))),
+    FixedSchedule(mask_calls=frozenset(range(1, 100, 3)), summary_calls=frozenset(range(4, 100, 7))),
+    FixedSchedule(mask_calls=frozenset({9, 10, 17}), summary_calls=frozenset({8, 9, 21, 22})),
+    FixedSchedule(mask_calls=frozenset(), summary_calls=frozenset(range(1, 100))),
 )
 
 
 def _iterate_strategies() -> Iterator[tuple[str, Strategy]]:
     for name, text in STRATEGIES.items():
-        base = parse(text)
+        base = parse_strategy(text)
         for schedule in SCHEDULES:
-            yield f"{name} x {schedule}", replace(base, schedule=parse(f"masking(schedule={schedule})").schedule)
+            yield (
+                f"{name} x {schedule}",
+                replace(base, schedule=parse_strategy(f"masking(schedule={schedule})").schedule),
+            )
         for number, plan in enumerate(PLANS, start=1):
             yield f"{name} x plan {number}", replace(base, schedule=plan)
 
@@ -163,7 +166,7 @@ def find_worst_ratio(
     session.begin(run.head)
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
         drive(session.prepare(now, model), summarizer)
-        raw = session.books.raw_spent
-        worst = max(worst, session.books.spent / raw if raw else 0.0)
+        raw = session.books.raw_spent_usd
+        worst = max(worst, session.books.spent_usd / raw if raw else 0.0)
         session.add(item)
     return worst

@@ -10,7 +10,7 @@ import pytest
 
 from elision.formats.registry import read_runs
 from elision.lab.heads import with_recorded_head
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
@@ -101,7 +101,7 @@ CAPPED = ("masking(window=10)", "supersede", "hybrid(window=10, summarize_at=43,
 def test_recorded_sample_never_over_the_cap(strategy: str, prices: str) -> None:
     """Cache-aware stays within 1.10 x sending everything, at every call of a recorded run."""
     for path in SAMPLE:
-        assert find_worst_ratio(parse(strategy), SETS[prices], recorded(path)[0], write_summary) <= 1.10 + 1e-9
+        assert find_worst_ratio(parse_strategy(strategy), SETS[prices], recorded(path)[0], write_summary) <= 1.10 + 1e-9
 
 
 @pytest.mark.soak
@@ -109,7 +109,7 @@ def test_recorded_sample_never_over_the_cap(strategy: str, prices: str) -> None:
 def test_recorded_never_over_the_cap(strategy: str, prices: str, path: str) -> None:
     """The same on every recorded run."""
     for run in recorded(path):
-        assert find_worst_ratio(parse(strategy), SETS[prices], run, write_summary) <= 1.10 + 1e-9
+        assert find_worst_ratio(parse_strategy(strategy), SETS[prices], run, write_summary) <= 1.10 + 1e-9
 
 
 @pytest.mark.parametrize("path", SAMPLE)
@@ -117,7 +117,7 @@ def test_recorded_uncached_decides_as_every_turn(path: str) -> None:
     """Without a cache, cache-aware masking of a recorded run is every-turn masking."""
     run = recorded(path)[0]
     ours, theirs = (
-        play_run(run, parse(f"masking(window=10, schedule={schedule})"), SETS["uncached"])
+        play_run(run, parse_strategy(f"masking(window=10, schedule={schedule})"), SETS["uncached"])
         for schedule in ("cache-aware", "every-turn")
     )
     assert [seen.decided.masks for seen in ours.views] == [seen.decided.masks for seen in theirs.views]

@@ -198,7 +198,7 @@ def test_i7_masked_view_fits_or_says_so(strategy: str, tokens: int, run: Traject
     fits_or_says_so(CASES[f"{strategy} x cache-aware"], tokens, SMALL[prices], run)
 
 
-# Quiet runs without rules: see the expected failures in tests/strategies/test_pressure.py for the others.
+# Quiet runs without rules: see the expected failures in tests/strategies/test_budget_tiers.py for the others.
 @pytest.mark.parametrize("strategy", ["summarization", "hybrid", "two-tier", "pipeline"])
 @pytest.mark.parametrize("tokens", [400, 900, 2_500])
 @settings(max_examples=PATIENCE * 2)

@@ -111,7 +111,7 @@ def test_in_any_process(offer: str, case: str, run: Trajectory, prices: str, dat
         session.add(item)
     drive(session.prepare(run.turns[-1].at, run.turns[-1].model), write_summary)
     assert session.events == whole.session.events
-    assert session.books.spent == pytest.approx(whole.session.books.spent)
+    assert session.books.spent_usd == pytest.approx(whole.session.books.spent_usd)
 
 
 def _until(events: list[Event], turns: int) -> list[Event]:

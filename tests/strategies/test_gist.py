@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.gist import gist
-from elision.strategies.lexicon import Lexicon
+from elision.strategies.gist import write_gist
+from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.items import items
 from elision.trajectory.tokens import counter
 from tests.properties.builders import head, long_text, turn
@@ -20,9 +20,9 @@ COUNTER = counter("o200k")
 
 
 def told(text: str, budget: int = 50, *, written: str = "") -> list[str]:
-    lexicon = Lexicon()
-    lexicon.head(head(written))
-    return gist(text, lexicon, budget, COUNTER).split()
+    lexicon = KnownIdentifiers()
+    lexicon.add_head(head(written))
+    return write_gist(text, lexicon, budget, COUNTER).split()
 
 
 def test_what_was_written_is_left_out() -> None:
@@ -64,21 +64,21 @@ def test_ties_stay_in_order() -> None:
 @given(st.text(max_size=300) | st.integers(0, 40).map(long_text), st.integers(0, 80))
 def test_within_its_budget(text: str, budget: int) -> None:
     """However much there is to tell, a gist keeps within its tokens and tells items of the text, each once."""
-    found = gist(text, Lexicon(), budget, COUNTER)
+    found = write_gist(text, KnownIdentifiers(), budget, COUNTER)
     assert sum(COUNTER.count(" " + item) for item in found.split(" ") if item) <= budget
     assert set(found.split(" ")) - {""} <= {item for line in text.split("\n") for item in items(line)}
 
 
 def test_it_depends_on_the_log_alone() -> None:
     """The same observation and the same log give the same gist."""
-    one, other = Lexicon(), Lexicon()
+    one, other = KnownIdentifiers(), KnownIdentifiers()
     for lexicon in (one, other):
-        lexicon.turn(turn(1, text="value_1_1"))
-    assert gist(long_text(1), one, 30, COUNTER) == gist(long_text(1), other, 30, COUNTER)
+        lexicon.add_turn(turn(1, text="value_1_1"))
+    assert write_gist(long_text(1), one, 30, COUNTER) == write_gist(long_text(1), other, 30, COUNTER)
 
 
 @pytest.mark.parametrize("write", [partial(long_text, 1), "x_".__mul__, "\n".__mul__])
 def test_a_huge_observation_takes_linear_time(write: Callable[[int], str]) -> None:
     """Megabytes are looked at from both ends only."""
     texts = {size: write(size) for size in (30_000, 480_000)}
-    assert_linear(lambda size: gist(texts[size], Lexicon(), 50, COUNTER), 30_000)
+    assert_linear(lambda size: write_gist(texts[size], KnownIdentifiers(), 50, COUNTER), 30_000)

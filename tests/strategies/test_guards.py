@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from elision.errors import SpecError
 from elision.formats.registry import read_runs
-from elision.strategies.guards import LOOK_BACK, Guards, Watch, failed
+from elision.strategies.guards import REPEAT_TURNS, Guards, RunWatch, is_failure
 from elision.trajectory.content import Opaque
 from elision.trajectory.stop import Stop, StopHint
 from elision.trajectory.trajectory import Trajectory
@@ -23,19 +23,19 @@ from tests.properties.builders import call, result, step, steps, turn, user
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 
 
-def watched(*turns: Turn, **limits: Any) -> Watch:
-    watch = Guards(**limits).start()
+def watched(*turns: Turn, **limits: Any) -> RunWatch:
+    watch = Guards(**limits).start_watch()
     for item in turns:
-        watch.turn_added(item)
+        watch.add_turn(item)
     return watch
 
 
 def hints(*turns: Turn, window: int = 3) -> list[int]:
     """How long the standstill behind each turn is said to be; 0 for no hint."""
-    watch, found = Guards(plateau_window=window).start(), []
+    watch, found = Guards(plateau_window=window).start_watch(), []
     for item in turns:
-        watch.turn_added(item)
-        hint = watch.hint()
+        watch.add_turn(item)
+        hint = watch.find_hint()
         found.append(hint.turns if hint else 0)
     return found
 
@@ -55,28 +55,28 @@ def bad(index: int, text: str = "") -> Turn:
 def test_no_guard_says_nothing() -> None:
     """Without limits nothing ever stops."""
     watch = watched(*(same(index) for index in range(1, 50)))
-    assert watch.stop(1e9) is None
-    assert watch.hint() is None
+    assert watch.find_stop(1e9) is None
+    assert watch.find_hint() is None
 
 
 def test_turns() -> None:
     """The run must stop once it has made its last turn, not before."""
-    assert watched(*steps(119), max_turns=120).stop(0) is None
-    assert watched(*steps(120), max_turns=120).stop(0) == Stop(guard="max_turns", limit=120, value=120)
-    assert str(watched(*steps(3), max_turns=2).stop(0)) == "max_turns: 3 of 2"
+    assert watched(*steps(119), max_turns=120).find_stop(0) is None
+    assert watched(*steps(120), max_turns=120).find_stop(0) == Stop(guard="max_turns", limit=120, value=120)
+    assert str(watched(*steps(3), max_turns=2).find_stop(0)) == "max_turns: 3 of 2"
 
 
 def test_cost() -> None:
     """The run must stop once its bill has reached the limit."""
     watch = watched(*steps(2), max_cost_usd=0.5)
-    assert watch.stop(0.4999) is None
-    assert watch.stop(0.5) == Stop(guard="max_cost_usd", limit=0.5, value=0.5)
+    assert watch.find_stop(0.4999) is None
+    assert watch.find_stop(0.5) == Stop(guard="max_cost_usd", limit=0.5, value=0.5)
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.floats(0, 10), st.floats(0.01, 10))
 def test_limits_hold_and_nothing_else(turns: int, most: int, cost: float, usd: float) -> None:
     """There is a stop if and only if a limit is reached."""
-    stop = watched(*steps(turns), max_turns=most, max_cost_usd=usd).stop(cost)
+    stop = watched(*steps(turns), max_turns=most, max_cost_usd=usd).find_stop(cost)
     assert (stop is not None) == (turns >= most or cost >= usd)
 
 
@@ -133,8 +133,8 @@ def test_both_kinds_add_up() -> None:
     """Failures and repeats in a row are one standstill, and the hint tells them apart."""
     watch = watched(same(1), same(2), bad(3), bad(4), plateau_window=3)
     why = "2 of them failed, 1 repeated earlier calls and got the same results"
-    assert watch.hint() == StopHint(turns=3, why=why)
-    assert str(watch.hint()) == f"no progress for 3 turns: {why}"
+    assert watch.find_hint() == StopHint(turns=3, why=why)
+    assert str(watch.find_hint()) == f"no progress for 3 turns: {why}"
 
 
 def test_parallel_calls() -> None:
@@ -158,7 +158,7 @@ def test_only_talk() -> None:
 def test_a_second_look_much_later() -> None:
     """A file that is opened again after a while is no loop."""
     looks = [step(index) for index in range(1, 4)]
-    others = [step(index) for index in range(4, 4 + LOOK_BACK)]
+    others = [step(index) for index in range(4, 4 + REPEAT_TURNS)]
     again = [turn(20 + i, *zip(old.actions, old.observations, strict=True)) for i, old in enumerate(looks)]
     assert not any(hints(*looks, *others, *again))
 
@@ -209,7 +209,7 @@ def test_a_restart_needs_what_is_near(kinds: list[str], start: int) -> None:
 )
 def test_failed(text: str, error: bool | None, expected: bool) -> None:
     """What the environment says counts first, then exit codes, then a result that is nothing but an error."""
-    assert failed(Observation(action_id="a", tool="bash", content=result(text).content, error=error)) is expected
+    assert is_failure(Observation(action_id="a", tool="bash", content=result(text).content, error=error)) is expected
 
 
 def test_text_protocol_without_a_call() -> None:

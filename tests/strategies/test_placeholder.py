@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.strategies.extractors import BUILT_IN, Outcome
-from elision.strategies.lexicon import Lexicon
-from elision.strategies.placeholder import PUBLISHED, Placeholders
+from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.turn import Observation
 from tests.properties.builders import call, long_text, result, step, turn
@@ -16,7 +16,7 @@ from tests.properties.builders import call, long_text, result, step, turn
 def written(text: str | Content, placeholders: Placeholders | None = None, **options: object) -> str:
     pair = (call(command="make test"), result(text, **options))  # type: ignore[arg-type]
     one = turn(12, pair)
-    return (placeholders or Placeholders()).write((12, 1), one, pair[1], Lexicon())
+    return (placeholders or Placeholders()).write_placeholder((12, 1), one, pair[1], KnownIdentifiers())
 
 
 def test_it_tells_what_happened() -> None:
@@ -30,8 +30,8 @@ def test_it_tells_what_happened() -> None:
 
 def test_the_published_one() -> None:
     """`gist=0` and a text of one's own is that text, word for word."""
-    plain = Placeholders(gist=0, text=PUBLISHED)
-    assert written(long_text(1), plain) == PUBLISHED == "[Observation omitted for brevity]"
+    plain = Placeholders(gist=0, text=PUBLISHED_TEXT)
+    assert written(long_text(1), plain) == PUBLISHED_TEXT == "[Observation omitted for brevity]"
 
 
 def test_a_text_with_a_gist() -> None:
@@ -55,7 +55,7 @@ def test_opaque_parts_are_counted() -> None:
 def test_an_unknown_tool() -> None:
     """A result without a tool's name still has a placeholder."""
     unknown = Observation(action_id="", tool="", content=(Text("words"),), role="user")
-    assert Placeholders().write((1, 1), step(1), unknown, Lexicon()).startswith("[t1.1 result")
+    assert Placeholders().write_placeholder((1, 1), step(1), unknown, KnownIdentifiers()).startswith("[t1.1 result")
 
 
 #: Any text, halves of surrogate pairs included.
@@ -66,7 +66,7 @@ _ANY = st.characters(exclude_categories=())
 def test_one_line(text: str, command: str, budget: int) -> None:
     """Whatever an observation or its call holds, its placeholder is one line, and can be encoded."""
     pair = (call(command=command), result(text))
-    found = Placeholders(gist=budget).write((3, 1), turn(3, pair), pair[1], Lexicon())
+    found = Placeholders(gist=budget).write_placeholder((3, 1), turn(3, pair), pair[1], KnownIdentifiers())
     assert "\n" not in found
     assert "\r" not in found
     assert found.startswith("[t3.1 bash")
@@ -78,4 +78,6 @@ def test_half_an_emoji_in_an_odd_place() -> None:
     odd = Observation(action_id="", tool="look\ud83d", content=(Text("words " * 50),), role="user")
     table = BUILT_IN.register(lambda *_: Outcome(label="cut \ud83d", result="\udcff"))
     for placeholders in (Placeholders(extractors=table), Placeholders(text="gone \ud83d")):
-        assert "\ufffd" in placeholders.write((1, 1), step(1), odd, Lexicon()).encode("utf-8").decode("utf-8")
+        assert "\ufffd" in placeholders.write_placeholder((1, 1), step(1), odd, KnownIdentifiers()).encode(
+            "utf-8"
+        ).decode("utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elision.engine import Session, drive
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import Decided
@@ -62,7 +62,7 @@ def test_a_summary_ends_what_was_pending() -> None:
         "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)", steps(20)
     )
     assert len(list_summaries(session)) > 2
-    assert session.policy.saves == sum(candidate.saves for candidate in session.policy.pending.values())
+    assert session.policy.pending_tokens == sum(candidate.saved_tokens for candidate in session.policy.pending.values())
     assert all(key[0] > session.state.covered for key in session.policy.pending)
 
 
@@ -81,15 +81,17 @@ def test_what_is_saved_is_what_the_view_loses() -> None:
     """Masking makes the view smaller by exactly what was promised."""
     session = begin_session("masking(window=2, schedule=batched(6))")
     for item in steps(12):
-        before, promised = session.state.track.tokens, session.policy.saves
+        before, promised = session.state.track.tokens, session.policy.pending_tokens
         drive(session.prepare(), write_brief_summary)
         decided = session.events[-2]
         assert isinstance(decided, Decided)
         if decided.masks:
             added = sum(
-                session.policy.pending[mask.key].saves for mask in decided.masks if mask.key in session.policy.pending
+                session.policy.pending[mask.key].saved_tokens
+                for mask in decided.masks
+                if mask.key in session.policy.pending
             )
-            assert session.policy.saves == added == 0
+            assert session.policy.pending_tokens == added == 0
             assert before - session.state.track.tokens >= promised
         session.add(item)
 
@@ -98,9 +100,9 @@ def test_the_frontier_is_the_first_that_may_change() -> None:
     """A breakpoint stands in front of the first observation that a later pass may rewrite; protected ones never are."""
     rules = 'rules=rule(args="*step-1", keep=true)'
     session = run_session(f"masking(window=3, schedule=every-turn, {rules})", steps(2))
-    assert session.policy.frontier(session.state) == session.state.places[2, 1]
+    assert session.policy.find_stable_length(session.state) == session.state.places[2, 1]
     session = run_session(f"masking(window=3, schedule=every-turn, {rules})", steps(6))
-    assert session.policy.frontier(session.state) == session.state.places[4, 1]
+    assert session.policy.find_stable_length(session.state) == session.state.places[4, 1]
 
 
 def test_a_long_run_masks_on() -> None:
@@ -139,7 +141,7 @@ def test_what_is_masked_does_not_depend_on_the_counter() -> None:
     turns = [step(index, "观察结果" * (index + 3)) for index in range(1, 40)]
 
     def masked(name: str) -> set[tuple[int, int]]:
-        session = Session(parse("masking(window=1, schedule=every-turn)"), CACHED, Sizer(counter(name)))
+        session = Session(parse_strategy("masking(window=1, schedule=every-turn)"), CACHED, Sizer(counter(name)))
         session.begin(head())
         for item in turns:
             drive(session.prepare(), write_brief_summary)
@@ -157,7 +159,7 @@ def test_what_is_hidden_behind_a_summary_still_counts() -> None:
     state = session.state
     assert state.covered == 2
     assert state.hidden
-    assert session.policy._hidden_raw == sum(SIZER.observation(state.observation(key)) for key in state.hidden)
+    assert session.policy._hidden_raw_tokens == sum(SIZER.observation(state.observation(key)) for key in state.hidden)
 
 
 def ratio(
@@ -168,7 +170,7 @@ def ratio(
     def blank(request: SummaryRequest) -> str:
         return " "
 
-    found = parse(strategy) if isinstance(strategy, str) else strategy
+    found = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     return find_worst_ratio(
         found,
         prices,

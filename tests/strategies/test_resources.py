@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from elision.strategies.resources import Resources, touch
+from elision.strategies.resources import ResourceUses, find_resource_use
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Action
 from tests.properties.builders import result, turn
@@ -18,10 +18,10 @@ def act(name: str, **arguments: object) -> Action:
 
 def stale(*actions: Action, failed: tuple[int, ...] = ()) -> list[tuple[int, Key]]:
     """(turn that makes it stale, observation), one action a turn."""
-    resources, found = Resources(), []
+    resources, found = ResourceUses(), []
     for index, action in enumerate(actions, start=1):
         seen = result("x", action.name, id=action.id, error=index in failed or None)
-        found += [(index, key) for key in resources.turn_added(turn(index, (action, seen)))]
+        found += [(index, key) for key in resources.add_turn(turn(index, (action, seen)))]
     return found
 
 
@@ -45,14 +45,14 @@ def stale(*actions: Action, failed: tuple[int, ...] = ()) -> list[tuple[int, Key
 )
 def test_touch(action: Action, kind: str, resource: str | None) -> None:
     """Reads and edits name their file; everything else is a run that only the same call repeats."""
-    found = touch(action)
+    found = find_resource_use(action)
     assert found.kind == kind
     assert resource is None or found.resource == resource
 
 
 def test_the_order_of_arguments_does_not_matter() -> None:
     """Equal arguments are the same call, however they were written."""
-    assert touch(act("f", a=1, b=2)) == touch(act("f", b=2, a=1))
+    assert find_resource_use(act("f", a=1, b=2)) == find_resource_use(act("f", b=2, a=1))
 
 
 def test_a_file_read_again() -> None:
@@ -110,7 +110,7 @@ def test_within_a_turn_nothing_is_stale() -> None:
     pairs = tuple(
         (Action(id=id, name=read.name, arguments=read.arguments), result("x", "read_file", id=id)) for id in "ab"
     )
-    assert list(Resources().turn_added(turn(1, *pairs))) == []
+    assert list(ResourceUses().add_turn(turn(1, *pairs))) == []
 
 
 def test_no_arguments_at_all() -> None:

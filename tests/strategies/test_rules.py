@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from elision.errors import SpecError
-from elision.strategies.rules import Rule, Rules
+from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.turn import Action, Observation, Turn
 from tests.properties.builders import call, find_mask_calls, head, long_text, result, run_session, step, steps, turn
 
 
-def first(*rules: Rule, **options: object) -> tuple[Rules, Turn, Observation]:
+def first(*rules: Rule, **options: object) -> tuple[RuleTable, Turn, Observation]:
     one = step(1, "some output", **options)  # type: ignore[arg-type]
-    return Rules(rules), one, one.observations[0]
+    return RuleTable(rules), one, one.observations[0]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def first(*rules: Rule, **options: object) -> tuple[Rules, Turn, Observation]:
 def test_patterns(rule: Rule, matches: bool) -> None:
     """A rule holds where every pattern given matches, arguments being compared as decoded."""
     rules, one, observation = first(rule, tags=frozenset({"mine"}))
-    assert rules.ruling(one, observation).keep is matches
+    assert rules.apply_rules(one, observation).keep is matches
 
 
 def test_arguments_of_a_text_protocol() -> None:
@@ -54,19 +54,19 @@ def test_an_argument_pattern_needs_a_call() -> None:
 def test_tags_speak_for_themselves() -> None:
     """SWE-agent's own tags mean something without any rule."""
     rules, one, observation = first(tags=frozenset({"keep_output"}))
-    assert rules.ruling(one, observation).keep
+    assert rules.apply_rules(one, observation).keep
     rules, one, observation = first(tags=frozenset({"remove_output"}))
-    assert rules.ruling(one, observation).after == 1
+    assert rules.apply_rules(one, observation).after == 1
     rules, one, observation = first(tags=frozenset({"tool_output"}))
-    assert rules.ruling(one, observation).after is None
+    assert rules.apply_rules(one, observation).after is None
 
 
 def test_pins_are_kept() -> None:
     """A pinned result, and every result of a pinned turn, is kept."""
     rules, one, observation = first(pinned=True)
-    assert rules.ruling(one, observation).keep
+    assert rules.apply_rules(one, observation).keep
     whole = turn(1, (call(), result("x")), pinned=True)
-    assert Rules().ruling(whole, whole.observations[0]).keep
+    assert RuleTable().apply_rules(whole, whole.observations[0]).keep
 
 
 def test_the_strictest_counts() -> None:
@@ -79,7 +79,7 @@ def test_the_strictest_counts() -> None:
         Rule(superseded=True),
         tags=frozenset({"remove_output"}),
     )
-    ruling = rules.ruling(one, observation)
+    ruling = rules.apply_rules(one, observation)
     assert (ruling.keep, ruling.after, ruling.superseded, ruling.below) == (False, 5, True, 30)
 
 

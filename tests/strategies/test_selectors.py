@@ -9,7 +9,7 @@ from tests.properties.builders import call, result, step, steps, turn
 
 
 def eligible(selector: Selector, *turns: Turn) -> dict[Key, int]:
-    return {key: since for item in turns for since, key in selector.turn_added(item)}
+    return {key: since for item in turns for since, key in selector.find_due_keys(item)}
 
 
 def parallel(index: int, count: int) -> Turn:

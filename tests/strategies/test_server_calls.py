@@ -35,7 +35,7 @@ ADJACENT = {"t4": (call("a"),), "t5": (result("a"),)}
 def limit(covers: int, **parts: Any) -> int:
     calls = ServerCalls()
     for turn in turns(**parts):
-        calls.turn_added(turn)
+        calls.add_turn(turn)
     return calls.limit_summary(covers)
 
 

@@ -17,8 +17,17 @@ from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import Batched, CacheAware, EveryTurn, Hindsight
-from elision.strategies.spec import PRESET_GUARDS, PRESETS, SCHEDULES, STRATEGIES, describe, parse, preset_of, stated
+from elision.strategies.schedules import BatchedSchedule, CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.spec import (
+    PRESET_GUARDS,
+    PRESETS,
+    SCHEDULES,
+    STRATEGIES,
+    describe_strategy,
+    find_preset,
+    list_stated_options,
+    parse_strategy,
+)
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.supersede import Supersede
@@ -46,7 +55,8 @@ rules = st.builds(
     below=counts,
 )
 shared: dict[str, Any] = {
-    "schedule": st.sampled_from([EveryTurn(), CacheAware(), Hindsight()]) | st.builds(Batched, counts),
+    "schedule": st.sampled_from([EveryTurnSchedule(), CacheAwareSchedule(), HindsightSchedule()])
+    | st.builds(BatchedSchedule, counts),
     "gist": st.integers(0, 10**6),
     "placeholder": texts,
     "handles": st.booleans(),
@@ -86,46 +96,46 @@ some_strategies = st.recursive(
 @given(some_strategies)
 def test_round_trip(strategy: Strategy) -> None:
     """Every strategy has a text that is read as that strategy."""
-    assert parse(describe(strategy)) == strategy
+    assert parse_strategy(describe_strategy(strategy)) == strategy
 
 
 def test_the_issue_s_own_example() -> None:
     """The text that the design shows means what it says."""
-    assert parse("hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)") == Hybrid()
+    assert parse_strategy("hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)") == Hybrid()
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "pipeline"])
 def test_a_bare_name_is_the_default(name: str) -> None:
     """A name alone, or with empty parentheses, is the strategy as it is by default."""
-    assert parse(name) == parse(f" {name} ( ) ") == STRATEGIES[name]()
-    assert describe(parse(name)) == name
+    assert parse_strategy(name) == parse_strategy(f" {name} ( ) ") == STRATEGIES[name]()
+    assert describe_strategy(parse_strategy(name)) == name
 
 
 def test_values_without_a_name() -> None:
     """Values without a name are a strategy's own options, in order."""
-    assert parse("hybrid(5, 20, 4)") == Hybrid(window=5, summarize_at=20, tail=4)
-    assert parse("masking(3, gist=0)") == Masking(window=3, gist=0)
-    assert parse("masking(schedule=batched(7))").schedule == Batched(7)
-    assert parse("masking(schedule=batched(n=7))").schedule == Batched(7)
+    assert parse_strategy("hybrid(5, 20, 4)") == Hybrid(window=5, summarize_at=20, tail=4)
+    assert parse_strategy("masking(3, gist=0)") == Masking(window=3, gist=0)
+    assert parse_strategy("masking(schedule=batched(7))").schedule == BatchedSchedule(7)
+    assert parse_strategy("masking(schedule=batched(n=7))").schedule == BatchedSchedule(7)
 
 
 def test_rules_and_budget() -> None:
     """Rules stand in a list or alone, a budget as a number or by its options."""
-    assert parse('masking(rules=[rule(tool="cat*", keep=true), rule(tag=x, after=2)])').rules == (
+    assert parse_strategy('masking(rules=[rule(tool="cat*", keep=true), rule(tag=x, after=2)])').rules == (
         Rule(tool="cat*", keep=True),
         Rule(tag="x", after=2),
     )
-    assert parse("masking(rules=rule(below=20))").rules == (Rule(below=20),)
-    assert parse("masking(budget=32_000)").budget == Budget(tokens=32_000)
-    assert parse("masking(budget=budget(reserved=1800))").budget == Budget(reserved=1800)
-    assert parse("masking(budget=none)").budget is None
+    assert parse_strategy("masking(rules=rule(below=20))").rules == (Rule(below=20),)
+    assert parse_strategy("masking(budget=32_000)").budget == Budget(tokens=32_000)
+    assert parse_strategy("masking(budget=budget(reserved=1800))").budget == Budget(reserved=1800)
+    assert parse_strategy("masking(budget=none)").budget is None
 
 
 def test_pipelines_nest() -> None:
     """A pipeline holds strategies, also pipelines, and options of its own."""
-    found = parse("pipeline(supersede, pipeline(masking(window=3), hybrid), gist=7, schedule=every-turn)")
+    found = parse_strategy("pipeline(supersede, pipeline(masking(window=3), hybrid), gist=7, schedule=every-turn)")
     assert found == Pipeline(
-        parts=(Supersede(), Pipeline(parts=(Masking(window=3), Hybrid()))), gist=7, schedule=EveryTurn()
+        parts=(Supersede(), Pipeline(parts=(Masking(window=3), Hybrid()))), gist=7, schedule=EveryTurnSchedule()
     )
 
 
@@ -135,23 +145,23 @@ def test_pipelines_nest() -> None:
 def test_a_part_has_no_shared_options_of_its_own(part: str) -> None:
     """One pass has one schedule, budget and set of rules: what a part brings would be dropped, so it is an error."""
     with pytest.raises(SpecError, match="give it to the pipeline"):
-        parse(f"pipeline(supersede, {part})")
+        parse_strategy(f"pipeline(supersede, {part})")
 
 
 def test_presets() -> None:
     """Presets are what design 3 says, and may be changed by name."""
-    assert parse("swe-agent") == Hybrid(window=10, summarize_at=43, tail=10)
-    assert parse("openhands") == Hybrid(window=58, summarize_at=80, tail=58)
-    assert parse("chat") == Hybrid(window=6, tail=6, summarize_at=24, budget=Budget(reserved=1_800))
-    assert parse("code") == Hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9_000)
-    assert parse("swe-agent(gist=0, schedule=every-turn)") == Hybrid(gist=0, schedule=EveryTurn())
+    assert parse_strategy("swe-agent") == Hybrid(window=10, summarize_at=43, tail=10)
+    assert parse_strategy("openhands") == Hybrid(window=58, summarize_at=80, tail=58)
+    assert parse_strategy("chat") == Hybrid(window=6, tail=6, summarize_at=24, budget=Budget(reserved=1_800))
+    assert parse_strategy("code") == Hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9_000)
+    assert parse_strategy("swe-agent(gist=0, schedule=every-turn)") == Hybrid(gist=0, schedule=EveryTurnSchedule())
 
 
 @pytest.mark.parametrize("text", ["maskin", "pipeline(maskin)", "5", '"masking"', "[masking]"])
 def test_an_unknown_strategy_lists_what_exists(text: str) -> None:
     """Whoever misspells a strategy is told all of them, presets too."""
     with pytest.raises(SpecError) as caught:
-        parse(text)
+        parse_strategy(text)
     assert all(name in str(caught.value) for name in (*STRATEGIES, *PRESETS))
 
 
@@ -159,7 +169,7 @@ def test_an_unknown_strategy_lists_what_exists(text: str) -> None:
 def test_an_unknown_schedule_lists_what_exists(text: str) -> None:
     """Whoever misspells a schedule is told all of them."""
     with pytest.raises(SpecError) as caught:
-        parse(text)
+        parse_strategy(text)
     assert all(name in str(caught.value) for name in SCHEDULES)
 
 
@@ -168,13 +178,13 @@ def test_an_unknown_option_lists_what_exists() -> None:
     with pytest.raises(
         SpecError, match=r"strategy masking has no option 'windw'; did you mean window\? There are: .*gist"
     ):
-        parse("masking(windw=3)")
+        parse_strategy("masking(windw=3)")
     with pytest.raises(SpecError, match=r"has no option 'm'; there are: n"):
-        parse("masking(schedule=batched(m=3))")
+        parse_strategy("masking(schedule=batched(m=3))")
     with pytest.raises(SpecError, match=r"has no option 'pct'; there are: tokens, max_context_pct"):
-        parse("masking(budget=budget(pct=1))")
+        parse_strategy("masking(budget=budget(pct=1))")
     with pytest.raises(SpecError, match=r"has no option 'name'; there are: tool, args, tag"):
-        parse("masking(rules=rule(name=x, keep=true))")
+        parse_strategy("masking(rules=rule(name=x, keep=true))")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +236,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
 def test_values_without_meaning(text: str, message: str | None) -> None:
     """A value that has no meaning is an error that names the option and what to give."""
     with pytest.raises(SpecError, match=message):
-        parse(text)
+        parse_strategy(text)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +268,7 @@ def test_values_without_meaning(text: str, message: str | None) -> None:
 def test_broken_text(text: str) -> None:
     """A text that is no spec is a SpecError, whatever it is."""
     with pytest.raises(SpecError):
-        parse(text)
+        parse_strategy(text)
 
 
 tokens = st.sampled_from(
@@ -287,13 +297,13 @@ tokens = st.sampled_from(
 def test_garbage_never_breaks_the_reader(text: str) -> None:
     """Any text is a strategy or an error of ours."""
     with suppress(SpecError):
-        assert isinstance(parse(text), Strategy)
+        assert isinstance(parse_strategy(text), Strategy)
 
 
 def test_hindsight_is_for_recordings() -> None:
     """A live session cannot know the future, and is told so."""
     with pytest.raises(SpecError, match="needs a recorded run"):
-        parse("masking(schedule=hindsight)").start()
+        parse_strategy("masking(schedule=hindsight)").start_policy()
 
 
 @pytest.mark.parametrize(
@@ -310,13 +320,13 @@ def test_hindsight_is_for_recordings() -> None:
 )
 def test_stated(text: str, expected: set[str]) -> None:
     """What a text states itself is told from what comes with a preset or a default."""
-    assert stated(text) == expected
+    assert list_stated_options(text) == expected
 
 
 def test_presets_with_guards() -> None:
     """The preset `code` allows at most 120 turns; a text that names no preset brings no guards."""
-    assert PRESET_GUARDS[preset_of("code(window=8)")].max_turns == 120
-    assert [preset_of(text) for text in ("hybrid", "raw", "swe-agent")] == ["", "", "swe-agent"]
+    assert PRESET_GUARDS[find_preset("code(window=8)")].max_turns == 120
+    assert [find_preset(text) for text in ("hybrid", "raw", "swe-agent")] == ["", "", "swe-agent"]
     assert set(PRESET_GUARDS) <= set(PRESETS)
 
 
@@ -334,7 +344,7 @@ class Counted(str):
 def test_reading_takes_as_long_as_the_text() -> None:
     """A long text is not copied once for each of its words."""
     text = Counted(f"masking(window=1, rules=[{', '.join(['rule(keep=true)'] * 500)}])")
-    assert len(parse(text).rules) == 500
+    assert len(parse_strategy(text).rules) == 500
     assert text.copied < 2 * len(text)
 
 
@@ -357,7 +367,7 @@ def test_reading_takes_as_long_as_the_text() -> None:
 def test_an_error_names_the_place_and_what_is_meant(text: str, said: str) -> None:
     """The nearest name that exists, the word in front of which something is missing; long texts are cut."""
     with pytest.raises(SpecError) as told:
-        parse(text)
+        parse_strategy(text)
     assert str(told.value).startswith(said)
 
 
@@ -365,4 +375,4 @@ def test_an_error_names_the_place_and_what_is_meant(text: str, said: str) -> Non
 def test_what_is_no_text_is_refused(given: Any) -> None:
     """With its type and an example."""
     with pytest.raises(SpecError, match=r"a strategy is a text such as masking\(window=10\), not "):
-        parse(given)
+        parse_strategy(given)

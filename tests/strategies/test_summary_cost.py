@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, summary_call
+from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, choose_summary_call
 from elision.summarizers.prompt import build_prompt
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_table import load_price_table
@@ -16,7 +16,7 @@ from tests.properties.builders import CACHED, PLAIN, SIZER, steps
 
 def cost(prices: Prices, **sizes: int) -> SummaryCall:
     defaults = {"covered": 5_000, "previous": 100, "live": 8_000, "live_cached": 0, "hidden": 0, "output": 500}
-    return summary_call(prices, **(defaults | sizes))
+    return choose_summary_call(prices, **(defaults | sizes))
 
 
 def test_fresh_without_a_cache() -> None:
@@ -44,7 +44,7 @@ def test_the_cheaper_route(name: str, covered: int, previous: int, live: int, hi
     fresh = prices.bill(INSTRUCTION_TOKENS + previous + covered, 0, output).usd
     extend = prices.bill(INSTRUCTION_TOKENS + live + hidden, live, output).usd
     assert call.usd == min(fresh, extend) == prices.bill(call.input, call.cached, call.output).usd
-    assert 0 <= call.fixed <= call.usd
+    assert 0 <= call.fixed_usd <= call.usd
 
 
 def test_the_frame_is_what_it_is_taken_for() -> None:

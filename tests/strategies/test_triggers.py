@@ -118,6 +118,6 @@ def test_until() -> None:
     for item in steps(8):
         drive(session.prepare(), write_brief_summary)
         assert session.policy.trigger is not None
-        left.append(session.policy.trigger.until(session.state, item.index))
+        left.append(session.policy.trigger.count_calls_until(session.state, item.index))
         session.add(item)
     assert left[:7] == [6, 5, 4, 3, 2, 1, 4]

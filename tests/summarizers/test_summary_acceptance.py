@@ -10,7 +10,7 @@ import pytest
 
 from elision.engine import Session, drive
 from elision.errors import SummaryError
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.summarizers.factory import make_summarizer
 from elision.trajectory.content import content
 from elision.trajectory.events import Attempted
@@ -27,7 +27,7 @@ STRATEGY = "summarization(every=3, tail=1, schedule=every-turn)"
 
 def session(turns: int = 4) -> Session:
     """A session whose next pass wants a summary; a key lies in every turn of it."""
-    found = Session(parse(STRATEGY), find_price_set("uncached"))
+    found = Session(parse_strategy(STRATEGY), find_price_set("uncached"))
     found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
     for index in range(1, turns + 1):
         command = f"GITHUB_TOKEN={KEY} pytest tests/test_parser.py src/parser.py -k parse_line"
@@ -121,7 +121,7 @@ def test_a_summary_can_be_sent_in_every_later_request(odd: str) -> None:
 
 def test_what_a_summary_quotes_can_be_sent_too() -> None:
     """A protected result, and the user's old words, stand in the block; half of an emoji in them is replaced."""
-    kept = parse('summarization(every=3, tail=1, schedule=every-turn, rules=rule(args="*first*", keep=true))')
+    kept = parse_strategy('summarization(every=3, tail=1, schedule=every-turn, rules=rule(args="*first*", keep=true))')
     found = Session(replace(kept, keep_user_tokens=0), find_price_set("uncached"))
     found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
     said = (Message(role="user", content=content("Hurry \ud83d")),)
@@ -162,4 +162,4 @@ def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch
         found.add(make_turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
     assert len(asked) == 3
     assert [event.cause for event in found.events if isinstance(event, Attempted)] == ["other"] * 3
-    assert found.books.summarizer.input > 0
+    assert found.books.summaries.input > 0

@@ -105,12 +105,12 @@ any_pass = st.builds(
 
 def run_passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Diagnostics]:
     """The diagnostics of a run as the engine makes it, call by call."""
-    watch = Guards(**guards).start()
+    watch = Guards(**guards).start_watch()
     found: list[Diagnostics] = []
 
     def told(session: Session) -> None:
         for turn in session.state.turns[watch.turns :]:
-            watch.turn_added(turn)
+            watch.add_turn(turn)
         assert session.newest is not None
         books, decided = session.books, session.newest.decided
         observations = session.state.observation
@@ -135,9 +135,9 @@ def run_passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Di
                     for mask in decided.masks
                 ),
                 rewrites={"mask": session.state.epoch - 1},
-                costs=Costs(ours=books.spent, raw=books.raw_spent, summarizer=books.summarizer.usd),
-                stop=watch.stop(books.spent),
-                hint=watch.hint(),
+                costs=Costs(ours=books.spent_usd, raw=books.raw_spent_usd, summarizer=books.summaries.usd),
+                stop=watch.find_stop(books.spent_usd),
+                hint=watch.find_hint(),
                 seconds=0.001,
                 model="claude-sonnet-4-5",
             )

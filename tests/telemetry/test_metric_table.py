@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from elision.strategies.spec import SCHEDULES, parse
+from elision.strategies.spec import SCHEDULES, parse_strategy
 from elision.telemetry.metric_table import LABELS, METRICS, OTHER_LABEL, label_reason, normalize_label
 from tests.properties.builders import steps
 from tests.telemetry.sample_passes import run_passes
@@ -61,7 +61,7 @@ def test_labels_are_few() -> None:
 )
 def test_reasons_of_real_passes(spec: str) -> None:
     """No reason that a strategy gives is unlisted."""
-    assert parse(spec)
+    assert parse_strategy(spec)
     assert OTHER_LABEL not in {label_reason(told.reason) for told in run_passes(spec, steps(40))}
 
 

@@ -15,7 +15,7 @@ from elision.cli.options import Paths, Tokens
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.lab.study import load
 from elision.strategies.rules import TAG_RULES, Rule
-from elision.strategies.spec import describe, parse
+from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.plan import handle
 from elision.trajectory.tokens import Sizer, counter
@@ -36,7 +36,7 @@ def rules(
     tokens: Tokens = "o200k",
 ) -> None:
     """List what each rule of a strategy matches in recorded runs; hides nothing."""
-    found = parse(strategy)
+    found = parse_strategy(strategy)
     sizer = Sizer(counter(tokens))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("rule", "observations", "tokens", "for example"):
@@ -71,6 +71,6 @@ def matched(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, 
 
 def _spelled(strategy: Strategy, rule: Rule) -> str:
     """`rule` as text, as the strategy's own text would spell it."""
-    text = describe(replace(strategy, rules=(rule,)))
+    text = describe_strategy(replace(strategy, rules=(rule,)))
     start = text.index("rule(")
     return text[start : text.index(")", start) + 1]

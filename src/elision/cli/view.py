@@ -21,7 +21,7 @@ from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer, sizer
 from elision.lab.heads import with_recorded_head
 from elision.lab.views import ViewAt, as_json, views
-from elision.strategies.spec import parse
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.trajectory import Problem, Trajectory
 
 #: How every line begins that this command writes: files that begin otherwise are not overwritten.
@@ -59,7 +59,7 @@ def view(
 
     `elision view FILE --all --json OUT` writes one object per call: {"call", "epoch", "messages"}.
     """
-    wanted = parse(strategy)
+    wanted = parse_strategy(strategy)
     rates = prices_of(model, price, prices)
     rendered = renderer(dialect)
     counting = sizer(dialect, tokens)

@@ -15,7 +15,7 @@ from elision.config.sources import Given, given
 from elision.config.values import NONE, concealed
 from elision.errors import SettingError
 from elision.strategies.guards import Guards
-from elision.strategies.spec import PRESET_GUARDS, describe
+from elision.strategies.spec import PRESET_GUARDS, describe_strategy
 from elision.strategies.strategy import Strategy
 from elision.telemetry.logs import PassLog
 from elision.trajectory.redact import DEFAULT, NOTHING, Redaction
@@ -167,7 +167,7 @@ def _redaction(found: Mapping[str, Given], plain: Mapping[str, Any]) -> Redactio
 def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mapping[str, str]) -> Entry:
     name = key.name
     if name == "strategy":
-        return Entry(key=key, value=describe(strategy.strategy), place=strategy.place)
+        return Entry(key=key, value=describe_strategy(strategy.strategy), place=strategy.place)
     if key.options:
         value = _text(*strategy.values[name])
         note = strategy.notes.get(name, "")

@@ -11,7 +11,7 @@ from elision.config.sources import Given, Rank
 from elision.errors import SettingError, SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.pipeline import Pipeline
-from elision.strategies.spec import PRESETS, parse, preset_of, stated
+from elision.strategies.spec import PRESETS, find_preset, list_stated_options, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.redact import DEFAULT
@@ -79,18 +79,18 @@ def _knobs() -> Iterator[Key]:
 def _named(found: Mapping[str, Given]) -> _Named:
     given = found.get("strategy")
     if given is None:
-        return _Named(strategy=parse(KEYS["strategy"].default), place="default", rank=Rank.DEFAULT)
+        return _Named(strategy=parse_strategy(KEYS["strategy"].default), place="default", rank=Rank.DEFAULT)
     if isinstance(given.value, Strategy):
         return _Named(strategy=given.value, place=given.place, rank=given.rank, states=None)
     if not isinstance(given.value, str):
         raise SettingError(f"{given.place}: give a strategy or its text, not {type(given.value).__name__}")
     try:
         return _Named(
-            strategy=parse(given.value),
+            strategy=parse_strategy(given.value),
             place=given.place,
             rank=given.rank,
-            preset=preset_of(given.value),
-            states=stated(given.value),
+            preset=find_preset(given.value),
+            states=list_stated_options(given.value),
         )
     except SpecError as error:
         raise SettingError(f"{given.place}: {DEFAULT.text(str(error))}") from None
@@ -121,7 +121,7 @@ def _applies(named: _Named, given: Given) -> tuple[str, str]:
 
 def _has(strategy: Strategy, option: str) -> bool:
     """Whether `option` has an effect on `strategy`; nothing has any on one that hides nothing."""
-    if not strategy.hides:
+    if not strategy.can_hide:
         return False
     if option.startswith("budget."):
         return True
@@ -169,7 +169,7 @@ def _has_room(strategy: Strategy, named: _Named, changes: Mapping[str, tuple[Any
     if strategy.budget is None or strategy.budget.tokens is None:
         return
     try:
-        strategy.budget.usable(find_price_set("anthropic"))
+        strategy.budget.limit_view(find_price_set("anthropic"))
     except SpecError as error:
         places = [place for option, (_, place) in changes.items() if option.startswith("budget.")]
         raise SettingError(f"{', '.join(places) or named.place}: {error}") from None
@@ -199,7 +199,7 @@ def _place(named: _Named, key: Key, changes: Mapping[str, tuple[Any, str]]) -> s
     if option and named.says(option):
         return named.place
     if named.preset:
-        preset = stated(PRESETS[named.preset])
+        preset = list_stated_options(PRESETS[named.preset])
     else:
         preset = frozenset()
     if option in preset:

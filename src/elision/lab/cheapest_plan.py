@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from elision.strategies.schedules import Fixed
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.prices import Prices, Rates
 
@@ -35,8 +35,8 @@ class Best:
     summaries: frozenset[int]
 
     @property
-    def schedule(self) -> Fixed:
-        return Fixed(masks=self.masks, summaries=self.summaries)
+    def schedule(self) -> FixedSchedule:
+        return FixedSchedule(mask_calls=self.masks, summary_calls=self.summaries)
 
 
 @dataclass(frozen=True, slots=True)

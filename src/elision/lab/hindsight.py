@@ -17,11 +17,11 @@ from elision.lab.clock import calls
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
-from elision.strategies.policy import Candidate
-from elision.strategies.schedules import Fixed
+from elision.strategies.policy import MaskCandidate
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
-from elision.strategies.summary_cost import standing_words
+from elision.strategies.summary_cost import limit_user_words
 from elision.strategies.supersede import Supersede
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
@@ -64,7 +64,7 @@ def has_hindsight(strategy: Strategy) -> bool:
 
 def _limited(strategy: Strategy, prices: Prices, peak: int) -> bool:
     """Whether a budget could matter in a run whose raw views reach `peak` tokens."""
-    usable = strategy.usable(prices)
+    usable = strategy.limit_view(prices)
     return usable is not None and peak > usable
 
 
@@ -98,7 +98,7 @@ def _never(request: SummaryRequest) -> str:
 
 def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
     """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
-    session = Session(replace(strategy, schedule=Fixed()), prices, sizer)
+    session = Session(replace(strategy, schedule=FixedSchedule()), prices, sizer)
     session.begin(trajectory.head)
     state = session.state
     policy = session.policy
@@ -111,7 +111,7 @@ def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: 
         base.append(session.books.cache.readable(0, state.raw_view(), now, model))
         drive(session.prepare(now, model), _never)
         session.add(turn)
-    found: list[Candidate] = [policy.pending[key] for key in sorted(policy.pending)]
+    found: list[MaskCandidate] = [policy.pending[key] for key in sorted(policy.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
         prices=prices.for_an_hour() if session.keeps_an_hour else prices,
@@ -125,16 +125,16 @@ def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: 
         start=np.array([0] + [state.raw_start(turn) for turn in turns]),
         said=np.array(
             [
-                standing_words(said, strategy.keep_user_tokens, strategy.summary_max_tokens)
+                limit_user_words(said, strategy.keep_user_tokens, strategy.summary_max_tokens)
                 for said in policy.user_tokens
             ]
         ),
-        quoted=np.array([policy.quoted(turn) for turn in range(len(turns))])
+        quoted=np.array([policy.count_quoted_tokens(turn) for turn in range(len(turns))])
         if policy.protected
         else np.zeros(len(turns), int),
-        since=np.array([item.since for item in found], dtype=int),
+        since=np.array([item.since_call for item in found], dtype=int),
         turn=np.array([item.key[0] for item in found], dtype=int),
-        saves=np.array([item.saves for item in found], dtype=int),
+        saves=np.array([item.saved_tokens for item in found], dtype=int),
         size=np.array([state.segment(item.key).tokens for item in found], dtype=int),
         place=np.array([state.raw.start(state.places[item.key]) for item in found], dtype=int),
     )

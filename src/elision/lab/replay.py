@@ -96,9 +96,9 @@ def _book(result: Replay, session: Session) -> None:
     books = session.books
     assert newest is not None
     before = result.usd
-    result.bill = books.bill + books.answers
-    result.raw = books.raw + books.raw_answers
-    result.summarizer = books.summarizer
+    result.bill = books.prompts + books.answers
+    result.raw = books.raw_prompts + books.raw_answers
+    result.summarizer = books.summaries
     result.summaries += newest.decided.summary is not None
     result.masked += len(newest.decided.masks)
     result.peak = max(result.peak, newest.view.tokens)

@@ -27,9 +27,9 @@ from elision.lab.progress import Progress, ProgressBoard
 from elision.lab.replay import Replay, replay
 from elision.lab.results import Control, Row, Series, Study
 from elision.strategies.masking import Masking
-from elision.strategies.placeholder import PUBLISHED
-from elision.strategies.schedules import CacheAware, EveryTurn, Hindsight
-from elision.strategies.spec import parse
+from elision.strategies.placeholder import PUBLISHED_TEXT
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
@@ -49,7 +49,7 @@ class Candidate:
     strategy: Strategy
 
 
-_AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED}"'
+_AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
 
 #: What `elision replay` compares unless told otherwise.
 DEFAULTS: tuple[tuple[str, str], ...] = (
@@ -69,7 +69,7 @@ RECOMMENDED = "masking"
 
 
 def defaults() -> tuple[Candidate, ...]:
-    return tuple(Candidate(label, parse(spec)) for label, spec in DEFAULTS)
+    return tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
 
 
 def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candidate, ...]:
@@ -79,9 +79,9 @@ def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candida
     """
     found: dict[Strategy, str] = {}
     for spec in specs:
-        strategy = parse(spec)
+        strategy = parse_strategy(spec)
         found.setdefault(strategy, spec.strip())
-        if not isinstance(strategy.schedule, Hindsight):
+        if not isinstance(strategy.schedule, HindsightSchedule):
             continue
         if not hindsight:
             raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
@@ -92,7 +92,7 @@ def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candida
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or defaults()
     if hindsight:
         return chosen
-    return tuple(each for each in chosen if not isinstance(each.strategy.schedule, Hindsight))
+    return tuple(each for each in chosen if not isinstance(each.strategy.schedule, HindsightSchedule))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ def study(
 
 def _recommended(candidates: Sequence[Candidate]) -> str:
     """Return the label of the recommended strategy, "" if it is not among `candidates`."""
-    strategy = parse(RECOMMENDED)
+    strategy = parse_strategy(RECOMMENDED)
     return next((candidate.label for candidate in candidates if candidate.strategy == strategy), "")
 
 
@@ -327,10 +327,10 @@ def _replay_all(
         best = None
         if settings.hindsight:
             best = _yardstick(run, strategy, settings.prices, counting, plans, step.report_half)
-        if isinstance(strategy.schedule, Hindsight):
+        if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
                 problems.append(_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
-            strategy = replace(strategy, schedule=best.schedule if best else CacheAware())
+            strategy = replace(strategy, schedule=best.schedule if best else CacheAwareSchedule())
         try:
             tally = Tally(common=common)
             watch = step.watch_second_half(len(run.turns))
@@ -354,7 +354,7 @@ def _yardstick(
     report: Callable[[float], None],
 ) -> Best | None:
     """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
-    family = replace(strategy, schedule=CacheAware())
+    family = replace(strategy, schedule=CacheAwareSchedule())
     if family not in plans:
         plans[family] = hindsight(run, family, prices, sizer, report)
     return plans[family]
@@ -465,7 +465,9 @@ def _floor(
     for run, own in zip(runs, known, strict=True):
         if run.recorded_window:
             windows.add(run.recorded_window)
-            plain = Masking(window=run.recorded_window, schedule=EveryTurn(), gist=0, placeholder=PUBLISHED)
+            plain = Masking(
+                window=run.recorded_window, schedule=EveryTurnSchedule(), gist=0, placeholder=PUBLISHED_TEXT
+            )
             tally = replay(run, plain, settings.prices, counting, known=own).evidence
             items = items + tally.items
             found = found + tally.found

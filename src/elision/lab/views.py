@@ -13,7 +13,7 @@ from elision.engine import Session, drive
 from elision.errors import SpecError
 from elision.lab.clock import calls
 from elision.lab.replay import model_free
-from elision.strategies.schedules import Hindsight
+from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import Decided
 from elision.trajectory.prices import Bill, Prices
@@ -128,7 +128,7 @@ def _newest(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> 
 
 def scheduled(strategy: Strategy, trajectory: Trajectory, prices: Prices, sizer: Sizer) -> Strategy:
     """`strategy` with its schedule worked out where it is `hindsight`. Raises SpecError saying why it cannot be."""
-    if not isinstance(strategy.schedule, Hindsight):
+    if not isinstance(strategy.schedule, HindsightSchedule):
         return strategy
     # Brings numpy, which is slow to import and which no other schedule needs.
     from elision.lab.hindsight import hindsight
@@ -144,7 +144,7 @@ def _why_not(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
 
     if not has_hindsight(strategy):
         return f"no cheapest plan can be worked out for {strategy.name} with these options"
-    if len(trajectory.turns) > LONGEST and strategy.trigger() is not None:
+    if len(trajectory.turns) > LONGEST and strategy.make_trigger() is not None:
         return f"the run has {len(trajectory.turns)} turns, and with summaries {LONGEST} is the most"
     if strategy.budget is not None:
         limit = "its budget"

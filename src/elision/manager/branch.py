@@ -11,7 +11,7 @@ from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.store import AtomicCreate, NewSession, Relation, Store
-from elision.strategies.guards import Guards, Watch
+from elision.strategies.guards import Guards, RunWatch
 from elision.trajectory.events import Amended, Event, TurnAdded
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
@@ -53,9 +53,9 @@ class SessionBranch:
 
     new: NewSession
     session: Session
-    watch: Watch
+    watch: RunWatch
     totals: ObservationTotals
-    watch_before_newest: Watch
+    watch_before_newest: RunWatch
     history: History | None = None
     saved_events: int = 0
     exists: bool = False
@@ -163,7 +163,7 @@ class SessionBranch:
         """Show guards and totals the turns that they have not seen."""
         for turn in self.session.state.turns[self.turns_counted :]:
             self.watch_before_newest = self.watch.copy()
-            self.watch.turn_added(turn)
+            self.watch.add_turn(turn)
             self.totals.add_turn(turn)
         self.turns_counted = len(self.session.state.turns)
 
@@ -221,7 +221,7 @@ def _keep_assistant_part(turn: Turn) -> Turn:
 
 def make_branch(new: NewSession, session: Session, guards: Guards) -> SessionBranch:
     """A branch whose log is `session.events`, none of it in the store yet."""
-    watch = guards.start()
+    watch = guards.start_watch()
     made = SessionBranch(
         new=new, session=session, watch=watch, totals=ObservationTotals(session.sizer), watch_before_newest=watch
     )

@@ -38,8 +38,8 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
         rewrites=dict(ledger.rewrites),
         costs=told,
         savings=_compute_savings(branch),
-        stop=branch.watch.stop(told.ours),
-        hint=branch.watch.hint(),
+        stop=branch.watch.find_stop(told.ours),
+        hint=branch.watch.find_hint(),
         history=history,
         anchor=anchor,
         estimated=not engine.sizer.counter.exact,
@@ -71,12 +71,12 @@ def compute_costs(engine: Session, ledger: Ledger) -> Costs:
     prompts = engine.costs.total
     recalls = ledger.recall_usd * engine.scale.rate
     return Costs(
-        ours=prompts.ours.usd + books.answers.usd + books.summarizer.usd,
+        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
         # Without us nothing would have been recalled: what that added is no part of the other bill.
         raw=max(0.0, prompts.raw.usd + books.raw_answers.usd - recalls),
-        summarizer=books.summarizer.usd,
+        summarizer=books.summaries.usd,
         recalls=recalls,
-        caching=prompts.caching,
+        caching=prompts.caching_usd,
         billed=ledger.billed_usd,
     )
 

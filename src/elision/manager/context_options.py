@@ -18,7 +18,7 @@ from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
 from elision.strategies.rules import Rule
-from elision.strategies.spec import PRESET_GUARDS, parse, preset_of
+from elision.strategies.spec import PRESET_GUARDS, find_preset, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
@@ -178,7 +178,7 @@ class Options:
         strategy = self.build_strategy()
         prices = self.find_prices()
         try:
-            strategy.usable(prices)
+            strategy.limit_view(prices)
         except SpecError as error:
             if self.token_budget is not None:
                 whose = f"token_budget={self.token_budget}"
@@ -204,7 +204,7 @@ class Options:
         if self.guards is not None:
             return self.guards
         if isinstance(self.strategy, str):
-            named = preset_of(self.strategy)
+            named = find_preset(self.strategy)
         else:
             named = ""
         return PRESET_GUARDS.get(named, Guards())
@@ -244,7 +244,7 @@ class Options:
 
     def build_strategy(self) -> Strategy:
         """The strategy with everything that refines it. Raises SpecError."""
-        strategy = parse(self.strategy) if isinstance(self.strategy, str) else self.strategy
+        strategy = parse_strategy(self.strategy) if isinstance(self.strategy, str) else self.strategy
         own = (
             (Rule(tool=RECALL_TOOL, after=RECALLED_WINDOW_TURNS), Rule(tool=SEARCH_TOOL, after=RECALLED_WINDOW_TURNS))
             if self.recall
@@ -253,7 +253,7 @@ class Options:
         rules = (*self.rules, *own, *strategy.rules)
         handles = strategy.handles and self.recall and self.offer != "never"
         changed = replace(strategy, handles=handles, budget=self._refine_budget(strategy.budget))
-        if changed.hides:
+        if changed.can_hide:
             return replace(changed, rules=rules)
         return changed
 

@@ -185,7 +185,7 @@ def _is_cleared(session: Session, key: Key | None) -> bool | None:
         return False
     if key in session.state.hidden or key[0] <= session.state.covered:
         return True
-    if key in session.policy.spared:
+    if key in session.policy.not_shortened:
         return None
     return False
 

@@ -39,7 +39,7 @@ from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest, build_live_prefix, needs_breakpoints
 from elision.manager.shared_log import WRITE_TRIES, apply_others, has_same_turns, hides_anything, write_or_read_others
 from elision.stores.store import NonBlockingLength, Store
-from elision.strategies.spec import describe
+from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
 from elision.trajectory.draft import OPENING
 from elision.trajectory.events import Attempted, Decided, Event, Exchanged, Opened
@@ -137,7 +137,7 @@ class CallPreparer:
             self.options, handles=handles, bound=self.is_thinking_bound, begun=self._has_thought
         )
         return Opened(
-            strategy=describe(self.strategy),
+            strategy=describe_strategy(self.strategy),
             dialect=self.options.dialect,
             handles=handles and offer != "never",
             offer=offer,

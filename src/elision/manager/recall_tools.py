@@ -68,7 +68,7 @@ def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> O
 
 def names_unread_handles(session: Session, tools: Any) -> bool:
     """Whether the newest pass wrote placeholders with handles, and no tool of the request reads them."""
-    if session.newest is None or not session.newest.decided.masks or not session.policy.placeholders.named:
+    if session.newest is None or not session.newest.decided.masks or not session.policy.placeholders.names_handle:
         return False
     return not (session.shadow or defines_recall_tools(tools))
 

@@ -19,12 +19,12 @@ from elision.manager.call_diagnostics import build_diagnostics
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.manager.ledger import Ledger
 from elision.stores.store import NewSession, SessionInfo, Store
+from elision.strategies.decision_context import DecisionContext
 from elision.strategies.guards import Guards
 from elision.strategies.policy import Policy
 from elision.strategies.raw import Raw
 from elision.strategies.session_costs import CallBills
-from elision.strategies.situation import Situation
-from elision.strategies.spec import describe, parse
+from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import (
     Amended,
@@ -371,9 +371,9 @@ def add_plateau_guard(guards: Guards) -> Guards:
 class RecordedDecisions(Raw):
     """Decides nothing: what was decided is in the log."""
 
-    hides: ClassVar[bool] = False
+    can_hide: ClassVar[bool] = False
 
-    def start(self) -> Policy:
+    def start_policy(self) -> Policy:
         return _RecordedPolicy(self)
 
 
@@ -385,18 +385,18 @@ class _RecordedPolicy(Policy):
         self._keys: list[Key] = []
         self._at = 0
 
-    def turn_added(self, state: State, turn: Turn) -> None:
+    def add_turn(self, state: State, turn: Turn) -> None:
         self._keys.extend((turn.index, place) for place in range(1, len(turn.observations) + 1))
 
-    def decide(self, state: State, situation: Situation, *, forced: bool = False) -> Plan:
+    def plan_pass(self, state: State, situation: DecisionContext, *, forced: bool = False) -> Plan:
         return Plan(reason="")
 
-    def decided(self, state: State, event: Decided) -> None:
+    def record_decision(self, state: State, event: Decided) -> None:
         newest = max((mask.key for mask in event.masks), default=(state.covered + 1, 0))
         while self._at < len(self._keys) and self._keys[self._at] <= newest:
             self._at += 1
 
-    def frontier(self, state: State) -> int | None:
+    def find_stable_length(self, state: State) -> int | None:
         if self._at < len(self._keys):
             return state.places.get(self._keys[self._at])
         return None
@@ -479,8 +479,8 @@ def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidde
 
 def _shorten_strategy(strategy: str) -> str:
     try:
-        parsed = parse(strategy)
+        parsed = parse_strategy(strategy)
     except SpecError:
         return strategy
     rules = tuple(rule for rule in parsed.rules if rule.tool not in RECALL_TOOLS | SEARCH_TOOLS)
-    return describe(replace(parsed, rules=rules))
+    return describe_strategy(replace(parsed, rules=rules))

@@ -53,7 +53,11 @@ def apply_others(branch: SessionBranch, there: Sequence[Event], make: SessionFac
         branch.replace_session(make([*session.events[: branch.saved_events], *there]))
         branch.nodes = map_nodes(branch.session.events)
         branch.ledger = None
-        branch.turns_counted, branch.watch, branch.totals = 0, guards.start(), ObservationTotals(branch.session.sizer)
+        branch.turns_counted, branch.watch, branch.totals = (
+            0,
+            guards.start_watch(),
+            ObservationTotals(branch.session.sizer),
+        )
         branch.watch_before_newest = branch.watch
     else:
         if any(isinstance(event, Amended) and event.turn.index == branch.turns_counted for event in there):

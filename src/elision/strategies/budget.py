@@ -48,7 +48,7 @@ class Budget:
         if self.soft is not None and not 0 < self.soft <= 1:
             raise SpecError(f"budget(soft={self.soft}): give a share above 0, up to 1")
 
-    def usable(self, prices: Prices) -> int | None:
+    def limit_view(self, prices: Prices) -> int | None:
         """Tokens a view may have: floor(budget x max_context_pct) - reserved; None if nothing limits it."""
         limits = [limit for limit in (prices.window, prices.cliff()) if limit is not None]
         if self.tokens is not None:
@@ -63,7 +63,7 @@ class Budget:
         return usable
 
 
-def learned(prices: Prices, window: int) -> Prices:
+def apply_learned_window(prices: Prices, window: int) -> Prices:
     """`prices` with the window, in tokens, that the provider stated itself: in "prompt is too long" errors, for one.
 
     It stands in place of a known one, larger or smaller: providers differ by account, region and beta header.

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import re
 
-from elision.strategies.lexicon import Lexicon
+from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.items import items, items_by_line
 from elision.trajectory.tokens import Counter
 
 #: A line that says what went wrong names what is looked up next.
 _ALARMS = ("error", "exception", "traceback", "fail", "warning", "assert", "undefined", "not found")
 _KEYWORDS = ("def", "class", "func", "fn", "function", "interface", "type", "const", "struct")
-_DEFINES = re.compile(
+_DEFINITION = re.compile(
     r"^\W*(?:\d+\W+)?(?:(?:export|pub|async|public|private|static) )*"
     rf"(?:{'|'.join(_KEYWORDS)})\s"
 )
 #: A line's own number in a file view or a search result.
-_NUMBERED = re.compile(r"^\s*(\d+)\s*[:|\t\u2192-]")
+_LINE_NUMBER = re.compile(r"^\s*(\d+)\s*[:|\t\u2192-]")
 #: 153ms, 10px, 4.2k: measured once, never looked up again.
 _QUANTITY = re.compile(r"^\d+(?:\.\d+)?[A-Za-z]{1,2}$")
 #: Only so much of an observation is looked at from either end; beyond it nothing is told apart anyway.
-REACH = 60_000
+CHARS_PER_END = 60_000
 #: Items seen in this many observations and never written by the agent are furniture: prompts, interpreters, banners.
-FURNITURE = 5
+COMMONPLACE = 5
 
 
-def gist(text: str, lexicon: Lexicon, budget: int, counter: Counter, told: str = "") -> str:
+def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: Counter, shown_text: str = "") -> str:
     """The most telling code-like items of `text`, joined by spaces, within `budget` tokens; "" if there are none.
 
-    told: what the placeholder says already; nothing of it is repeated.
+    shown_text: what the placeholder says already; nothing of it is repeated.
     Depends on `text`, `told` and the log behind `lexicon` alone (design 5).
     """
     if budget <= 0:
         return ""
-    if len(text) > 2 * REACH:
-        text = text[:REACH] + "\n" + text[-REACH:]
+    if len(text) > 2 * CHARS_PER_END:
+        text = text[:CHARS_PER_END] + "\n" + text[-CHARS_PER_END:]
     chosen: list[str] = []
     spent = 0
-    for item in ranked(text, lexicon, frozenset(items(told))):
+    for item in rank_items(text, known, frozenset(items(shown_text))):
         cost = counter.count(" " + item)
         if spent + cost > budget:
             if budget - spent < 3:
@@ -48,16 +48,16 @@ def gist(text: str, lexicon: Lexicon, budget: int, counter: Counter, told: str =
     return " ".join(chosen)
 
 
-def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> list[str]:
+def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> list[str]:
     """The unwritten items of `text`, most telling first; ties in order of appearance."""
     scores: dict[str, float] = {}
-    unknown = _unknown(text, lexicon, told)
-    alarms = _alarms_in(text)
+    unknown = _find_unknown_items(text, known, shown_items)
+    alarms = _find_alarms(text)
     defines = any(word in text for word in _KEYWORDS)
-    worths = {item: worth(item, lexicon) for item in unknown}
+    worths = {item: weigh_item(item, known) for item in unknown}
     for number, line, found in items_by_line(text, unknown):
-        base = _weight(line, found, lexicon, alarms, defines=defines) + (0.3 if number < 3 else 0.0)
-        own = _NUMBERED.match(line)
+        base = _weigh_line(line, found, known, alarms, defines=defines) + (0.3 if number < 3 else 0.0)
+        own = _LINE_NUMBER.match(line)
         margin = own[1] if own else None
         for item in found:
             if item in worths:
@@ -65,41 +65,43 @@ def ranked(text: str, lexicon: Lexicon, told: frozenset[str] = frozenset()) -> l
                 score = base + worths[item] - (1.0 if item == margin else 0.0)
                 if score > scores.get(item, -9.0):
                     scores[item] = score
-    whole = _without_parts(scores)
-    return sorted((item for item in whole if scores[item] > LEAST), key=lambda item: -scores[item])
+    whole = _drop_repeated_parts(scores)
+    return sorted((item for item in whole if scores[item] > LEAST_SCORE), key=lambda item: -scores[item])
 
 
-def _unknown(text: str, lexicon: Lexicon, told: frozenset[str]) -> frozenset[str]:
+def _find_unknown_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str]) -> frozenset[str]:
     """The items of `text` that the agent has not written itself, is not told anyway, and does not see all the time."""
-    written = lexicon.written
-    often = lexicon.seen.get
+    written = known.written_by_agent
+    often = known.seen_counts.get
     return frozenset(
-        item for item in items(text) if item not in written and item not in told and often(item, 0) < FURNITURE
+        item for item in items(text) if item not in written and item not in shown_items and often(item, 0) < COMMONPLACE
     )
 
 
 #: Scores below this are not worth their tokens at every later call.
-LEAST = -0.7
+LEAST_SCORE = -0.7
 
 
-def _alarms_in(text: str) -> tuple[str, ...]:
+def _find_alarms(text: str) -> tuple[str, ...]:
     """The words of alarm that are anywhere in `text`; a line need not be searched for any other."""
     lower = text.lower()
     return tuple(word for word in _ALARMS if word in lower)
 
 
-def _weight(line: str, found: tuple[str, ...], lexicon: Lexicon, alarms: tuple[str, ...], *, defines: bool) -> float:
+def _weigh_line(
+    line: str, line_items: tuple[str, ...], lexicon: KnownIdentifiers, alarms: tuple[str, ...], *, defines: bool
+) -> float:
     """How telling a line is: it names something the agent wrote, something wrong, or a definition.
 
     defines: whether the text has any of the words that a definition begins with.
     """
-    known = not lexicon.written.isdisjoint(found)
+    known = not lexicon.written_by_agent.isdisjoint(line_items)
     lower = line.lower() if alarms else ""
     alarm = any(word in lower for word in alarms)
-    return 1.0 * known + 0.7 * alarm + 0.7 * (defines and bool(_DEFINES.match(line)))
+    return 1.0 * known + 0.7 * alarm + 0.7 * (defines and bool(_DEFINITION.match(line)))
 
 
-def worth(item: str, lexicon: Lexicon) -> float:
+def weigh_item(item: str, known: KnownIdentifiers) -> float:
     """How telling an item is by its own shape."""
     score = 0.0
     if "/" in item:
@@ -110,10 +112,10 @@ def worth(item: str, lexicon: Lexicon) -> float:
         score -= 1.0
     if len(item) > 40:
         score -= 0.5
-    return score + 0.25 * min(lexicon.seen.get(item, 0) - 1, 3)
+    return score + 0.25 * min(known.seen_counts.get(item, 0) - 1, 3)
 
 
-def _without_parts(scores: dict[str, float]) -> list[str]:
+def _drop_repeated_parts(scores: dict[str, float]) -> list[str]:
     """Items that do not merely repeat the tail of another chosen path or dotted name."""
     tails = {item.rsplit("/", 1)[1] for item in scores if "/" in item}
     tails |= {item.rsplit(".", 1)[1] for item in scores if "." in item and "/" not in item}

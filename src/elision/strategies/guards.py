@@ -19,7 +19,7 @@ from elision.trajectory.turn import Observation, Turn
 
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
 #: again much later is a second look. Measured: docs/guides/guards.md.
-LOOK_BACK = 10
+REPEAT_TURNS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,23 +37,23 @@ class Guards:
     plateau_window: int | None = None
 
     def __post_init__(self) -> None:
-        _whole("max_turns", self.max_turns, 1)
-        _whole("plateau_window", self.plateau_window, 2)
+        _check_limit("max_turns", self.max_turns, 1)
+        _check_limit("plateau_window", self.plateau_window, 2)
         usd = self.max_cost_usd
         if usd is not None and (isinstance(usd, bool) or not (math.isfinite(usd) and usd > 0)):
             raise SpecError(f"guards(max_cost_usd={usd}): give USD, above 0")
 
-    def start(self) -> Watch:
+    def start_watch(self) -> RunWatch:
         """Begin a session."""
-        return Watch(self)
+        return RunWatch(self)
 
 
-def _whole(name: str, value: int | None, least: int) -> None:
+def _check_limit(name: str, value: int | None, least: int) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         raise SpecError(f"guards({name}={value}): give turns, {least} or more")
 
 
-class Watch:
+class RunWatch:
     """One session under its guards: a fold over turns, shown each of them once. Costs what the newest turn brings.
 
     A turn makes no progress if it has results, and each of them failed or answers a call that got the same result a
@@ -63,31 +63,31 @@ class Watch:
     def __init__(self, guards: Guards) -> None:
         self.guards = guards
         self.turns = 0
-        self._past: deque[frozenset[bytes]] = deque(maxlen=LOOK_BACK)
+        self._past_prints: deque[frozenset[bytes]] = deque(maxlen=REPEAT_TURNS)
         self._failed = 0
         self._repeated = 0
 
-    def turn_added(self, turn: Turn) -> None:
+    def add_turn(self, turn: Turn) -> None:
         self.turns = turn.index
         if self.guards.plateau_window is None:
             return
-        how = self._standstill(turn)
+        how = self._find_standstill(turn)
         if turn.interjections or not how:
             self._failed = self._repeated = 0
         else:
             self._failed += how == "failed"
             self._repeated += how == "repeats"
 
-    def copy(self) -> Watch:
+    def copy(self) -> RunWatch:
         """The same watch, to be shown other turns."""
-        made = Watch(self.guards)
+        made = RunWatch(self.guards)
         made.turns = self.turns
         made._failed = self._failed
         made._repeated = self._repeated
-        made._past = self._past.copy()
+        made._past_prints = self._past_prints.copy()
         return made
 
-    def stop(self, cost_usd: float) -> Stop | None:
+    def find_stop(self, cost_usd: float) -> Stop | None:
         """What must end the run, `cost_usd` being its bill so far; None while it may go on."""
         limits = (
             ("max_turns", self.guards.max_turns, self.turns),
@@ -98,30 +98,30 @@ class Watch:
                 return Stop(guard=guard, limit=limit, value=value)
         return None
 
-    def hint(self) -> StopHint | None:
+    def find_hint(self) -> StopHint | None:
         """That the newest `plateau_window` turns or more made no progress; None if they did."""
         window = self.guards.plateau_window
         turns = self._failed + self._repeated
         if window is None or turns < window:
             return None
-        return StopHint(turns=turns, why=_why(self._failed, self._repeated))
+        return StopHint(turns=turns, why=_explain_standstill(self._failed, self._repeated))
 
-    def _standstill(self, turn: Turn) -> Literal["failed", "repeats", ""]:
+    def _find_standstill(self, turn: Turn) -> Literal["failed", "repeats", ""]:
         """How `turn` made no progress; "" if it did."""
-        prints = _prints(turn)
-        repeats = [any(print in past for past in self._past) for print in prints]
-        self._past.append(frozenset(prints))
+        prints = _fingerprint_turn(turn)
+        repeats = [any(print in past for past in self._past_prints) for print in prints]
+        self._past_prints.append(frozenset(prints))
         if all(repeats):
             return "repeats"
         if not turn.observations:
             return ""
-        fails = (repeat or failed(seen) for repeat, seen in zip(repeats, turn.observations, strict=True))
+        fails = (repeat or is_failure(seen) for repeat, seen in zip(repeats, turn.observations, strict=True))
         if all(fails):
             return "failed"
         return ""
 
 
-def _why(failed: int, repeated: int) -> str:
+def _explain_standstill(failed: int, repeated: int) -> str:
     if not repeated:
         return "all of them failed"
     same = "repeated earlier calls and got the same results"
@@ -131,7 +131,7 @@ def _why(failed: int, repeated: int) -> str:
 
 
 #: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
-ENDS = 400
+CHARS_PER_END = 400
 #: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
 #: digit: places where none stands cost next to nothing (five times faster than three patterns with \b in front).
 _VOLATILE = re.compile(
@@ -140,10 +140,10 @@ _VOLATILE = re.compile(
 )
 
 
-def _prints(turn: Turn) -> list[bytes]:
+def _fingerprint_turn(turn: Turn) -> list[bytes]:
     """A fingerprint of each call with its result; of what was said where there is no result."""
     if not turn.observations:
-        return [_print(turn.text, *(f"{action.name} {action.arguments}" for action in turn.actions))]
+        return [_fingerprint(turn.text, *(f"{action.name} {action.arguments}" for action in turn.actions))]
     found = []
     for observation in turn.observations:
         action = turn.action_of(observation)
@@ -152,24 +152,32 @@ def _prints(turn: Turn) -> list[bytes]:
             call = f"{action.name} {action.arguments}"
         else:
             call = turn.text
-        found.append(_print(call, _settled(observation.text), *map(_seen, observation.content)))
+        found.append(
+            _fingerprint(
+                call, _remove_volatile_text(observation.text), *map(_describe_opaque_part, observation.content)
+            )
+        )
     return found
 
 
-def _seen(part: Part) -> str:
+def _describe_opaque_part(part: Part) -> str:
     """What a part that is no text holds: two screenshots by the same call are not the same result."""
     if isinstance(part, Opaque):
         return json.dumps([part.kind, part.data], default=repr)
     return ""
 
 
-def _settled(text: str) -> str:
-    if len(text) <= 2 * ENDS:
+def _remove_volatile_text(text: str) -> str:
+    if len(text) <= 2 * CHARS_PER_END:
         return _VOLATILE.sub("#", text)
-    return _VOLATILE.sub("#", text[:ENDS]) + text[ENDS:-ENDS] + _VOLATILE.sub("#", text[-ENDS:])
+    return (
+        _VOLATILE.sub("#", text[:CHARS_PER_END])
+        + text[CHARS_PER_END:-CHARS_PER_END]
+        + _VOLATILE.sub("#", text[-CHARS_PER_END:])
+    )
 
 
-def _print(*texts: str) -> bytes:
+def _fingerprint(*texts: str) -> bytes:
     digest = blake2b(digest_size=16)
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -177,7 +185,7 @@ def _print(*texts: str) -> bytes:
     return digest.digest()
 
 
-def failed(observation: Observation) -> bool:
+def is_failure(observation: Observation) -> bool:
     """Whether a result is a failure: as the environment said, by its exit code, or since it is nothing but an error.
 
     A traceback counts even beside exit code 0: `command | head` hides the code.

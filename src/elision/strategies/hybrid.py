@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from elision.errors import SpecError
 from elision.strategies.selectors import OlderThan, Selector
-from elision.strategies.strategy import Strategy, whole
-from elision.strategies.triggers import BehindSummary, Trigger
+from elision.strategies.strategy import Strategy, check_whole_numbers
+from elision.strategies.triggers import GrowthTrigger, SummaryTrigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +22,18 @@ class Hybrid(Strategy):
     tail: int = 10
     summarize_tokens: int | None = None
 
-    def check(self) -> None:
-        Strategy.check(self)
-        whole(self.name, 1, window=self.window, summarize_at=self.summarize_at, tail=self.tail)
-        whole(self.name, 1, summarize_tokens=self.summarize_tokens)
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, window=self.window, summarize_at=self.summarize_at, tail=self.tail)
+        check_whole_numbers(self.name, 1, summarize_tokens=self.summarize_tokens)
         if self.summarize_at <= self.tail:
             raise SpecError(
                 f"hybrid(summarize_at={self.summarize_at}, tail={self.tail}): summarize_at must exceed tail, "
                 "or nothing would be covered"
             )
 
-    def selectors(self) -> tuple[Selector, ...]:
+    def make_selectors(self) -> tuple[Selector, ...]:
         return (OlderThan(self.window),)
 
-    def trigger(self) -> Trigger:
-        return BehindSummary(self.summarize_at, self.tail, self.summarize_tokens)
+    def make_trigger(self) -> SummaryTrigger:
+        return GrowthTrigger(self.summarize_at, self.tail, self.summarize_tokens)

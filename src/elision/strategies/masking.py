@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from elision.strategies.selectors import OlderThan, Selector
-from elision.strategies.strategy import Strategy, whole
+from elision.strategies.strategy import Strategy, check_whole_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +16,9 @@ class Masking(Strategy):
     name: ClassVar[str] = "masking"
     window: int = 10
 
-    def check(self) -> None:
-        Strategy.check(self)
-        whole(self.name, 1, window=self.window)
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, window=self.window)
 
-    def selectors(self) -> tuple[Selector, ...]:
+    def make_selectors(self) -> tuple[Selector, ...]:
         return (OlderThan(self.window),)

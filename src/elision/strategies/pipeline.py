@@ -8,7 +8,7 @@ from typing import ClassVar
 from elision.errors import SpecError
 from elision.strategies.selectors import Selector
 from elision.strategies.strategy import Strategy
-from elision.strategies.triggers import Trigger
+from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.state import State
 
 
@@ -22,39 +22,40 @@ class Pipeline(Strategy):
     name: ClassVar[str] = "pipeline"
     parts: tuple[Strategy, ...] = ()
 
-    def check(self) -> None:
-        Strategy.check(self)
+    def check_options(self) -> None:
+        Strategy.check_options(self)
         if not self.parts:
             raise SpecError("pipeline(): give one strategy or more: pipeline(supersede, masking(window=10))")
         for part in self.parts:
             for option in fields(Strategy):
-                if getattr(part, option.name) != getattr(_PLAIN, option.name):
+                if getattr(part, option.name) != getattr(_DEFAULTS, option.name):
                     raise SpecError(
                         f"pipeline: {part.name} has {option.name} of its own; one pass has one, give it to the pipeline"
                     )
 
-    def selectors(self) -> tuple[Selector, ...]:
-        return tuple(selector for part in self.parts for selector in part.selectors())
+    def make_selectors(self) -> tuple[Selector, ...]:
+        return tuple(selector for part in self.parts for selector in part.make_selectors())
 
-    def trigger(self) -> Trigger | None:
-        found = tuple(trigger for part in self.parts if (trigger := part.trigger()) is not None)
+    def make_trigger(self) -> SummaryTrigger | None:
+        found = tuple(trigger for part in self.parts if (trigger := part.make_trigger()) is not None)
         if found:
-            return _First(found)
+            return _FirstTrigger(found)
         return None
 
 
 #: What the shared options are unless somebody sets them.
-_PLAIN = Strategy()
+_DEFAULTS = Strategy()
 
 
-class _First:
-    def __init__(self, triggers: tuple[Trigger, ...]) -> None:
+class _FirstTrigger:
+    def __init__(self, triggers: tuple[SummaryTrigger, ...]) -> None:
         self.triggers = triggers
 
-    def due(self, state: State, call: int, saves: int = 0) -> int:
-        return next((covers for trigger in self.triggers if (covers := trigger.due(state, call, saves))), 0)
+    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
+        return next((covers for trigger in self.triggers if (covers := trigger.find_due_turn(state, call, saves))), 0)
 
-    def until(self, state: State, call: int) -> int | None:
+    def count_calls_until(self, state: State, call: int) -> int | None:
         return min(
-            (left for trigger in self.triggers if (left := trigger.until(state, call)) is not None), default=None
+            (left for trigger in self.triggers if (left := trigger.count_calls_until(state, call)) is not None),
+            default=None,
         )

@@ -14,8 +14,8 @@ class Raw(Strategy):
     """Sends everything, always."""
 
     name: ClassVar[str] = "raw"
-    hides: ClassVar[bool] = False
+    can_hide: ClassVar[bool] = False
 
-    def usable(self, prices: Prices) -> int | None:
+    def limit_view(self, prices: Prices) -> int | None:
         """The history as it came has whatever size it has."""
         return None

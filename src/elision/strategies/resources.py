@@ -20,7 +20,7 @@ _CAT = re.compile(r"^(?:cd\s+(?P<folder>\S+)\s*&&\s*)?(?P<verb>cat(?: -n)?|head|
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class ResourceUse:
     """One action's effect. span: which part was read; "" for all of it."""
 
     kind: Literal["read", "edit", "run"]
@@ -28,7 +28,7 @@ class Touch:
     span: str = ""
 
 
-def touch(action: Action) -> Touch:
+def find_resource_use(action: Action) -> ResourceUse:
     """What `action` does: reads or edits a file, or runs something that only the same call repeats."""
     arguments = action.decoded
     path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
@@ -36,37 +36,41 @@ def touch(action: Action) -> Touch:
     if path:
         span = json.dumps([arguments.get(key) for key in ("view_range", "offset", "limit", "start_line", "end_line")])
         if command == "view" or (not command and _READ.match(action.name)):
-            return Touch("read", path, "" if span == "[null, null, null, null, null]" else span)
+            return ResourceUse("read", path, "" if span == "[null, null, null, null, null]" else span)
         if _EDIT.search(command) or _EDIT.search(action.name):
-            return Touch("edit", path)
+            return ResourceUse("edit", path)
     if _SHELL.search(action.name) and (found := _CAT.match(command.strip())):
         # `head` and `tail` show ten lines: they repeat themselves, but not a view of the whole file.
         if found["verb"] in ("head", "tail"):
             part = found["verb"]
         else:
             part = ""
-        return Touch("read", posixpath.join(found["folder"] or "", found["file"]), part)
-    return Touch("run", f"{action.name} {json.dumps(arguments, sort_keys=True) if arguments else action.arguments}")
+        return ResourceUse("read", posixpath.join(found["folder"] or "", found["file"]), part)
+    return ResourceUse(
+        "run", f"{action.name} {json.dumps(arguments, sort_keys=True) if arguments else action.arguments}"
+    )
 
 
-class Resources:
+class ResourceUses:
     """A fold over turns: which earlier observations each turn makes stale."""
 
     def __init__(self) -> None:
         self._reads: dict[str, dict[str, list[Key]]] = {}
         self._runs: dict[str, Key] = {}
 
-    def turn_added(self, turn: Turn) -> Iterator[Key]:
+    def add_turn(self, turn: Turn) -> Iterator[Key]:
         for position, observation in enumerate(turn.observations, start=1):
             action = turn.action_of(observation)
             if action is None:
                 continue
-            for key in self._stale(touch(action), (turn.index, position), failed=bool(observation.error)):
+            for key in self._find_stale_reads(
+                find_resource_use(action), (turn.index, position), failed=bool(observation.error)
+            ):
                 # An observation of the same turn is the newest still.
                 if key[0] < turn.index:
                     yield key
 
-    def _stale(self, effect: Touch, key: Key, *, failed: bool) -> list[Key]:
+    def _find_stale_reads(self, effect: ResourceUse, key: Key, *, failed: bool) -> list[Key]:
         if effect.kind == "run":
             earlier = self._runs.get(effect.resource)
             self._runs[effect.resource] = key

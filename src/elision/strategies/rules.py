@@ -53,7 +53,7 @@ TAG_RULES = (Rule(tag="keep_output", keep=True), Rule(tag="remove_output", after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class RuleOutcome:
     """What the rules say of one observation: the strictest of all that match."""
 
     keep: bool = False
@@ -63,15 +63,15 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RuleTable:
     """All rules of a strategy, tags' own included."""
 
     rules: tuple[Rule, ...] = ()
 
-    def ruling(self, turn: Turn, observation: Observation) -> Ruling:
+    def apply_rules(self, turn: Turn, observation: Observation) -> RuleOutcome:
         """Pins and `keep` win over everything; of several `after` the first given counts."""
         found = [rule for rule in (*self.rules, *TAG_RULES) if rule.matches(turn, observation)]
-        return Ruling(
+        return RuleOutcome(
             keep=turn.pinned or observation.pinned or any(rule.keep for rule in found),
             after=next((rule.after for rule in found if rule.after is not None), None),
             superseded=any(rule.superseded for rule in found),
@@ -79,5 +79,5 @@ class Rules:
         )
 
     @property
-    def supersede(self) -> bool:
+    def has_superseded_rule(self) -> bool:
         return any(rule.superseded for rule in self.rules)

@@ -10,91 +10,95 @@ from elision.errors import SpecError
 Verdict: TypeAlias = Literal["hold", "mask", "summarize"]
 
 #: Our bill, the call at hand included, stays within this many times the bill of sending everything so far.
-CAP = 1.10
+SPENDING_CAP = 1.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class CostEstimates:
     """What could be done at this call, and what each choice would cost. All costs in USD, prompt side.
 
-    fresh:      turns that became eligible since the last act.
-    pending:    whether anything can be masked.
-    summary:    whether a summary may be made.
-    hold:       this call if nothing is done.
-    mask:       this call if everything pending is masked now.
-    masked:     this call if it had been masked before: what holding loses is hold - masked.
-    summarize:  this call behind a new summary made now, without the summarizer.
-    summarized: this call if that summary had stood before.
-    window:     this call if only what stands behind the newest pending observation had to be written again.
-    summarizer: the call that writes the summary; fixed is the part of it that does not grow with what it covers.
-    behind:     turns behind the last summary. until: calls until one may be made by turns alone; None if unknown.
-    spent, raw: our bill before this call, and the bill of sending everything, this call included.
-    cold:       the cache holds nothing of this conversation; elsewhere: but another model's does.
-    small:      the view would be too small to be cached at all.
+    fresh_turns:    turns that became eligible since the last mask or summary.
+    can_mask:       whether anything can be masked.
+    can_summarize:  whether a summary may be made.
+    cost_hold:      this call if nothing is done.
+    cost_mask_now:  this call if everything pending is masked now.
+    cost_if_masked_before: this call if that had been masked before. `cost_hold` minus this is what holding loses.
+    cost_floor:     this call if only what follows the newest pending observation had to be written again.
+    cost_summarize_now: this call after a new summary made now, without the summarizer.
+    cost_if_summarized_before: this call if that summary had been made before.
+    cost_summarizer: the call that writes the summary.
+    cost_summarizer_fixed: the part of it that does not grow with what the summary covers.
+    turns_since_summary: turns that the last summary does not cover.
+    calls_until_summary: calls until one may be made because of turns alone; None if unknown.
+    spent_usd:      our bill before this call.
+    raw_usd:        the bill of sending everything, this call included.
+    is_cache_cold:  whether the cache holds nothing of this conversation.
+    is_warm_elsewhere: whether it is cold, but another model's cache holds the conversation.
+    is_below_cache_minimum: whether the view would be too small to be cached at all.
     """
 
     call: int
-    fresh: int = 0
-    pending: bool = False
-    summary: bool = False
-    hold: float = 0.0
-    mask: float = 0.0
-    masked: float = 0.0
-    window: float = 0.0
-    summarize: float = 0.0
-    summarized: float = 0.0
-    summarizer: float = 0.0
-    fixed: float = 0.0
-    behind: int = 0
-    until: int | None = None
-    spent: float = 0.0
-    raw: float = 0.0
-    cold: bool = False
-    elsewhere: bool = False
-    small: bool = False
+    fresh_turns: int = 0
+    can_mask: bool = False
+    can_summarize: bool = False
+    cost_hold: float = 0.0
+    cost_mask_now: float = 0.0
+    cost_if_masked_before: float = 0.0
+    cost_floor: float = 0.0
+    cost_summarize_now: float = 0.0
+    cost_if_summarized_before: float = 0.0
+    cost_summarizer: float = 0.0
+    cost_summarizer_fixed: float = 0.0
+    turns_since_summary: int = 0
+    calls_until_summary: int | None = None
+    spent_usd: float = 0.0
+    raw_usd: float = 0.0
+    is_cache_cold: bool = False
+    is_warm_elsewhere: bool = False
+    is_below_cache_minimum: bool = False
 
 
-class Clock(Protocol):
+class ScheduleClock(Protocol):
     """One session's memory of a schedule."""
 
-    def weigh(self, offer: Offer) -> tuple[Verdict, str]:
+    def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
         """What to do at this call, and why in a word or two; called once a call."""
         ...
 
-    def acted(self, verdict: Verdict) -> None:
+    def record_action(self, verdict: Verdict) -> None:
         """What was really done."""
         ...
 
 
 class Schedule(Protocol):
-    """When to act. Frozen; `start` begins a session."""
+    """When to act. Frozen; `start_clock` begins a session."""
 
     name: ClassVar[str]
 
-    def start(self) -> Clock: ...
+    def start_clock(self) -> ScheduleClock: ...
 
 
-def _all_at_once(offer: Offer) -> tuple[Verdict, str]:
-    if offer.summary:
+def _act_at_once(costs: CostEstimates) -> tuple[Verdict, str]:
+    if costs.can_summarize:
         return "summarize", "summary due"
-    if offer.pending:
+    if costs.can_mask:
         return ("mask", "eligible")
     return ("hold", "nothing eligible")
 
 
 @dataclass(frozen=True, slots=True)
-class EveryTurn:
+class EveryTurnSchedule:
     """At once: the published behaviour."""
 
     name: ClassVar[str] = "every-turn"
 
-    def start(self) -> Clock:
+    def start_clock(self) -> ScheduleClock:
         return self
 
-    def weigh(self, offer: Offer) -> tuple[Verdict, str]:
-        return _all_at_once(offer)
+    def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
+        return _act_at_once(costs)
 
-    def acted(self, verdict: Verdict) -> None:
+    def record_action(self, verdict: Verdict) -> None:
         """Remembers nothing."""
 
     def __str__(self) -> str:
@@ -102,7 +106,7 @@ class EveryTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Batched:
+class BatchedSchedule:
     """When `n` or more turns became eligible since the last act; a summary when it is due."""
 
     name: ClassVar[str] = "batched"
@@ -112,35 +116,35 @@ class Batched:
         if self.n < 1:
             raise SpecError(f"batched(n={self.n}): n must be 1 turn or more")
 
-    def start(self) -> Clock:
+    def start_clock(self) -> ScheduleClock:
         return self
 
-    def weigh(self, offer: Offer) -> tuple[Verdict, str]:
-        if offer.summary or offer.fresh >= self.n:
-            return _all_at_once(offer)
+    def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
+        if costs.can_summarize or costs.fresh_turns >= self.n:
+            return _act_at_once(costs)
         return "hold", f"fewer than {self.n} turns eligible"
 
-    def acted(self, verdict: Verdict) -> None:
-        """Remembers nothing: `Offer.fresh` counts from the last act."""
+    def record_action(self, verdict: Verdict) -> None:
+        """Remembers nothing: `CostEstimates.fresh_turns` counts from the last act."""
 
     def __str__(self) -> str:
         return f"batched({self.n})"
 
 
 @dataclass(frozen=True, slots=True)
-class CacheAware:
+class CacheAwareSchedule:
     """Hold until holding has cost as much as rewriting would, within 1.10 x the bill of sending everything.
 
-    Lot sizing (design 4): behind the newest eligible turn everything has to be written again however long one waits;
-    that part is what holding is weighed against. What stands between the first and the newest eligible turn is paid
-    once either way, so it says nothing about when, only about whether: a rewrite has to pay for itself within the
-    calls that are expected to come. Nobody knows those; half as many as were made is the prior (`HORIZON`), capped by
-    the calls until a summary may be made, which would undo the masking.
+    This is lot sizing (design 4). What follows the newest eligible turn has to be written again, however long the
+    schedule waits: holding is weighed against that part. What is between the first and the newest eligible turn is
+    paid once either way. It does not decide when to rewrite, but whether: a rewrite has to pay for itself within the
+    calls that are expected to come. Their number is unknown. The prior is half as many as were made
+    (`HORIZON_SHARE`), limited by the calls until a summary may be made, which would undo the masking.
     """
 
     name: ClassVar[str] = "cache-aware"
 
-    def start(self) -> Clock:
+    def start_clock(self) -> ScheduleClock:
         return _Accrual()
 
     def __str__(self) -> str:
@@ -148,101 +152,108 @@ class CacheAware:
 
 
 #: Calls expected to come, as a share of those made. Measured on the corpus: 0.3 acts too late, 1 too early.
-HORIZON = 0.5
+HORIZON_SHARE = 0.5
 #: A masking made while a summary is allowed lives that much shorter: the summary may come at any call.
-CLOSING = 0.25
+CLOSING_SHARE = 0.25
 
 
 @dataclass(slots=True)
 class _Accrual:
     """What holding has cost since the last rewrite, in USD."""
 
-    held: float = 0.0
+    lost_usd: float = 0.0
 
-    def weigh(self, offer: Offer) -> tuple[Verdict, str]:
-        if offer.pending:
-            self.held += max(0.0, offer.hold - offer.masked)
-        if offer.summary and _summary_pays(offer):
+    def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
+        if costs.can_mask:
+            self.lost_usd += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
+        if costs.can_summarize and _is_summary_worthwhile(costs):
             return "summarize", "summary pays"
-        if not offer.pending:
+        if not costs.can_mask:
             return "hold", "nothing eligible"
-        if offer.small:
+        if costs.is_below_cache_minimum:
             return "hold", "too small to cache"
-        if offer.cold and offer.elsewhere:
+        if costs.is_cache_cold and costs.is_warm_elsewhere:
             return "hold", "another model's cache is warm"
-        if offer.mask <= offer.hold:
-            return "mask", "cold cache" if offer.cold else "rewrite is free"
-        if self.held < offer.window - offer.masked:
+        if costs.cost_mask_now <= costs.cost_hold:
+            return "mask", "cold cache" if costs.is_cache_cold else "rewrite is free"
+        if self.lost_usd < costs.cost_floor - costs.cost_if_masked_before:
             return "hold", "rewrite not yet paid for"
-        if _expected(offer) * (offer.hold - offer.masked) < offer.mask - offer.masked:
+        if (
+            _estimate_future_calls(costs) * (costs.cost_hold - costs.cost_if_masked_before)
+            < costs.cost_mask_now - costs.cost_if_masked_before
+        ):
             return "hold", "rewrite would not pay"
         # The other model has to write it all again as well, when its turn comes.
-        if offer.elsewhere:
-            twice = offer.mask - offer.masked
+        if costs.is_warm_elsewhere:
+            twice = costs.cost_mask_now - costs.cost_if_masked_before
         else:
             twice = 0.0
-        if offer.spent + offer.mask + twice > CAP * offer.raw:
+        if costs.spent_usd + costs.cost_mask_now + twice > SPENDING_CAP * costs.raw_usd:
             return "hold", "cap on raw"
         return "mask", "rewrite pays"
 
-    def acted(self, verdict: Verdict) -> None:
+    def record_action(self, verdict: Verdict) -> None:
         if verdict != "hold":
-            self.held = 0.0
+            self.lost_usd = 0.0
 
 
-def _expected(offer: Offer) -> float:
+def _estimate_future_calls(costs: CostEstimates) -> float:
     """How many calls a masking made now is expected to serve."""
-    horizon = HORIZON * offer.call
-    if offer.summary:
-        return CLOSING * horizon
-    if offer.until:
-        return min(horizon, offer.until)
+    horizon = HORIZON_SHARE * costs.call
+    if costs.can_summarize:
+        return CLOSING_SHARE * horizon
+    if costs.calls_until_summary:
+        return min(horizon, costs.calls_until_summary)
     return horizon
 
 
-def _summary_pays(offer: Offer) -> bool:
-    gain = offer.hold - offer.summarized
-    rewrite = offer.summarize - offer.summarized
+def _is_summary_worthwhile(costs: CostEstimates) -> bool:
+    gain = costs.cost_hold - costs.cost_if_summarized_before
+    rewrite = costs.cost_summarize_now - costs.cost_if_summarized_before
     # Half of what stands behind the last summary: holding has grown from nothing to `gain` a call since then.
-    paced = gain * offer.behind / 2 >= rewrite + offer.fixed
+    paced = gain * costs.turns_since_summary / 2 >= rewrite + costs.cost_summarizer_fixed
     # A summary that fails its checks is paid for, and the view stays as it was.
-    dearest = max(offer.summarize, offer.hold) + offer.summarizer + (rewrite if offer.elsewhere else 0.0)
-    within = offer.spent + dearest <= CAP * offer.raw and not offer.small
-    return paced and within and gain * HORIZON * offer.call >= rewrite + offer.summarizer
+    dearest = (
+        max(costs.cost_summarize_now, costs.cost_hold)
+        + costs.cost_summarizer
+        + (rewrite if costs.is_warm_elsewhere else 0.0)
+    )
+    within = costs.spent_usd + dearest <= SPENDING_CAP * costs.raw_usd and not costs.is_below_cache_minimum
+    return paced and within and gain * HORIZON_SHARE * costs.call >= rewrite + costs.cost_summarizer
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedSchedule:
     """At given calls and no others: a plan from elsewhere, such as the lab's hindsight.
 
     masks, summaries: calls at which to mask what is pending, and to summarize as well.
     """
 
     name: ClassVar[str] = "fixed"
-    masks: frozenset[int] = frozenset()
-    summaries: frozenset[int] = frozenset()
+    mask_calls: frozenset[int] = frozenset()
+    summary_calls: frozenset[int] = frozenset()
 
-    def start(self) -> Clock:
+    def start_clock(self) -> ScheduleClock:
         return self
 
-    def weigh(self, offer: Offer) -> tuple[Verdict, str]:
-        if offer.call in self.summaries and offer.summary:
+    def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
+        if costs.call in self.summary_calls and costs.can_summarize:
             return "summarize", "planned"
-        if offer.call in self.masks and offer.pending:
+        if costs.call in self.mask_calls and costs.can_mask:
             return "mask", "planned"
         return "hold", "not planned"
 
-    def acted(self, verdict: Verdict) -> None:
+    def record_action(self, verdict: Verdict) -> None:
         """Remembers nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hindsight:
+class HindsightSchedule:
     """The cheapest schedule for a run that is already known; the lab works it out (design 4)."""
 
     name: ClassVar[str] = "hindsight"
 
-    def start(self) -> Clock:
+    def start_clock(self) -> ScheduleClock:
         raise SpecError("schedule=hindsight needs a recorded run: it works in `elision replay` and `elision view` only")
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from elision.strategies.resources import Resources
+from elision.strategies.resources import ResourceUses
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
 
@@ -17,12 +17,12 @@ class Selector(Protocol):
     #: Whether a rule's `after` replaces this selector's own notion of age.
     by_age: bool
 
-    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+    def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
         """(first call at which it may be hidden, observation), for whatever this turn settles."""
         ...
 
 
-def keys(turn: Turn) -> Iterator[Key]:
+def list_keys(turn: Turn) -> Iterator[Key]:
     for position in range(1, len(turn.observations) + 1):
         yield turn.index, position
 
@@ -35,8 +35,8 @@ class OlderThan:
     def __init__(self, window: int) -> None:
         self.window = window
 
-    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
-        for key in keys(turn):
+    def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        for key in list_keys(turn):
             yield turn.index + self.window + 1, key
 
 
@@ -46,13 +46,13 @@ class AllButNewestResults:
     by_age = True
 
     def __init__(self, keep: int) -> None:
-        self.keep = keep
-        self.recent: deque[Key] = deque()
+        self.keep_results = keep
+        self.recent_keys: deque[Key] = deque()
 
-    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
-        self.recent.extend(keys(turn))
-        while len(self.recent) > self.keep:
-            key = self.recent.popleft()
+    def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        self.recent_keys.extend(list_keys(turn))
+        while len(self.recent_keys) > self.keep_results:
+            key = self.recent_keys.popleft()
             # A result of this very turn waits until the turn is no longer the newest.
             yield turn.index + 1 + (key[0] == turn.index), key
 
@@ -63,8 +63,8 @@ class Superseded:
     by_age = False
 
     def __init__(self) -> None:
-        self.resources = Resources()
+        self.resources = ResourceUses()
 
-    def turn_added(self, turn: Turn) -> Iterator[tuple[int, Key]]:
-        for key in self.resources.turn_added(turn):
+    def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        for key in self.resources.add_turn(turn):
             yield turn.index + 1, key

@@ -11,18 +11,18 @@ class ServerCalls:
     call is rejected."""
 
     def __init__(self) -> None:
-        self._called: dict[str, int] = {}
+        self._open_calls: dict[str, int] = {}
         self._spans: list[tuple[int, int]] = []
 
-    def turn_added(self, turn: Turn) -> None:
+    def add_turn(self, turn: Turn) -> None:
         """Learn the calls of `turn`, and which earlier ones its results answer."""
         for part in turn.content:
             if not isinstance(part, Opaque) or part.data is None:
                 continue
             if part.kind in ("server_tool_use", "mcp_tool_use"):
-                self._called.setdefault(str(part.data.get("id")), turn.index)
+                self._open_calls.setdefault(str(part.data.get("id")), turn.index)
             elif part.kind.endswith("_tool_result"):
-                called = self._called.get(str(part.data.get("tool_use_id")), turn.index)
+                called = self._open_calls.get(str(part.data.get("tool_use_id")), turn.index)
                 if called < turn.index:
                     self._spans.append((called, turn.index))
 

@@ -4,7 +4,7 @@
 reported, so here each call is as long as it was billed, or would have been (`TokenScale`).
 
 What everything would have cost is billed as the client would have sent it. Where the client sets no cache breakpoints
-and we do, part of the difference is caching and not hiding: `caching` is that part.
+and we do, part of the difference is caching and not hiding: `caching_usd` is that part.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from elision.trajectory.token_scale import TokenScale
 class CountedPrompt:
     """A prompt by our count, in tokens.
 
-    cached: of it read from cache. marked: whether it bears cache breakpoints. hour: leading tokens whose entries live
-    an hour.
+    cached_tokens: read from the cache. has_breakpoints: whether the prompt has cache breakpoints.
+    hour_tokens: leading tokens whose cache entries live an hour.
     """
 
     tokens: int
-    cached: int
-    marked: bool = True
-    hour: int = 0
+    cached_tokens: int
+    has_breakpoints: bool = True
+    hour_tokens: int = 0
 
-    def bill(self, prices: Prices, tokens: int | None = None) -> Bill:
+    def bill_at(self, prices: Prices, tokens: int | None = None) -> Bill:
         """Return its bill; tokens: of the prompt by another count, of which the same shares are cached and kept."""
         if tokens is None:
             tokens = self.tokens
-        if prices.passes_by(marked=self.marked):
+        if prices.passes_by(marked=self.has_breakpoints):
             return prices.plain(tokens)
         share = tokens / self.tokens if self.tokens else 1.0
-        return prices.bill(tokens, min(round(self.cached * share), tokens), hour=round(self.hour * share))
+        return prices.bill(tokens, min(round(self.cached_tokens * share), tokens), hour=round(self.hour_tokens * share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +43,21 @@ class CallBills:
     """The prompt side of one call.
 
     ours: as it was sent. raw: had nothing ever been hidden, as the client would have sent it.
-    caching: USD by which `raw` would cost less with the cache breakpoints of ours.
+    caching_usd: USD by which `raw` would cost less with the cache breakpoints of ours.
     """
 
     ours: Bill = field(default_factory=Bill)
     raw: Bill = field(default_factory=Bill)
-    caching: float = 0.0
+    caching_usd: float = 0.0
 
     def __add__(self, other: CallBills) -> CallBills:
-        return CallBills(ours=self.ours + other.ours, raw=self.raw + other.raw, caching=self.caching + other.caching)
+        return CallBills(
+            ours=self.ours + other.ours, raw=self.raw + other.raw, caching_usd=self.caching_usd + other.caching_usd
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
+class _CountedCall:
     """The newest call. raw: with breakpoints where ours has them. client_marks: whether the client sets any."""
 
     ours: CountedPrompt
@@ -68,34 +70,34 @@ class SessionCosts:
 
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
-        self._before = CallBills()
-        self._call: _Call | None = None
+        self._earlier = CallBills()
+        self._call: _CountedCall | None = None
         #: The newest call, and the one before it as it was settled.
         self.newest = self.previous = CallBills()
 
     @property
     def total(self) -> CallBills:
         """All calls so far."""
-        return self._before + self.newest
+        return self._earlier + self.newest
 
-    def send(self, ours: CountedPrompt, raw: CountedPrompt, scale: TokenScale, *, client_marks: bool) -> None:
+    def record_call(self, ours: CountedPrompt, raw: CountedPrompt, scale: TokenScale, *, client_marks: bool) -> None:
         """Book a call. raw: with breakpoints where `ours` has them."""
-        self._before = self.total
+        self._earlier = self.total
         self.previous = self.newest
-        self._call = _Call(ours=ours, raw=raw, client_marks=client_marks)
-        self.rescale(scale)
+        self._call = _CountedCall(ours=ours, raw=raw, client_marks=client_marks)
+        self.apply_scale(scale)
 
-    def rescale(self, scale: TokenScale) -> None:
+    def apply_scale(self, scale: TokenScale) -> None:
         """Bill the newest call again: more is known of how the provider counts it."""
         call = self._call
         if call is None:
             return
         tokens = scale.to_billed(call.raw.tokens)
-        same = call.raw.bill(self._prices, tokens)
+        same = call.raw.bill_at(self._prices, tokens)
         plain = self._prices.passes_by(marked=call.client_marks)
         raw = self._prices.plain(tokens) if plain else same
         self.newest = CallBills(
-            ours=call.ours.bill(self._prices, scale.to_billed(call.ours.tokens)),
+            ours=call.ours.bill_at(self._prices, scale.to_billed(call.ours.tokens)),
             raw=raw,
-            caching=raw.usd - same.usd,
+            caching_usd=raw.usd - same.usd,
         )

@@ -16,7 +16,7 @@ from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import Batched, CacheAware, EveryTurn, Hindsight
+from elision.strategies.schedules import BatchedSchedule, CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.supersede import Supersede
@@ -25,7 +25,9 @@ from elision.strategies.two_tier import TwoTier
 STRATEGIES: dict[str, type[Strategy]] = {
     kind.name: kind for kind in (Raw, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
 }
-SCHEDULES: dict[str, type[Any]] = {kind.name: kind for kind in (EveryTurn, Batched, CacheAware, Hindsight)}
+SCHEDULES: dict[str, type[Any]] = {
+    kind.name: kind for kind in (EveryTurnSchedule, BatchedSchedule, CacheAwareSchedule, HindsightSchedule)
+}
 
 #: Settings that go by a name of their own (design 3).
 PRESETS: dict[str, str] = {
@@ -43,40 +45,40 @@ _TOKEN = re.compile(
     r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
 )
 #: Characters of a text in an error.
-_SHOWN = 200
+_EXCERPT_CHARS = 200
 #: Parentheses within parentheses; nobody writes more, and Python's own stack has an end.
 _DEEPEST = 50
 
 
-def parse(text: str) -> Strategy:
+def parse_strategy(text: str) -> Strategy:
     """The strategy that `text` describes. Raises SpecError, which lists what exists."""
     if not isinstance(text, str):
         raise SpecError(f"a strategy is a text such as masking(window=10), not {type(text).__name__}")
-    parser = _Parser(text)
-    value = parser.value()
-    parser.end()
-    return _strategy(value)
+    parser = _SpecParser(text)
+    value = parser.parse_value()
+    parser.need_end()
+    return _build_strategy(value)
 
 
-def preset_of(text: str) -> str:
+def find_preset(text: str) -> str:
     """The preset that `text` names; "" if it names none."""
-    value = _Parser(text).value()
-    if isinstance(value, _Call) and value.name in PRESETS:
+    value = _SpecParser(text).parse_value()
+    if isinstance(value, _SpecCall) and value.name in PRESETS:
         return value.name
     return ""
 
 
-def stated(text: str) -> frozenset[str]:
+def list_stated_options(text: str) -> frozenset[str]:
     """The options that `text` itself states, those of a pipeline's parts too; a budget's as `budget.tokens`."""
-    value = _Parser(text).value()
-    if isinstance(value, _Call):
-        return frozenset(_stated(value))
+    value = _SpecParser(text).parse_value()
+    if isinstance(value, _SpecCall):
+        return frozenset(_list_call_options(value))
     return frozenset()
 
 
-def _stated(call: _Call) -> Iterator[str]:
+def _list_call_options(call: _SpecCall) -> Iterator[str]:
     if call.name in PRESETS:
-        base = _Parser(PRESETS[call.name]).value().name
+        base = _SpecParser(PRESETS[call.name]).parse_value().name
     else:
         base = call.name
     shared = {field.name for field in fields(Strategy)}
@@ -86,91 +88,93 @@ def _stated(call: _Call) -> Iterator[str]:
         own = []
     if base == Pipeline.name:
         for part in call.positional:
-            yield from _stated(part) if isinstance(part, _Call) else ()
+            yield from _list_call_options(part) if isinstance(part, _SpecCall) else ()
     else:
         yield from own[: len(call.positional)]
-    for name, value in call.named.items():
+    for name, value in call.keywords.items():
         if name != "budget":
             yield name
-        elif isinstance(value, _Call):
-            yield from (f"budget.{option}" for option in value.named)
+        elif isinstance(value, _SpecCall):
+            yield from (f"budget.{option}" for option in value.keywords)
         else:
             yield "budget.tokens"
 
 
-class _Call:
+class _SpecCall:
     """A name with arguments, not yet given a meaning."""
 
     def __init__(self, name: str, positional: list[Any], named: dict[str, Any]) -> None:
         self.name = name
         self.positional = positional
-        self.named = named
+        self.keywords = named
 
 
-class _Parser:
+class _SpecParser:
     def __init__(self, text: str) -> None:
         self.text = text
         #: The text, for an error.
-        if len(text) <= _SHOWN:
-            self.shown = repr(text)
+        if len(text) <= _EXCERPT_CHARS:
+            self.excerpt = repr(text)
         else:
-            self.shown = f"{text[:_SHOWN]!r}…"
-        self.tokens = list(self._scan())
-        self.at = 0
+            self.excerpt = f"{text[:_EXCERPT_CHARS]!r}…"
+        self.tokens = list(self._scan_tokens())
+        self.position = 0
         self.depth = 0
 
-    def _scan(self) -> Iterator[tuple[str, str]]:
+    def _scan_tokens(self) -> Iterator[tuple[str, str]]:
         place = 0
         end = len(self.text.rstrip())
         while place < end:
             match = _TOKEN.match(self.text, place)
             if match is None:
-                raise SpecError(f"cannot read {self.text[place:].strip()[:20]!r} in {self.shown}")
+                raise SpecError(f"cannot read {self.text[place:].strip()[:20]!r} in {self.excerpt}")
             place = match.end()
             yield match.lastgroup or "", match[match.lastgroup or 0]
         yield "end", ""
 
-    def take(self, text: str) -> bool:
-        if self.tokens[self.at] == ("mark", text):
-            self.at += 1
+    def take_token(self, text: str) -> bool:
+        if self.tokens[self.position] == ("mark", text):
+            self.position += 1
             return True
         return False
 
-    def need(self, text: str) -> None:
-        if not self.take(text):
-            raise SpecError(f"{text!r} is missing in {self.shown}, {self._before(self.tokens[self.at][1])}")
+    def need_token(self, text: str) -> None:
+        if not self.take_token(text):
+            raise SpecError(
+                f"{text!r} is missing in {self.excerpt}, {self._strip_token(self.tokens[self.position][1])}"
+            )
 
-    def end(self) -> None:
-        if self.tokens[self.at][0] != "end":
-            raise SpecError(f"{self.tokens[self.at][1]!r} stands behind the end of {self.shown}")
+    def need_end(self) -> None:
+        if self.tokens[self.position][0] != "end":
+            raise SpecError(f"{self.tokens[self.position][1]!r} stands behind the end of {self.excerpt}")
 
-    def value(self) -> Any:
-        kind, text = self.tokens[self.at]
-        if self.take("["):
-            return tuple(self._items("]")[0])
-        self.at += 1
+    def parse_value(self) -> Any:
+        kind, text = self.tokens[self.position]
+        if self.take_token("["):
+            return tuple(self._parse_items("]")[0])
+        self.position += 1
         if kind == "string":
             return re.sub(r"\\(.)", r"\1", text[1:-1])
         if kind == "number":
-            return self._number(text.replace("_", ""))
+            return self._parse_number(text.replace("_", ""))
         if kind == "name":
             words = {"true": True, "false": False, "none": None}
             if text.lower() in words:
                 return words[text.lower()]
-            if self.take("("):
-                positional, named = self._items(")")
+            if self.take_token("("):
+                positional, named = self._parse_items(")")
             else:
                 positional, named = ([], {})
-            return _Call(text, positional, named)
-        raise SpecError(f"a value is missing in {self.shown}, {self._before(text)}")
+            return _SpecCall(text, positional, named)
+        raise SpecError(f"a value is missing in {self.excerpt}, {self._strip_token(text)}")
 
     @staticmethod
-    def _before(token: str) -> str:
+    def _strip_token(token: str) -> str:
         if token:
             return f"before {token!r}"
         return "at its end"
 
-    def _number(self, text: str) -> int | float:
+    def _parse_number(self, text: str) -> int | float:
         if any(mark in text for mark in ".eE"):
             return float(text)
         try:
@@ -178,33 +182,33 @@ class _Parser:
         except ValueError:  # Python reads at most 4,300 digits
             raise SpecError(f"{text[:20]}... is too long for a number") from None
 
-    def _items(self, close: str) -> tuple[list[Any], dict[str, Any]]:
+    def _parse_items(self, close: str) -> tuple[list[Any], dict[str, Any]]:
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise SpecError(f"more than {_DEEPEST} brackets stand inside each other in {self.shown}")
+            raise SpecError(f"more than {_DEEPEST} brackets stand inside each other in {self.excerpt}")
         positional: list[Any] = []
         named: dict[str, Any] = {}
-        while not self.take(close):
-            if self.tokens[self.at][0] == "name" and self.tokens[self.at + 1] == ("mark", "="):
-                name = self.tokens[self.at][1]
+        while not self.take_token(close):
+            if self.tokens[self.position][0] == "name" and self.tokens[self.position + 1] == ("mark", "="):
+                name = self.tokens[self.position][1]
                 if name in named:
-                    raise SpecError(f"option {name!r} stands twice in {self.shown}")
-                self.at += 2
-                named[name] = self.value()
+                    raise SpecError(f"option {name!r} stands twice in {self.excerpt}")
+                self.position += 2
+                named[name] = self.parse_value()
             else:
-                positional.append(self.value())
-            if not self.take(","):
-                self.need(close)
+                positional.append(self.parse_value())
+            if not self.take_token(","):
+                self.need_token(close)
                 break
         self.depth -= 1
         return positional, named
 
 
-def _build(kind: type[Any], call: _Call, what: str) -> Any:
+def _build_options(kind: type[Any], call: _SpecCall, what: str) -> Any:
     """An instance of the dataclass `kind` from the call's arguments, positional ones in the order of its own fields."""
     own = [field for field in fields(kind) if not field.name.startswith("_")]
     names = [field.name for field in own]
-    if call.positional and kind not in (Batched,):
+    if call.positional and kind not in (BatchedSchedule,):
         shared = {field.name for field in fields(Strategy)}
         order = [name for name in names if name not in shared]
     else:
@@ -212,13 +216,15 @@ def _build(kind: type[Any], call: _Call, what: str) -> Any:
     if len(call.positional) > len(order):
         raise SpecError(f"{call.name}: {len(call.positional)} values without a name, but only {order or 'none'} exist")
     given = dict(zip(order, call.positional, strict=False))
-    for name, value in call.named.items():
+    for name, value in call.keywords.items():
         if name not in names:
-            raise SpecError(f"{what} {call.name} has no option {name!r}; {_suggest(name, names)}: {', '.join(names)}")
+            raise SpecError(
+                f"{what} {call.name} has no option {name!r}; {_suggest_name(name, names)}: {', '.join(names)}"
+            )
         if name in given:
             raise SpecError(f"{what} {call.name}: option {name!r} is given twice")
         given[name] = value
-    meant = {name: _meaning(name, value) for name, value in given.items()}
+    meant = {name: _convert_option(name, value) for name, value in given.items()}
     for field in own:
         if field.name in meant:
             _check_type(call.name, field.name, str(field.type), meant[field.name])
@@ -244,46 +250,48 @@ def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
         raise SpecError(f"{owner}({name}={value}): give {' or '.join(_KINDS[kind][1] for kind in kinds)}")
 
 
-def _meaning(name: str, value: Any) -> Any:
+def _convert_option(name: str, value: Any) -> Any:
     readers: dict[str, Callable[[Any], Any]] = {
-        "schedule": _schedule,
-        "budget": _budget,
-        "rules": lambda given: tuple(_rule(item) for item in (given if isinstance(given, tuple) else (given,))),
+        "schedule": _build_schedule,
+        "budget": _build_budget,
+        "rules": lambda given: tuple(_build_rule(item) for item in (given if isinstance(given, tuple) else (given,))),
     }
     if name in readers:
         return readers[name](value)
-    if isinstance(value, _Call) and not value.positional and not value.named:
+    if isinstance(value, _SpecCall) and not value.positional and not value.keywords:
         return value.name
-    return _plain(name, value)
+    return _require_plain(name, value)
 
 
-def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, _Call):
+def _require_plain(name: str, value: Any) -> Any:
+    if isinstance(value, _SpecCall):
         raise SpecError(f"{name}={value.name}(...) has no meaning here")
     return value
 
 
-def _strategy(value: Any) -> Strategy:
-    if not isinstance(value, _Call):
+def _build_strategy(value: Any) -> Strategy:
+    if not isinstance(value, _SpecCall):
         raise SpecError(f"{value!r} is no strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
     if value.name in PRESETS:
-        base = _Parser(PRESETS[value.name]).value()
-        return _strategy(_Call(base.name, value.positional, base.named | value.named))
+        base = _SpecParser(PRESETS[value.name]).parse_value()
+        return _build_strategy(_SpecCall(base.name, value.positional, base.keywords | value.keywords))
     kind = STRATEGIES.get(value.name)
     if kind is None:
-        meant = _suggest(value.name, [*STRATEGIES, *PRESETS])
+        meant = _suggest_name(value.name, [*STRATEGIES, *PRESETS])
         raise SpecError(f"no strategy {value.name!r}; {meant}: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
     if kind is Pipeline:
-        if "parts" in value.named:
+        if "parts" in value.keywords:
             raise SpecError("pipeline: its parts have no name: pipeline(supersede, masking(window=10))")
-        parts = tuple(_strategy(part) for part in value.positional)
-        built: Strategy = _build(kind, _Call(value.name, [], {**value.named, "parts": parts}), "strategy")
+        parts = tuple(_build_strategy(part) for part in value.positional)
+        built: Strategy = _build_options(
+            kind, _SpecCall(value.name, [], {**value.keywords, "parts": parts}), "strategy"
+        )
         return built
-    found: Strategy = _build(kind, value, "strategy")
+    found: Strategy = _build_options(kind, value, "strategy")
     return found
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: Iterable[str]) -> str:
     """What an error says in front of the names that are known."""
     near = get_close_matches(name.lower(), known, 1)
     if near:
@@ -291,23 +299,23 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return "there are"
 
 
-def _schedule(value: Any) -> Any:
-    if not isinstance(value, _Call) or value.name not in SCHEDULES:
-        if isinstance(value, _Call):
+def _build_schedule(value: Any) -> Any:
+    if not isinstance(value, _SpecCall) or value.name not in SCHEDULES:
+        if isinstance(value, _SpecCall):
             name = value.name
         else:
             name = value
-        raise SpecError(f"no schedule {name!r}; {_suggest(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
-    return _build(SCHEDULES[value.name], value, "schedule")
+        raise SpecError(f"no schedule {name!r}; {_suggest_name(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
+    return _build_options(SCHEDULES[value.name], value, "schedule")
 
 
-def _budget(value: Any) -> Budget | None:
+def _build_budget(value: Any) -> Budget | None:
     if value is None or isinstance(value, int):
         if value is None:
             return None
         return Budget(tokens=value)
-    if isinstance(value, _Call) and value.name == "budget":
-        found: Budget = _build(Budget, value, "")
+    if isinstance(value, _SpecCall) and value.name == "budget":
+        found: Budget = _build_options(Budget, value, "")
         return found
     raise SpecError(
         "budget: give tokens, or budget(tokens=..., max_context_pct=..., reserved=..., min_window=..., low=..., "
@@ -315,17 +323,17 @@ def _budget(value: Any) -> Budget | None:
     )
 
 
-def _rule(value: Any) -> Rule:
-    if isinstance(value, _Call) and value.name == "rule":
-        found: Rule = _build(Rule, value, "")
+def _build_rule(value: Any) -> Rule:
+    if isinstance(value, _SpecCall) and value.name == "rule":
+        found: Rule = _build_options(Rule, value, "")
         return found
     raise SpecError("rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=...)")
 
 
-def describe(strategy: Strategy) -> str:
-    """The shortest text that `parse` reads as `strategy`; schedule and gist are always named where they matter."""
+def describe_strategy(strategy: Strategy) -> str:
+    """Return the shortest text that `parse_strategy` reads as `strategy`."""
     if isinstance(strategy, Pipeline):
-        parts = [describe(part) for part in strategy.parts]
+        parts = [describe_strategy(part) for part in strategy.parts]
     else:
         parts = []
     for field in fields(strategy):
@@ -337,23 +345,23 @@ def describe(strategy: Strategy) -> str:
         if field.default_factory is not MISSING:
             default = field.default_factory()
         if field.name != "parts" and value != default:
-            parts.append(f"{field.name}={_text(value)}")
+            parts.append(f"{field.name}={_format_value(value)}")
     if parts:
         return f"{strategy.name}({', '.join(parts)})"
     return strategy.name
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     if isinstance(value, tuple):
-        return f"[{', '.join(_text(item) for item in value)}]"
+        return f"[{', '.join(_format_value(item) for item in value)}]"
     if isinstance(value, Budget | Rule):
         options = [
-            f"{field.name}={_text(getattr(value, field.name))}"
+            f"{field.name}={_format_value(getattr(value, field.name))}"
             for field in fields(value)
             if getattr(value, field.name) != field.default
         ]

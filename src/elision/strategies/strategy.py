@@ -11,13 +11,13 @@ from elision.strategies.budget import Budget
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import CacheAware, Schedule
+from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.selectors import Selector
-from elision.strategies.triggers import Trigger
+from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.prices import Prices
 
 
-def whole(owner: str, least: int, **values: int | None) -> None:
+def check_whole_numbers(owner: str, least: int, **values: int | None) -> None:
     """Each of `values` is a whole number of at least `least`, or None. Raises SpecError naming the option."""
     for name, value in values.items():
         if value is None:
@@ -41,8 +41,8 @@ class Strategy:
 
     name: ClassVar[str] = ""
     #: Whether anything is ever hidden, by rules too.
-    hides: ClassVar[bool] = True
-    schedule: Schedule = field(default_factory=CacheAware)
+    can_hide: ClassVar[bool] = True
+    schedule: Schedule = field(default_factory=CacheAwareSchedule)
     gist: int = 50
     placeholder: str = ""
     handles: bool = True
@@ -52,12 +52,12 @@ class Strategy:
     keep_user_tokens: int = 20_000
 
     def __post_init__(self) -> None:
-        self.check()
+        self.check_options()
 
-    def check(self) -> None:
+    def check_options(self) -> None:
         """Raise SpecError for a value that has no meaning."""
-        whole(self.name, 0, gist=self.gist, keep_user_tokens=self.keep_user_tokens)
-        whole(self.name, 50, summary_max_tokens=self.summary_max_tokens)
+        check_whole_numbers(self.name, 0, gist=self.gist, keep_user_tokens=self.keep_user_tokens)
+        check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
         for name in self.__dataclass_fields__:
             value: Any = getattr(self, name)
             if isinstance(value, float) and not math.isfinite(value):
@@ -67,20 +67,20 @@ class Strategy:
     def placeholders(self) -> Placeholders:
         return Placeholders(gist=self.gist, text=self.placeholder, handles=self.handles)
 
-    def usable(self, prices: Prices) -> int | None:
+    def limit_view(self, prices: Prices) -> int | None:
         """Tokens that a view may have; None for no limit. A model whose window is known limits every view."""
         if self.budget is None and prices.window is None:
             return None
-        return (self.budget or Budget()).usable(prices)
+        return (self.budget or Budget()).limit_view(prices)
 
-    def selectors(self) -> tuple[Selector, ...]:
+    def make_selectors(self) -> tuple[Selector, ...]:
         """Fresh selectors for one session; none hides nothing."""
         return ()
 
-    def trigger(self) -> Trigger | None:
+    def make_trigger(self) -> SummaryTrigger | None:
         """A fresh trigger for one session; None never summarizes."""
         return None
 
-    def start(self) -> Policy:
+    def start_policy(self) -> Policy:
         """Begin a session."""
         return Policy(self)

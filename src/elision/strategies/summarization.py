@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from elision.strategies.strategy import Strategy, whole
-from elision.strategies.triggers import EveryTurns, Trigger
+from elision.strategies.strategy import Strategy, check_whole_numbers
+from elision.strategies.triggers import EveryTurnsTrigger, SummaryTrigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,9 @@ class Summarization(Strategy):
     every: int = 21
     tail: int = 10
 
-    def check(self) -> None:
-        Strategy.check(self)
-        whole(self.name, 1, every=self.every, tail=self.tail)
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, every=self.every, tail=self.tail)
 
-    def trigger(self) -> Trigger:
-        return EveryTurns(self.every, self.tail)
+    def make_trigger(self) -> SummaryTrigger:
+        return EveryTurnsTrigger(self.every, self.tail)

@@ -16,7 +16,7 @@ BLOCK_TOKENS = 40
 class SummaryCall:
     """One summarizer call as billed. Tokens; input includes cached; usd in USD.
 
-    fixed: the part of usd that waiting does not make larger.
+    fixed_usd: the part of usd that waiting does not make larger.
     """
 
     route: str
@@ -24,18 +24,18 @@ class SummaryCall:
     cached: int
     output: int
     usd: float
-    fixed: float = 0.0
+    fixed_usd: float = 0.0
 
 
-def standing_words(said: int, keep: int, limit: int) -> int:
+def limit_user_words(user_tokens: int, keep: int, limit: int) -> int:
     """Tokens that the user's `said` tokens in covered turns take behind a summary, at most: what is beyond `keep` is
     quoted in the block, within `limit` in all."""
-    if said <= keep:
-        return said
+    if user_tokens <= keep:
+        return user_tokens
     return keep + limit
 
 
-def summary_call(
+def choose_summary_call(
     prices: Prices, *, covered: int, previous: int, live: int, live_cached: int, hidden: int, output: int
 ) -> SummaryCall:
     """The cheaper route.
@@ -61,4 +61,4 @@ def summary_call(
     least = min(calls, key=lambda call: call.usd)
     # What does not grow with the turns covered: it is paid once a summary, however long that waits.
     fixed = prices.bill(INSTRUCTION_TOKENS + previous, 0, output).usd
-    return replace(least, fixed=min(fixed, least.usd))
+    return replace(least, fixed_usd=min(fixed, least.usd))

@@ -15,5 +15,5 @@ class Supersede(Strategy):
 
     name: ClassVar[str] = "supersede"
 
-    def selectors(self) -> tuple[Selector, ...]:
+    def make_selectors(self) -> tuple[Selector, ...]:
         return (Superseded(),)

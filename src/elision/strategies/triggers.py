@@ -7,39 +7,39 @@ from typing import Protocol
 from elision.trajectory.state import State
 
 
-class Trigger(Protocol):
+class SummaryTrigger(Protocol):
     """Decides from the state alone; costs nothing that grows with the history."""
 
-    def due(self, state: State, call: int, saves: int = 0) -> int:
+    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         """Cover turns up to this one at call `call`; 0 for not now.
 
         saves: tokens that the pending masking would save.
         """
         ...
 
-    def until(self, state: State, call: int) -> int | None:
+    def count_calls_until(self, state: State, call: int) -> int | None:
         """Calls until a summary is due by turns alone, 0 if it is; None if that cannot be known."""
         ...
 
 
-class EveryTurns:
+class EveryTurnsTrigger:
     """When `every` + `tail` turns stand behind the last summary: all but the newest `tail`."""
 
     def __init__(self, every: int, tail: int) -> None:
         self.every = every
         self.tail = tail
 
-    def due(self, state: State, call: int, saves: int = 0) -> int:
+    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         behind = call - 1 - state.covered
         if behind >= self.every + self.tail:
             return call - 1 - self.tail
         return 0
 
-    def until(self, state: State, call: int) -> int | None:
+    def count_calls_until(self, state: State, call: int) -> int | None:
         return max(0, state.covered + self.every + self.tail + 1 - call)
 
 
-class BehindSummary:
+class GrowthTrigger:
     """When `turns` stand behind the summary, or those outside the tail exceed `tokens` in the view."""
 
     def __init__(self, turns: int, tail: int, tokens: int | None) -> None:
@@ -47,27 +47,27 @@ class BehindSummary:
         self.tail = tail
         self.tokens = tokens
 
-    def due(self, state: State, call: int, saves: int = 0) -> int:
+    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         covers = call - 1 - self.tail
         if covers <= state.covered:
             return 0
         if call - 1 - state.covered >= self.turns:
             return covers
-        if self.tokens is not None and self._standing(state, covers) > self.tokens:
+        if self.tokens is not None and self._count_visible_tokens(state, covers) > self.tokens:
             return covers
         return 0
 
-    def until(self, state: State, call: int) -> int | None:
+    def count_calls_until(self, state: State, call: int) -> int | None:
         return max(0, state.covered + self.turns + 1 - call)
 
-    def _standing(self, state: State, covers: int) -> int:
+    def _count_visible_tokens(self, state: State, covers: int) -> int:
         # What stands in the view, not the raw tokens: those no compaction lowers, and every call would trigger.
         start = state.track.start(state.turn_places[state.covered + 1])
         end = state.turn_places.get(covers + 1)
         return (state.track.tokens if end is None else state.track.start(end)) - start
 
 
-class OverTokens:
+class ViewSizeTrigger:
     """When the view exceeds `hard` tokens, or `soft` and more than `after` calls were made; see `TwoTier`."""
 
     def __init__(self, keep: int, soft: int, hard: int, after: int, fewest: int) -> None:
@@ -77,20 +77,20 @@ class OverTokens:
         self.after = after
         self.fewest = fewest
 
-    def due(self, state: State, call: int, saves: int = 0) -> int:
+    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         # A placeholder is cheaper than a summary: what masking can do is not a reason to summarize.
         tokens = state.track.tokens - saves
         if not (tokens > self.hard or (tokens > self.soft and call - 1 > self.after)):
             return 0
-        covers = self._boundary(state)
+        covers = self._find_boundary(state)
         if covers - state.covered >= self.fewest:
             return covers
         return 0
 
-    def until(self, state: State, call: int) -> int | None:
+    def count_calls_until(self, state: State, call: int) -> int | None:
         return None
 
-    def _boundary(self, state: State) -> int:
+    def _find_boundary(self, state: State) -> int:
         """The newest turn in front of the turns of the newest `keep` results."""
         left = self.keep
         for turn in reversed(state.turns):

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from elision.errors import SpecError
 from elision.strategies.selectors import AllButNewestResults, Selector
-from elision.strategies.strategy import Strategy, whole
-from elision.strategies.triggers import OverTokens, Trigger
+from elision.strategies.strategy import Strategy, check_whole_numbers
+from elision.strategies.triggers import SummaryTrigger, ViewSizeTrigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,16 +23,16 @@ class TwoTier(Strategy):
     after_steps: int = 50
     summarize_min_turns: int = 10
 
-    def check(self) -> None:
-        Strategy.check(self)
-        whole(self.name, 1, keep_recent=self.keep_recent, soft=self.soft, hard=self.hard)
-        whole(self.name, 1, summarize_min_turns=self.summarize_min_turns)
-        whole(self.name, 0, after_steps=self.after_steps)
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, keep_recent=self.keep_recent, soft=self.soft, hard=self.hard)
+        check_whole_numbers(self.name, 1, summarize_min_turns=self.summarize_min_turns)
+        check_whole_numbers(self.name, 0, after_steps=self.after_steps)
         if self.soft > self.hard:
             raise SpecError(f"two-tier(soft={self.soft}, hard={self.hard}): soft must not exceed hard")
 
-    def selectors(self) -> tuple[Selector, ...]:
+    def make_selectors(self) -> tuple[Selector, ...]:
         return (AllButNewestResults(self.keep_recent),)
 
-    def trigger(self) -> Trigger:
-        return OverTokens(self.keep_recent, self.soft, self.hard, self.after_steps, self.summarize_min_turns)
+    def make_trigger(self) -> SummaryTrigger:
+        return ViewSizeTrigger(self.keep_recent, self.soft, self.hard, self.after_steps, self.summarize_min_turns)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from elision.errors import Billed, SummaryError
+from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
-from elision.strategies.situation import Situation
-from elision.strategies.summary_cost import SummaryCall, summary_call
+from elision.strategies.summary_cost import SummaryCall, choose_summary_call
 from elision.summarizers.summary_checks import check_summary
 from elision.summarizers.summary_result import SummaryResult, has_sound_usage
 from elision.trajectory.content import Opaque
@@ -39,21 +39,23 @@ def build_request(
     )
 
 
-def estimate_call(state: State, situation: Situation, covers: int, output: int) -> SummaryCall:
+def estimate_call(state: State, situation: DecisionContext, covers: int, output: int) -> SummaryCall:
     """A call that writes `output` tokens about turns up to `covers`, by the cheaper route, as we count it."""
     hidden = sum(state.sizer.observation(state.observation(key)) for key in state.hidden if key[0] <= covers)
-    return summary_call(
+    return choose_summary_call(
         situation.prices,
         covered=state.raw_start(covers + 1) - state.raw_start(state.covered + 1),
         previous=state.sizer.count(state.summary.text) if state.summary else state.task_tokens,
         live=state.track.tokens,
-        live_cached=situation.cached(state, state.sent),
+        live_cached=situation.count_cached_tokens(state, state.sent),
         hidden=hidden,
         output=output,
     )
 
 
-def bill_call(state: State, situation: Situation, covers: int, answer: SummaryResult | SummaryError) -> SummaryCall:
+def bill_call(
+    state: State, situation: DecisionContext, covers: int, answer: SummaryResult | SummaryError
+) -> SummaryCall:
     """What `answer` cost: as its writer says, else as we count it; a failed call is billed for its input."""
     if isinstance(answer, SummaryError):
         told = _find_usable_bill(answer.billed)
@@ -156,7 +158,7 @@ def count_replaced_tokens(state: State, covers: int) -> int:
 
 def _collect_quotes(state: State, policy: Policy, covers: int) -> list[tuple[str, str]]:
     """What is protected in turns 1 ... `covers`, by name, in order."""
-    quotes = {(turn, 0): (f"turn {turn}", spoken(state.turns[turn - 1])) for turn in policy.pinned}
+    quotes = {(turn, 0): (f"turn {turn}", spoken(state.turns[turn - 1])) for turn in policy.pinned_turns}
     for key in policy.protected:
         result = state.observation(key)
         quotes[key] = (f"{handle(key)} {result.tool}".strip(), result.text + _note_opaque_parts(result))

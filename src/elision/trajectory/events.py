@@ -15,7 +15,7 @@ from elision.trajectory.usage import Usage
 class Opened:
     """A live session begins: what is fixed for as long as it lives.
 
-    strategy: as text (`elision.strategies.spec.describe`); a later process may go on with another one.
+    strategy: as text (`elision.strategies.spec.describe_strategy`); a later process may go on with another one.
     dialect:  whose messages it is fed with; "" where turns are added by hand.
     handles:  whether placeholders name handles.
     offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",

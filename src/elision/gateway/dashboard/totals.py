@@ -108,7 +108,7 @@ def compute_totals(account: SessionReport, after: int = 0) -> Totals:
         # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
         raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).without_prompt_cost(recalls),
         recalls_usd=recalls,
-        caching_usd=sum(each.bills.caching for each in passes),
+        caching_usd=sum(each.bills.caching_usd for each in passes),
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
         failed_summaries=sum(len(each.failed_summaries) for each in passes),

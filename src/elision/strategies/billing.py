@@ -8,7 +8,7 @@ from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.view import View
 
 
-class Books:
+class SessionBill:
     """Bills, call by call, of prompts, answers and the summarizer; decisions go by them.
 
     warm: tokens of the head that other runs keep in the provider's cache.
@@ -17,45 +17,45 @@ class Books:
     def __init__(self, prices: Prices, warm: int = 0) -> None:
         self.prices = prices
         self.cache = PromptCache(prices.cache, warm)
-        self.bill = Bill()
-        self.summarizer = Bill()
-        self.raw = Bill()
+        self.prompts = Bill()
+        self.summaries = Bill()
+        self.raw_prompts = Bill()
         self.answers = Bill()
         self.raw_answers = Bill()
         self._raw_cache = PromptCache(prices.cache, warm)
 
     @property
-    def spent(self) -> float:
+    def spent_usd(self) -> float:
         """Our bill so far, in USD."""
-        return self.bill.usd + self.summarizer.usd + self.answers.usd
+        return self.prompts.usd + self.summaries.usd + self.answers.usd
 
     @property
-    def raw_spent(self) -> float:
+    def raw_spent_usd(self) -> float:
         """The bill of sending everything so far, with the cache breakpoints that our requests had, in USD."""
-        return self.raw.usd + self.raw_answers.usd
+        return self.raw_prompts.usd + self.raw_answers.usd
 
-    def send_raw(self, view: View, now: float | None, model: str) -> CountedPrompt:
+    def record_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Book a call that sends everything."""
         prompt = _count_prompt(view, self._raw_cache.send(view, now, model))
-        self.raw += prompt.bill(self.prices)
+        self.raw_prompts += prompt.bill_at(self.prices)
         return prompt
 
-    def peek_raw(self, view: View, now: float | None, model: str) -> float:
+    def cost_raw_prompt(self, view: View, now: float | None, model: str) -> float:
         """What a call that sends everything would cost now, in USD; books nothing."""
-        return _count_prompt(view, self._raw_cache.lookup(view, now, model)).bill(self.prices).usd
+        return _count_prompt(view, self._raw_cache.lookup(view, now, model)).bill_at(self.prices).usd
 
-    def send(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
+    def record_prompt(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
         """Book a call that sends `view`. anew: it begins as no request before it did."""
         prompt = _count_prompt(view, self.cache.send(view, now, model, anew=anew))
-        self.bill += prompt.bill(self.prices)
+        self.prompts += prompt.bill_at(self.prices)
         return prompt
 
-    def lengthen(self, model: str) -> None:
+    def lengthen_lifetime(self, model: str) -> None:
         """What the newest request wrote to the cache lives an hour: the provider reported it so."""
         self.cache.lengthen(model)
         self._raw_cache.lengthen(model)
 
-    def answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
+    def record_answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
         """Book an answer of `tokens` to our prompt and to the raw one; they may stand in different price tiers."""
         ours, raw = (
             Bill(output=tokens, usd=tokens * self.prices.rates(size).output / 1e6) for size in (prompt, raw_prompt)
@@ -63,11 +63,13 @@ class Books:
         self.answers += ours
         self.raw_answers += raw
 
-    def summarize(self, bill: Bill) -> None:
+    def record_summary(self, bill: Bill) -> None:
         """Book a summarizer call."""
-        self.summarizer += bill
+        self.summaries += bill
 
 
 def _count_prompt(view: View, cached: int) -> CountedPrompt:
     """The prompt of `view`, of which so many tokens are cached."""
-    return CountedPrompt(tokens=view.tokens, cached=cached, marked=bool(view.marks), hour=view.hour_tokens)
+    return CountedPrompt(
+        tokens=view.tokens, cached_tokens=cached, has_breakpoints=bool(view.marks), hour_tokens=view.hour_tokens
+    )

@@ -9,20 +9,20 @@ from elision.trajectory.spoken import spoken
 from elision.trajectory.turn import Head, Turn
 
 
-class Lexicon:
+class KnownIdentifiers:
     """A fold over head and turns; costs what a turn brings."""
 
     def __init__(self) -> None:
-        self.written: set[str] = set()
-        self.seen: Counter[str] = Counter()
+        self.written_by_agent: set[str] = set()
+        self.seen_counts: Counter[str] = Counter()
 
-    def head(self, head: Head) -> None:
+    def add_head(self, head: Head) -> None:
         for message in head.messages:
-            self.written.update(items(message.text))
+            self.written_by_agent.update(items(message.text))
 
-    def turn(self, turn: Turn) -> None:
-        self.written.update(items(spoken(turn)))
+    def add_turn(self, turn: Turn) -> None:
+        self.written_by_agent.update(items(spoken(turn)))
         for observation in turn.observations:
-            self.seen.update(items(observation.text))
+            self.seen_counts.update(items(observation.text))
         for message in turn.interjections:
-            self.written.update(items(message.text))
+            self.written_by_agent.update(items(message.text))

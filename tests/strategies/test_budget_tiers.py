@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from elision.engine import Session, Summarizer, drive
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
+from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, SHORTEST_SUMMARY_TOKENS, clip_text
 from elision.strategies.masking import Masking
-from elision.strategies.pressure import SHORT, SHORTEST, clipped
 from elision.strategies.raw import Raw
-from elision.strategies.schedules import Fixed
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.summary_cost import BLOCK_TOKENS
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import Attempted, Decided
@@ -39,7 +39,7 @@ from tests.properties.builders import (
 )
 
 #: Never acts of itself: what happens happens under pressure.
-NEVER = Fixed()
+NEVER = FixedSchedule()
 
 
 def refuses(request: SummaryRequest) -> str:
@@ -147,7 +147,13 @@ def test_words_of_the_user_that_do_not_fit() -> None:
 def floor_of(session: Session) -> int:
     """Tokens of head, newest turn as it came, and the shortest block there is."""
     state = session.state
-    return state.track.start(state.head_length) + SHORTEST + BLOCK_TOKENS + state.raw.tokens - state.raw_start(40)
+    return (
+        state.track.start(state.head_length)
+        + SHORTEST_SUMMARY_TOKENS
+        + BLOCK_TOKENS
+        + state.raw.tokens
+        - state.raw_start(40)
+    )
 
 
 @pytest.mark.parametrize("summarizer", [write_brief_summary, endless, refuses])
@@ -169,7 +175,7 @@ def test_less_than_that_is_an_error_with_numbers() -> None:
     needed = whole.track.start(whole.head_length) + whole.raw.tokens - whole.raw_start(14)
     with pytest.raises(BudgetError, match="the view still needs") as caught:
         run_session(replace(budgeted(needed + 10), summary_max_tokens=1_000), turns, start=task)
-    assert caught.value.usable < caught.value.needed <= needed + SHORTEST + BLOCK_TOKENS
+    assert caught.value.usable < caught.value.needed <= needed + SHORTEST_SUMMARY_TOKENS + BLOCK_TOKENS
 
 
 def test_a_summary_is_asked_for_in_as_many_tokens_as_there_are() -> None:
@@ -184,7 +190,7 @@ def test_a_summary_is_asked_for_in_as_many_tokens_as_there_are() -> None:
     for budget in range(900, 2_600, 50):
         with contextlib.suppress(BudgetError):
             run_session(replace(budgeted(budget), summary_max_tokens=1_000), steps(30), start=task, summarizer=counting)
-    assert min(asked) >= SHORT
+    assert min(asked) >= SHORT_SUMMARY_TOKENS
     assert max(asked) == 1_000
     assert len(set(asked)) > 3
 
@@ -197,7 +203,7 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
 
     task, turns = head("task " * 600), steps(40)
     needed = floor_of(run_session(Raw(), turns, start=task))
-    strategy = replace(budgeted(needed + SHORT - SHORTEST + 5), summary_max_tokens=1_000)
+    strategy = replace(budgeted(needed + SHORT_SUMMARY_TOKENS - SHORTEST_SUMMARY_TOKENS + 5), summary_max_tokens=1_000)
     session = run_session(strategy, turns, start=task, summarizer=long_winded, watch=fits)
     reasons = [event.reason for event in session.events if isinstance(event, Attempted)]
     assert any("where the budget leaves" in reason for reason in reasons)
@@ -274,7 +280,7 @@ def test_an_error_leaves_no_candidates() -> None:
         with pytest.raises(BudgetError, match="the view still needs"):
             drive(session.prepare(), write_brief_summary)
         assert session.policy.pending == {}
-        assert session.policy.saves == 0
+        assert session.policy.pending_tokens == 0
     session._usable = 100_000
     drive(session.prepare(), write_brief_summary)
     assert session.newest is not None
@@ -284,7 +290,7 @@ def test_an_error_leaves_no_candidates() -> None:
 @given(st.text(st.characters(exclude_categories=()), max_size=400), st.integers(30, 300))
 def test_clipped(text: str, tokens: int) -> None:
     """A clip is within its size, or nothing but its handle; its ends are the text's, and it can be encoded."""
-    result = clipped(text, tokens, "t3.2", SIZER)
+    result = clip_text(text, tokens, "t3.2", SIZER)
     before, _, behind = result.partition("\n[t3.2: ")
     behind = behind.partition(" chars cut here to fit]\n")[2]
     assert SIZER.text(result) <= tokens or (before, behind) == ("", "")
