@@ -1,7 +1,7 @@
-"""Provider JSON and Elision's values: what the dialects share.
+"""Read provider JSON into Elision's values: what the dialects share.
 
-Nobody checked the types of provider JSON, so every field is read through one of the readers below: they return a plain
-value of the type they promise whatever stands there, and never raise.
+Provider JSON may have any types, so every field is read through one of the readers below. Each returns a plain value of
+the type that it promises, for any input, and never raises.
 """
 
 from __future__ import annotations
@@ -71,61 +71,61 @@ class ToolResult:
 
 
 def text_in(value: object) -> str:
-    """`value` if it is a string, else ""."""
+    """Return `value` if it is a string, else ""."""
     if isinstance(value, str):
         return value
     return ""
 
 
 def mapping_in(value: object) -> Json:
-    """`value` if it is a JSON object, else {}."""
+    """Return `value` if it is a JSON object, else {}."""
     if isinstance(value, dict):
         return value
     return {}
 
 
 def mappings_in(value: object) -> list[Json]:
-    """The JSON objects of a list; [] if it is no list."""
+    """Return the JSON objects of a list; [] if it is no list."""
     if isinstance(value, list):
         return [item for item in value if isinstance(item, dict)]
     return []
 
 
 def count_in(value: object) -> int:
-    """`value` if it is a whole number of zero or more that can be one, else 0."""
+    """Return `value` if it is a whole number from 1 up to a plausible size, else 0."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER:
         return value
     return 0
 
 
 def number_in(value: object) -> float | None:
-    """`value` if it is a finite number of zero or more, else None."""
+    """Return `value` as a float if it is a plausible number of zero or more, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST_NUMBER:
         return None
     return float(value)
 
 
 def dump_json(value: object) -> str:
-    """`value` as JSON text; a string is taken to be JSON text (or what stands in its place) already."""
+    """Return `value` as JSON text. A string is taken to be JSON text, or to stand for it, already."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
 def dump_arguments(value: object) -> str:
-    """A call's arguments as JSON text, however the provider carries them; none are {}."""
+    """Return a call's arguments as JSON text, in whatever form the provider has them; {} if there are none."""
     return dump_json({} if value is None else value)
 
 
 def make_opaque(kind: str, part: Json) -> Opaque:
-    """`part`, kept and counted: media by `IMAGE_TOKENS`, anything else by the length of its JSON. An estimate."""
+    """Keep `part` and estimate its tokens: `IMAGE_TOKENS` for media, else by the length of its JSON."""
     if kind in MEDIA and mapping_in(part.get("source")).get("type") != "text":
         return Opaque(kind, IMAGE_TOKENS, part)
     return Opaque(kind, len(dump_json(part)) // CHARS_PER_TOKEN, part)
 
 
 def make_sealed(kind: str, part: Json, secret: str) -> Opaque:
-    """Reasoning that only the provider can read: base64 of about the text it stands for, so 3/4 of its length."""
+    """Keep reasoning that only the provider can read. Its base64 is about 4/3 of the text that it stands for."""
     return Opaque(kind, len(secret) * 3 // 4 // CHARS_PER_TOKEN, part)
 
 
@@ -134,7 +134,7 @@ _TEXT_FIELDS = {"text": "text", "refusal": "refusal", "input_text": "text", "out
 
 
 def parse_content(value: object) -> Content:
-    """A `content` field: a string, a list of parts, or anything a careless recorder put there."""
+    """Read a `content` field: a string, a list of parts, or anything else that a recorder wrote there."""
     if isinstance(value, str):
         return content(value)
     if isinstance(value, list):

@@ -49,7 +49,7 @@ BLOCKS = frozenset(
 
 
 def has_dialect_signs(messages: Iterable[Json], outer: Json) -> bool:
-    """Whether a conversation bears a sign of this dialect: a block of its own, `system`, a tool's `input_schema`.
+    """Return whether a conversation bears a sign of this dialect: an own block, `system`, a tool's `input_schema`.
 
     outer: the object that holds the messages.
     """
@@ -65,7 +65,7 @@ def _is_own_block(block: Json) -> bool:
 
 
 def list_blocks(value: object) -> list[Json]:
-    """A `content` field as blocks; a string is one text block."""
+    """Return a `content` field as blocks; a string is one text block."""
     if isinstance(value, list):
         return [item if isinstance(item, dict) else {"type": "text", "text": dump_json(item)} for item in value]
     if isinstance(value, dict):
@@ -76,7 +76,7 @@ def list_blocks(value: object) -> list[Json]:
 
 
 def parse_assistant(message: Json) -> AssistantMessage:
-    """An assistant message. Thinking is reasoning; server tools and their results stay in the content, opaque."""
+    """Read an assistant message. Thinking is reasoning; server tools and their results stay in the content, opaque."""
     blocks = list_blocks(message.get("content"))
     summaries = [_read_summary(block) for block in blocks if block.get("type") == "compaction"]
     return AssistantMessage(
@@ -98,7 +98,7 @@ def _read_summary(block: Json) -> str:
 
 
 def _keep_hidden_thinking(block: Json) -> Content:
-    """Thinking that was sent without its text (`display: omitted`) is there all the same, and is billed."""
+    """Keep thinking that was sent without its text (`display: omitted`): it is part of the prompt and billed."""
     if block.get("thinking"):
         return ()
     return (make_sealed("thinking", block, text_in(block.get("signature"))),)
@@ -124,7 +124,7 @@ def _parse_action(block: Json) -> Action:
 
 
 def parse_results(message: Json) -> list[ToolResult]:
-    """The tool results of a user message."""
+    """Read the tool results of a user message."""
     return [_parse_result(block) for block in list_blocks(message.get("content")) if block.get("type") == "tool_result"]
 
 
@@ -141,7 +141,7 @@ def _parse_result(block: Json) -> ToolResult:
 
 
 def parse_user_words(message: Json) -> Content:
-    """What a user message says beside its tool results."""
+    """Return what a user message says beside its tool results."""
     blocks = list_blocks(message.get("content"))
     return tuple(part for block in blocks if block.get("type") != "tool_result" for part in parse_content(block))
 
@@ -175,7 +175,7 @@ def parse_usage(value: object) -> Usage | None:
 
 
 def _count_bill(counts: Json) -> Usage:
-    """One bill; `cache_creation` says how long what was written lives."""
+    """Read one bill. `cache_creation` says how long the written entries live."""
     tiers = mapping_in(counts.get("cache_creation"))
     hour, minutes = (count_in(tiers.get(f"ephemeral_{life}_input_tokens")) for life in ("1h", "5m"))
     return Usage(

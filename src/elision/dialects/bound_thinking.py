@@ -35,11 +35,11 @@ _BLOCKS: Final = frozenset(("thinking", "redacted_thinking"))
 
 
 def choose_thinking_policy(capabilities: Capabilities, option: str = AUTO_POLICY) -> ThinkingPolicy:
-    """How to edit a history at this model. Raises SpecError.
+    """Choose how to edit a history at this model. Raises SpecError for an unknown option.
 
-    `auto` takes, in this order: `ignore` where nothing is bound; `native` where the server can clear by itself; else
-    `defer`. It never chooses `drop_block`: to give thoughts away is the user's decision. An option that the model
-    cannot do falls back in the same order.
+    `auto` takes, in this order: `ignore` if nothing is bound; `native` if the server can clear by itself; else `defer`.
+    It never chooses `drop_block`: giving thoughts away is the user's decision. An option that the model cannot do falls
+    back in the same order.
     """
     if option != AUTO_POLICY and option not in THINKING_POLICIES:
         raise SpecError(
@@ -58,20 +58,27 @@ def choose_thinking_policy(capabilities: Capabilities, option: str = AUTO_POLICY
 
 
 def has_bound_thinking(turn: Turn) -> bool:
-    """Whether a turn may carry bound thinking. Its text alone counts: what was shown of a block stands as `reasoning`,
-    apart from the signature that it was sent with."""
+    """Return whether a turn may carry bound thinking.
+
+    Reasoning text is enough: the text of a thinking block is kept as `reasoning`, apart from its signature.
+    """
     return bool(turn.reasoning) or any(isinstance(part, Opaque) and part.kind in _BLOCKS for part in turn.content)
 
 
 def find_newest_thinking(turns: Sequence[Turn]) -> int:
-    """Index of the newest turn that thinks; 0 where none does. Its own results stand behind its thinking, so they may
-    change, and those of every later turn."""
+    """Return the index of the newest turn that thinks; 0 if none does.
+
+    Results of that turn come after its thinking, so they may change, and so may those of every later turn.
+    """
     return next((turn.index for turn in reversed(turns) if has_bound_thinking(turn)), 0)
 
 
 def find_editable_from(turns: Sequence[Turn]) -> int:
-    """The first turn whose observations may change, and the least that a summary may cover: what it covers is gone with
-    its thinking, and what stays must not think."""
+    """Return the first turn whose observations may change.
+
+    A summary must cover at least every turn before it: the thinking of covered turns goes with them, and what stays
+    must not think.
+    """
     return max(find_newest_thinking(turns), 1)
 
 
@@ -79,10 +86,10 @@ def find_editable_from(turns: Sequence[Turn]) -> int:
 
 
 def ask_to_drop_thinking(request: Mapping[str, Any], capabilities: Capabilities) -> dict[str, Any] | None:
-    """`request` asking for invalid thinking to be dropped; None where it cannot ask.
+    """Return `request` with the wish to drop invalid thinking; None if it cannot ask.
 
-    The service does not remember it, so every later request of the session must ask as well, under `DROP_BETA`. Only
-    the top level and `thinking` are new objects. A request without `thinking` says what the model does by default.
+    The service does not remember the wish, so every later request of the session must ask as well, under `DROP_BETA`.
+    Only the top level and `thinking` are new objects. A request without `thinking` gets the model's default.
     """
     thinking = mapping_in(request.get("thinking"))
     if not thinking and capabilities.thinking in ("default", "always"):
@@ -94,6 +101,6 @@ def ask_to_drop_thinking(request: Mapping[str, Any], capabilities: Capabilities)
 
 
 def add_beta(header: str, beta: str) -> str:
-    """An `anthropic-beta` header with `beta` in it; what the client asked for stays in front."""
+    """Add `beta` to an `anthropic-beta` header, after what the client asked for."""
     asked = [each.strip() for each in header.split(",") if each.strip()]
     return ",".join(asked if beta in asked else [*asked, beta])

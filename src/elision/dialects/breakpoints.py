@@ -1,11 +1,10 @@
-"""Where cache breakpoints can still be put in an Anthropic request: four in all, the client's own counted.
+"""Find where cache breakpoints can still be set in an Anthropic request: four in all, the client's own counted.
 
-Only breakpoints make cache entries there, so one of ours belongs at the frontier of what is hidden, behind which
-everything is rewritten at the next decision, and one at the end. A breakpoint looks back 20 blocks for an entry: a turn
-that adds more (parallel calls) loses touch with the entry before it, so what is left of the four goes in between.
+Cache entries are written only at breakpoints. One belongs at the frontier of what is hidden: everything after it is
+rewritten at the next decision. One belongs at the end. A breakpoint looks back 20 blocks for an entry, so a turn that
+adds more blocks (parallel calls) loses the entry before it. Breakpoints that are left of the four go in between.
 
-OpenAI's models need none of this: their cache finds a prefix wherever an earlier request ended
-(docs/reference/providers.md).
+OpenAI's models need none: a prefix is found there wherever an earlier request ended (docs/reference/providers.md).
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ class BreakpointPlace:
 
     @property
     def control(self) -> dict[str, str]:
-        """The `cache_control` to be set there."""
+        """Return the `cache_control` to set here."""
         if self.ttl == "5m":
             return {"type": "ephemeral"}
         return {"type": "ephemeral", "ttl": self.ttl}
 
 
 def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[BreakpointPlace]:
-    """Where breakpoints can be set in `request`, most important first, the ones in between last.
+    """Choose where to set breakpoints in `request`, most important first, the ones in between last.
 
-    wanted: (message, block) behind which a prefix should be kept, most important first. A block that can bear no mark
-            (thinking, blank text) gives way to the nearest before it, be it in another message; one that is marked
-            already needs nothing.
+    wanted: (message, block) after which a prefix should be kept, most important first. A block that can bear no mark
+        (thinking, blank text) is replaced by the nearest block before it, also in another message. A marked block needs
+        nothing.
     """
     messages = request.get("messages")
     if isinstance(messages, list):
@@ -82,7 +81,7 @@ def list_breakpoints(request: Mapping[str, Any]) -> list[Breakpoint]:
 
 
 def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace]) -> dict[str, Any]:
-    """`request` with breakpoints at `at`; every message that has none is the very same object."""
+    """Return `request` with breakpoints at `places`. Every message that gets none is the same object."""
     messages = list(request.get("messages") or ())
     for place in places:
         message = messages[place.message]
@@ -101,7 +100,7 @@ _END: Final = (sys.maxsize, sys.maxsize)
 
 
 def _walk_back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
-    """(place, whether it may bear a mark) of every block from `place` on towards the beginning."""
+    """Yield (place, whether it may bear a mark) of every block from `place` back to the beginning."""
     for number in range(min(place[0], len(messages) - 1), -1, -1):
         message = mapping_in(messages[number])
         content = message.get("content")
@@ -122,7 +121,7 @@ def _can_bear_breakpoint(part: Json) -> bool:
 
 
 def _fill_gap(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
-    """Up to `free` blocks that shorten the last stretch between two breakpoints to what one looks back."""
+    """Return up to `free` blocks that shorten the last gap between two breakpoints to 20 blocks."""
     found: list[tuple[int, int]] = []
     if len(ends) < 2:
         return found
@@ -138,7 +137,7 @@ def _fill_gap(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: in
 
 
 def _choose_ttl(request: Mapping[str, Any], marks: Sequence[Breakpoint], place: tuple[int, int]) -> str:
-    """How long a breakpoint at `at` must live: as long as any behind it."""
+    """Return how long a breakpoint at `place` must live: as long as any after it."""
     behind = any(mark.ttl == "1h" and mark.place >= place for mark in marks)
     automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and has_automatic_breakpoint(request)
     if behind or automatic:

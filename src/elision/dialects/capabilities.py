@@ -205,7 +205,7 @@ _NAME_TAGS = re.compile(r"(?:\[1m\]|:[\w.:]+|@[\w-]+)$")
 
 @lru_cache(maxsize=256)
 def find_capabilities(model: str) -> Capabilities:
-    """What is known of `model`, whatever hosts, regions and tags stand around its name; `UNKNOWN` for any other."""
+    """Return what is known of `model`, without hosts, regions and tags in its name; `UNKNOWN` for any other."""
     name = normalize_model(model)
     fitting = (row for row in TABLE if _is_model(name, row.model))
     row = max(fitting, key=lambda row: len(row.model), default=UNKNOWN)
@@ -215,12 +215,12 @@ def find_capabilities(model: str) -> Capabilities:
 
 
 def _drop_enforcement(row: Capabilities) -> Capabilities:
-    """As sold by a router that says it does not enforce the check; whether it passes betas on is not known."""
+    """Return the row for a router that says it does not enforce the check. Whether it passes betas on is unknown."""
     return replace(row, binds_thinking=False, can_drop_block=False, clears_results=False, trust="L")
 
 
 def _is_model(name: str, model: str) -> bool:
-    """Whether `name` is `model`, dated or of a variant; `claude-opus-5-6` is another model than `claude-opus-5`."""
+    """Return whether `name` is `model`, with a date or a variant; `claude-opus-5-6` is not `claude-opus-5`."""
     rest = name[len(model) :]
     if not name.startswith(model) or not rest:
         return name == model
@@ -230,6 +230,7 @@ def _is_model(name: str, model: str) -> bool:
 
 
 def normalize_model(model: str) -> str:
-    """`us.anthropic.claude-opus-4.5-v1:0` as `claude-opus-4-5-v1`: the last part of the path, dashes for dots."""
+    """Return the last part of the path, with dashes for dots: `claude-opus-4-5-v1` for
+    `us.anthropic.claude-opus-4.5-v1:0`."""
     name = _NAME_TAGS.sub("", model.strip().lower().rsplit("/", 1)[-1])
     return _NAME_TAGS.sub("", _CLOUD_PREFIX.sub("", name, count=1)).replace(".", "-")

@@ -24,7 +24,7 @@ from elision.trajectory.usage import Usage
 
 
 def parse_reasoning(message: Json) -> str:
-    """Reasoning in clear text, under whichever name the server gives it."""
+    """Read reasoning in clear text, under any name that servers give it."""
     for name in ("reasoning_content", "reasoning"):
         value = message.get(name)
         if isinstance(value, str) and value:
@@ -41,7 +41,7 @@ def parse_reasoning(message: Json) -> str:
 
 
 def parse_actions(message: Json) -> tuple[Action, ...]:
-    """The calls of an assistant message; a legacy `function_call` has its function's name for an id."""
+    """Read the calls of an assistant message. A legacy `function_call` gets its function's name as id."""
     calls = [_parse_action(call) for call in mappings_in(message.get("tool_calls"))]
     if legacy := mapping_in(message.get("function_call")):
         name = text_in(legacy.get("name"))
@@ -60,7 +60,7 @@ def _parse_action(call: Json) -> Action:
 
 
 def parse_assistant(message: Json) -> AssistantMessage:
-    """An assistant message."""
+    """Read an assistant message."""
     refusal = content(text_in(message.get("refusal")))
     return AssistantMessage(
         content=parse_content(message.get("content")) + refusal,
@@ -70,7 +70,7 @@ def parse_assistant(message: Json) -> AssistantMessage:
 
 
 def parse_result(message: Json) -> ToolResult:
-    """A message of role `tool` or (legacy) `function`."""
+    """Read a message of role `tool` or (legacy) `function`."""
     name = text_in(message.get("name"))
     error = message.get("is_error", message.get("error"))
     return ToolResult(
@@ -82,11 +82,11 @@ def parse_result(message: Json) -> ToolResult:
 
 
 def parse_usage(value: object, *, usd: float | None = None) -> Usage | None:
-    """A `usage` object; None if there is none. `prompt_tokens` include cache reads and writes.
+    """Read a `usage` object; None if there is none. `prompt_tokens` include cache reads and writes.
 
-    Cache reads also stand under DeepSeek's `prompt_cache_hit_tokens`, and LiteLLM adds Anthropic's names. Completion
-    tokens include reasoning, audio and predicted tokens, also rejected ones; where `total_tokens` says that reasoning
-    comes on top of them (xAI), it is added.
+    DeepSeek reports cache reads as `prompt_cache_hit_tokens`, and LiteLLM adds Anthropic's names. Completion tokens
+    include reasoning, audio and predicted tokens, also rejected ones. Reasoning is added if `total_tokens` shows that
+    it is not included (xAI).
     """
     counts = mapping_in(value)
     if "prompt_tokens" not in counts:
@@ -106,7 +106,7 @@ def parse_usage(value: object, *, usd: float | None = None) -> Usage | None:
 
 
 def _count_output(counts: Json) -> int:
-    """Completion tokens, with the reasoning where the total has it beside them."""
+    """Return the completion tokens, with the reasoning if the total counts it apart from them."""
     completion = count_in(counts.get("completion_tokens"))
     reasoning = count_in(mapping_in(counts.get("completion_tokens_details")).get("reasoning_tokens"))
     beside = count_in(counts.get("total_tokens")) == count_in(counts.get("prompt_tokens")) + completion + reasoning

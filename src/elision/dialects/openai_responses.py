@@ -70,7 +70,7 @@ _OWN_PARTS = frozenset(("input_text", "output_text", "summary_text"))
 
 
 def has_dialect_signs(items: Iterable[Json]) -> bool:
-    """Whether a conversation bears a sign of this dialect: an item, or a content part, of its own."""
+    """Return whether a conversation bears a sign of this dialect: an item or a content part of its own."""
     return any(_is_own_item(item) for item in items)
 
 
@@ -80,7 +80,7 @@ def _is_own_item(item: Json) -> bool:
 
 
 def read_call_id(item: Json) -> str:
-    """Return the id that results refer to; "" for a search that the provider runs, whose output stands behind it."""
+    """Return the id that results refer to; "" for a search that the provider runs (its output comes right after it)."""
     named = text_in(item.get("call_id"))
     if named or text_in(item.get("type")) in _SEARCHES:
         return named
@@ -88,7 +88,7 @@ def read_call_id(item: Json) -> str:
 
 
 def parse_item(item: Json) -> AssistantMessage:
-    """What one output item adds to the assistant message it is part of."""
+    """Read what one output item adds to the assistant message that it is part of."""
     kind = text_in(item.get("type")) or "message"
     if kind == "message":
         return AssistantMessage(content=parse_content(item.get("content")))
@@ -100,7 +100,7 @@ def parse_item(item: Json) -> AssistantMessage:
 
 
 def _read_reasoning(item: Json) -> str:
-    """The reasoning text where it was sent (open models), else its summary."""
+    """Return the reasoning text if it was sent (open models), else its summary."""
     texts = [text_in(part.get("text")) for part in mappings_in(item.get("content"))]
     texts = texts or [text_in(part.get("text")) for part in mappings_in(item.get("summary"))]
     return "\n".join(filter(None, texts))
@@ -122,7 +122,7 @@ def _parse_action(kind: str, item: Json) -> Action:
 
 
 def parse_inline_result(item: Json) -> ToolResult | None:
-    """The result that a hosted tool's call item carries itself, if it does."""
+    """Read the result that a hosted tool's call item carries itself; None if it carries none."""
     take = _INLINE_PARSERS.get(text_in(item.get("type")))
     if take:
         return take(item)
@@ -152,7 +152,7 @@ def _parse_listed_result(field: str) -> Callable[[Json], ToolResult | None]:
 
 
 def _parse_entries(found: list[Any]) -> Content:
-    """Logs of a code interpreter, hits of a file search: their text, else opaque."""
+    """Read logs of a code interpreter or hits of a file search: their text, else opaque."""
     return tuple(_parse_entry(entry) for entry in found if entry)
 
 
@@ -177,7 +177,7 @@ _INLINE_PARSERS: Mapping[str, Callable[[Json], ToolResult | None]] = {
 
 
 def parse_result(item: Json) -> ToolResult:
-    """An output item."""
+    """Read an output item."""
     found = next((item[name] for name in ("output", "result", "tools") if item.get(name) is not None), None)
     return ToolResult(
         action_id=read_call_id(item),
@@ -210,7 +210,7 @@ def _parse_output(value: object) -> Content:
 
 
 def _parse_command_output(run: Json) -> Content:
-    """One command of a `shell_call_output`."""
+    """Read the output of one command of a `shell_call_output`."""
     code = mapping_in(run.get("outcome")).get("exit_code")
     if isinstance(code, int) and code:
         ending = f"exit code {code}"
@@ -230,7 +230,7 @@ def _has_failed(item: Json) -> bool | None:
 
 
 def parse_usage(value: object) -> Usage | None:
-    """A `usage` object; None if there is none. `input_tokens` include cache reads and writes."""
+    """Read a `usage` object; None if there is none. `input_tokens` include cache reads and writes."""
     counts = mapping_in(value)
     if "input_tokens" not in counts:
         return None

@@ -1,15 +1,15 @@
-"""Views as provider messages: what the dialects share.
+"""Render views as provider messages: what the dialects share.
 
-A renderer follows one session. It keeps the messages of the newest view, appends what is new, and after a rewrite goes
-back to the first changed segment: every message in front of it stays the same object. What it returns is never changed
-afterwards. The messages are a function of the view alone: a renderer that saw every view of a session and a fresh one
-that sees only the last say the same.
+A renderer follows one session. It keeps the messages of the newest view and appends what is new. After a rewrite it
+goes back to the first changed segment: every message before it stays the same object. Returned messages are never
+changed afterwards. The messages are a function of the view alone: a fresh renderer that sees only the last view returns
+the same.
 
-What a provider rejects and a recording may hold is mended, always in the same way:
+A recording may hold what a provider rejects. The renderer repairs it, always in the same way:
 
-- a call that was never answered gets a result that says so (`unanswered=""` leaves it open, as it came);
-- call ids that are empty, repeat or have letters that the provider forbids are replaced on both sides;
-- results stand right behind their call, the user's words of the same turn behind them.
+- a call that was never answered gets a result that says so (`no_result_text=""` leaves the call open);
+- call ids that are empty, repeat or have forbidden letters are replaced in the call and in its result;
+- results come right after their call, and the user's words of the same turn after the results.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class ViewRenderer(Protocol):
     """Turns the views of one session into the messages of its requests."""
 
     def render_messages(self, view: View) -> list[JsonMessage]:
-        """The request's `messages`. The list is the caller's; the messages in it are not to be changed."""
+        """Return the request's `messages`. The list is the caller's; the messages in it must not be changed."""
         ...
 
     def render_unmarked(self, view: View) -> list[JsonMessage]:
-        """The same without cache markers, which are no part of what a prompt cache compares."""
+        """Return the messages without cache markers, which a prompt cache does not compare."""
         ...
 
     def render_system(self, view: View) -> list[JsonMessage]:
-        """The system prompt where the dialect keeps it apart, as blocks; else []."""
+        """Return the system prompt as blocks if the dialect keeps it apart; else []."""
         ...
 
 
@@ -67,12 +67,12 @@ class TurnCalls:
 
     @property
     def last_result_position(self) -> int:
-        """1-based position of the last observation that answers a call; 0 if none does."""
+        """Return the 1-based position of the last observation that answers a call; 0 if none does."""
         return max((position for position, id in enumerate(self.answered_ids, start=1) if id), default=0)
 
 
 def _match_results(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[str]:
-    """The id that each observation of `turn` answers. Calls under one recorded id are answered in their order."""
+    """Yield the id that each observation of `turn` answers. Calls with one recorded id are answered in their order."""
     waiting: dict[str, list[str]] = {}
     for id, action in calls:
         waiting.setdefault(action.id, []).append(id)
@@ -117,11 +117,11 @@ class BaseRenderer(ABC):
 
     @abstractmethod
     def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
-        """A message of the head, or an interjection."""
+        """Render a message of the head, or an interjection."""
 
     @abstractmethod
     def _render_user(self, parts: Content) -> list[JsonMessage]:
-        """Anything else that is said in the user's role: a summary, an observation of a text protocol."""
+        """Render other words in the user's role: a summary, or an observation of a text protocol."""
 
     @abstractmethod
     def _render_assistant(self, calls: TurnCalls) -> list[JsonMessage]: ...
@@ -130,7 +130,7 @@ class BaseRenderer(ABC):
     def _render_result(self, id: str, parts: Content, error: bool | None) -> JsonMessage: ...
 
     def _append_message(self, message: JsonMessage) -> None:
-        """Put `message` behind the others."""
+        """Append `message` to the others."""
         self._messages.append(message)
 
     # -- following a session --------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class BaseRenderer(ABC):
         ]
 
     def _render_observation(self, segments: list[Segment], place: int) -> list[JsonMessage]:
-        """An observation. One in the user's words waits for the turn's last result, which must not stand behind it."""
+        """Render an observation. One in the user's words waits for the turn's last result, which must come first."""
         segment = segments[place]
         assistant, exchange = self._turn_calls[-1]
         id = exchange.answered_ids[segment.index - 1]
@@ -205,7 +205,7 @@ class BaseRenderer(ABC):
         return shown
 
     def _assign_id(self, turn: int, position: int, recorded: str) -> str:
-        """The id under which a call is sent: the recorded one if it may be, else one made from its place."""
+        """Return the id under which a call is sent: the recorded one if it is allowed, else one made from its place."""
         if self.forbidden_letters:
             id = self.forbidden_letters.sub("_", recorded)
         else:
@@ -218,7 +218,7 @@ class BaseRenderer(ABC):
 
 
 def _count_blocks(messages: list[JsonMessage]) -> int:
-    """Blocks of the last message; 0 where its content is a text."""
+    """Count the blocks of the last message; 0 if its content is a text."""
     parts = messages[-1].get("content") if messages else None
     if isinstance(parts, list):
         return len(parts)
@@ -226,7 +226,7 @@ def _count_blocks(messages: list[JsonMessage]) -> int:
 
 
 def _get_content(segment: Segment) -> Content:
-    """What an observation's segment says: a placeholder or clip its text, else all that was observed."""
+    """Return what an observation's segment says: the text of a placeholder or clip, else everything observed."""
     if segment.kind == "observation" and isinstance(segment.source, Observation):
         return segment.source.content
     return content(segment.text)
@@ -259,9 +259,10 @@ class Image:
 
 
 def find_image(part: Opaque) -> Image | None:
-    """The image that `part` holds, whichever dialect it was recorded in; None if it is none, or elsewhere (a file id).
+    """Return the image that `part` holds, in whichever dialect it was recorded.
 
-    Known: Anthropic's `source`, OpenAI's `image_url` (chat and Responses), `data` with `mimeType` (MCP, pi).
+    None if it is no image, or is stored elsewhere (a file id). Known are Anthropic's `source`, OpenAI's `image_url`
+    (chat and Responses), and `data` with `mimeType` (MCP, pi).
     """
     data: Json = part.data or {}
     if source := mapping_in(data.get("source")):
@@ -285,9 +286,9 @@ def _make_image(media: str, data: str, url: str) -> Image | None:
 
 
 def describe_part(part: Opaque) -> str:
-    """A part that has no place in a dialect, as text: JSON where it is readable, a note where it is bytes.
+    """Return a part that has no place in a dialect as text: readable parts as JSON, bytes as a note.
 
-    Sealed reasoning is "": nobody but its provider could read it.
+    Sealed reasoning is "": only its provider could read it.
     """
     if part.kind in SEALED_KINDS:
         return ""

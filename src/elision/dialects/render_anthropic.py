@@ -73,7 +73,7 @@ class AnthropicRenderer(BaseRenderer):
         return sent
 
     def render_system(self, view: View) -> list[JsonMessage]:
-        """The head's system messages as text blocks, with the breakpoints that stand in front of the first message."""
+        """Return the head's system messages as text blocks, with the breakpoints that come before the first message."""
         self._follow_view(view)
         segments = view.track.segments[: view.length]
         head = (each.source for each in segments if each.kind == "head" and isinstance(each.source, Message))
@@ -132,12 +132,15 @@ class AnthropicRenderer(BaseRenderer):
     # -- cache breakpoints ----------------------------------------------------------------------------------------
 
     def _find_marks(self, view: View) -> set[tuple[int, int]]:
-        """(message, block) of every breakpoint."""
+        """Return (message, block) of every breakpoint."""
         found = (self._find_last_block(*self._ends[mark - 1]) for mark in view.marks)
         return {place for place in found if place}
 
     def _find_last_block(self, count: int, blocks: int) -> tuple[int, int] | None:
-        """The last block that can bear a breakpoint among `count` messages, `blocks` of the last one; None if none."""
+        """Return the last block among `count` messages that can bear a breakpoint; None if there is none.
+
+        blocks: of the last message, how many count.
+        """
         while count:
             content = self._messages[count - 1]["content"]
             for block in range(blocks - 1, -1, -1):
@@ -152,14 +155,14 @@ class AnthropicRenderer(BaseRenderer):
 
 
 def _make_filler(messages: list[JsonMessage]) -> JsonMessage | None:
-    """What must stand between `sent` and an assistant message; None if nothing must."""
+    """Return the message that must come between `messages` and an assistant message; None if none must."""
     if messages and messages[-1]["role"] == "user":
         return None
     return {"role": "user", "content": [_make_text(CONTINUE_TEXT if messages else OPENING_TEXT)]}
 
 
 def _make_messages(role: str, blocks: list[JsonMessage]) -> list[JsonMessage]:
-    """A message is never empty: one that has nothing to say is not sent."""
+    """Return a message with `blocks`; none without blocks, since an empty message is rejected."""
     if blocks:
         return [{"role": role, "content": blocks}]
     return []
@@ -186,7 +189,7 @@ def _make_texts(parts: Content) -> list[JsonMessage]:
 
 
 def _render_parts(parts: Content, allowed: Mapping[str, _Fields]) -> Iterator[JsonMessage]:
-    """`parts` as blocks; only `allowed` ones as recorded, and no text without a letter in it (it is rejected)."""
+    """Yield `parts` as blocks. Only `allowed` kinds go as recorded; blank text is left out, as it is rejected."""
     for part in parts:
         block = _render_part(part, allowed)
         if block["type"] != "text" or block["text"].strip():
@@ -204,7 +207,7 @@ def _render_part(part: Part, allowed: Mapping[str, _Fields]) -> JsonMessage:
 
 
 def _copy_recorded(part: Opaque, allowed: Mapping[str, _Fields]) -> JsonMessage | None:
-    """As recorded, but for a recorded breakpoint: there may be four in all, and they are the view's."""
+    """Copy a recorded block without its breakpoint: four are allowed in all, and the view sets them."""
     fields = allowed.get(part.kind)
     if fields is None or part.data is None:
         return None
@@ -230,7 +233,7 @@ def _render_call(id: str, action: Action) -> JsonMessage:
 
 
 def _parse_input(arguments: str) -> dict[str, Any]:
-    """Arguments as the object that they must be here; anything else stands under "arguments"."""
+    """Return arguments as the object that this API requires; anything else is put under "arguments"."""
     if not arguments.strip():
         return {}
     try:

@@ -52,7 +52,7 @@ def _render_call(id: str, action: Action) -> JsonMessage:
 
 
 def _render_texts(parts: Content) -> Any:
-    """Content of a message that can hold nothing but text."""
+    """Render the content of a message that can hold only text."""
     return _join_parts([_make_text(part.text if isinstance(part, Text) else describe_part(part)) for part in parts])
 
 

@@ -50,7 +50,7 @@ class OpenAIResponsesRenderer(BaseRenderer):
 
 
 def _render_content(parts: Content) -> Iterator[JsonMessage]:
-    """What an assistant says: words in a row are one message, and items stand where they stood."""
+    """Yield what an assistant says: adjacent words are one message, and items keep their place."""
     words: list[Part] = []
     for part in (*parts, None):
         if isinstance(part, Opaque):
@@ -73,12 +73,12 @@ def _render_call(id: str, action: Action) -> JsonMessage:
 
 
 def _join_words(parts: Content) -> str:
-    """Content that can hold nothing but text."""
+    """Join content that can hold only text."""
     return "\n".join(filter(None, (part.text if isinstance(part, Text) else describe_part(part) for part in parts)))
 
 
 def _render_parts(parts: Content) -> Any:
-    """Content that holds images too: a text where there are none."""
+    """Render content that may hold images: a text if there are none."""
     shown = [_render_part(part) for part in parts]
     shown = [part for part in shown if part.get("text") != ""]
     if all(part["type"] == "input_text" for part in shown) and len(shown) < 2:
@@ -99,7 +99,7 @@ def _make_text(text: str) -> JsonMessage:
 
 
 def _copy_recorded(part: Opaque, allowed: Mapping[str, _Fields]) -> JsonMessage | None:
-    """As recorded, but for fields that are null or a recorded breakpoint, of which a request writes four."""
+    """Copy a recorded item without nulls and without its breakpoint, of which a request writes four."""
     fields = allowed.get(part.kind)
     if fields is None or part.data is None:
         return None

@@ -1,10 +1,10 @@
-"""Clearing that the server does itself, held at our frontier: Anthropic's `clear_tool_uses_20250919`.
+"""Let the server clear old results up to our frontier: Anthropic's `clear_tool_uses_20250919`.
 
-The messages stay as the client wrote them, so thinking stays valid. The server leaves the newest `keep` tool uses alone
-and clears every older result. A fixed `keep` rolls: each new call clears one more result and rewrites the cached prefix
-from there on. So `keep` is set anew on each request to (tool uses in all - those cleared so far), which holds the cut
-still until we move it. Nothing forbids it: plain whole numbers, a service that keeps no state. It is nowhere documented
-as a recipe either, and was not tried against a live account; see docs/reference/providers.md.
+The messages stay as the client wrote them, so thinking stays valid. The server keeps the newest `keep` tool uses and
+clears every older result. A fixed `keep` rolls: each new call clears one more result and rewrites the cached prefix
+from there on. So `keep` is set anew on each request to (all tool uses - those cleared so far), which holds the cut
+still until we move it. Nothing forbids it: `keep` is a whole number, and the service keeps no state. It is not
+documented as a recipe either, and was not tried against a live account; see docs/reference/providers.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRIGGER_TOKENS: Final = 1_000
 
 
 def list_tool_uses(turns: Iterable[Turn]) -> list[Key | None]:
-    """For every tool use, oldest first as the server counts them, the observation that answers it; None if none does.
+    """Return the observation that answers each tool use, oldest first as the server counts them; None if none does.
 
     Parallel calls may be answered in another order than they were made in.
     """
@@ -41,12 +41,12 @@ def list_tool_uses(turns: Iterable[Turn]) -> list[Key | None]:
 
 
 def count_uses_to_clear(is_masked: Iterable[bool | None], cleared: int = 0) -> int:
-    """How many of the oldest tool uses the server shall clear.
+    """Return how many of the oldest tool uses the server shall clear.
 
     is_masked: for every tool use of the history, oldest first: True if our decision hides its result, False if it may
-            not, None if the result is only too short to hide. Such a result is cleared with what is hidden after it:
-            agents begin by writing files and making folders, and one short result held back all the rest.
-    cleared: the frontier of the request before: it never goes back, for that would rewrite the prefix as well.
+        not, None if the result is only too short to hide. Such a result is cleared with what is hidden after it: agents
+        begin by writing files and making folders, and one short result held back all the rest.
+    cleared: the count of the request before. It never shrinks, as that would rewrite the prefix too.
     """
     run = 0
     for place, each in enumerate(is_masked, start=1):
@@ -58,10 +58,10 @@ def count_uses_to_clear(is_masked: Iterable[bool | None], cleared: int = 0) -> i
 
 
 def build_clearing_edit(*, uses: int, cleared: int, exclude: Sequence[str] = ()) -> dict[str, Any] | None:
-    """The edit that clears the oldest `cleared` of `uses` tool uses; None where there is nothing to clear.
+    """Return the edit that clears the oldest `cleared` of `uses` tool uses; None if there is nothing to clear.
 
-    exclude: tools whose results are never touched. They are counted in `keep`; should the service not count them, it
-    keeps more than we asked, never less.
+    exclude: tools whose results are never cleared. They are counted in `keep`. If the service does not count them, it
+        keeps more than we asked for, not less.
     """
     if cleared <= 0:
         return None
@@ -76,10 +76,10 @@ def build_clearing_edit(*, uses: int, cleared: int, exclude: Sequence[str] = ())
 
 
 def add_clearing_edit(request: Mapping[str, Any], clearing: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """`request` with `clearing` among its edits; None where it cannot be asked, or there is nothing to ask.
+    """Add `clearing` to the edits of `request`; None if it cannot be asked for, or there is nothing to ask.
 
-    A client that has the server clear tool uses already keeps its own; on-demand compaction refuses any company. Edits
-    of thinking must stand first, so ours stands last. The request goes out under `CLEARING_BETA`.
+    A client that already lets the server clear tool uses keeps its own edit; on-demand compaction allows no other edit.
+    Edits of thinking must come first, so ours is last. The request is sent under `CLEARING_BETA`.
     """
     managing = mapping_in(request.get("context_management"))
     edits = mappings_in(managing.get("edits"))
@@ -98,7 +98,7 @@ class ClearingReport:
 
 
 def parse_clearing_report(response: Mapping[str, Any]) -> ClearingReport | None:
-    """The `applied_edits` of a response, or of a stream's last `message_delta`; None where it says nothing of them."""
+    """Read the `applied_edits` of a response, or of a stream's last `message_delta`; None if it has none."""
     applied = mapping_in(response.get("context_management")).get("applied_edits")
     if not isinstance(applied, list):
         return None

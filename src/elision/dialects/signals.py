@@ -1,7 +1,7 @@
-"""What providers say about a context in their errors and responses: too long, not cached, edited, thinking dropped.
+"""Read what providers report about a context in errors and responses: too long, not cached, edited, thinking dropped.
 
-Ground truth that costs nothing. Whatever stands in an answer, nothing here raises: what cannot be read is None or left
-out. The sentences are those of the providers' documentation and of their users' reports.
+This is ground truth at no cost. Nothing here raises, for any answer: what cannot be read is None or left out. The
+sentences come from the providers' documentation and from their users' reports.
 """
 
 from __future__ import annotations
@@ -66,8 +66,11 @@ _OVERFLOW_WITHOUT_NUMBERS: Final = re.compile(
 
 
 def parse_overflow(answer: object) -> Overflow | None:
-    """What an error (its text, or its body as JSON) says of a prompt that was too long; None if that is not what it
-    says. A body that is no error is looked at for a `stop_reason` or `error` that says so."""
+    """Read what an error (its text, or its body as JSON) reports of a prompt that was too long; None if it reports
+    none.
+
+    A body that is no error is searched for a `stop_reason` or `error` that says so.
+    """
     if isinstance(answer, Mapping):
         counted = _read_counts(answer)
         return counted or _match_overflow(" ".join(_list_error_texts(answer)))
@@ -77,7 +80,7 @@ def parse_overflow(answer: object) -> Overflow | None:
 
 
 def _read_counts(body: Mapping[str, Any]) -> Overflow | None:
-    """llama.cpp names its numbers."""
+    """Read the numbers that llama.cpp names in its error."""
     error = mapping_in(body.get("error")) or body
     limit = count_in(error.get("n_ctx"))
     if limit:
@@ -86,7 +89,7 @@ def _read_counts(body: Mapping[str, Any]) -> Overflow | None:
 
 
 def _list_error_texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """The texts of a body that say what went wrong; never what the model or the user said."""
+    """Yield the texts of a body that say what went wrong, but not what the model or the user said."""
     yield from (text_in(body.get(name)) for name in ("message", "code", "type", "stop_reason", "detail"))
     if isinstance(body.get("error"), str):
         yield body["error"]
@@ -123,13 +126,13 @@ class CacheMiss:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the provider could not compare: the miss, if there was one, is nobody's."""
+        """Return whether the provider could not compare, so that no miss can be attributed."""
         return self.reason in ("unavailable", "previous_message_not_found", "comparison_response_not_found")
 
 
 def parse_cache_miss(response: Mapping[str, Any]) -> CacheMiss | None:
-    """Anthropic's `diagnostics.cache_miss_reason` or OpenAI's `prompt_cache_diagnostics`; None where there was no miss,
-    or nothing was asked."""
+    """Read Anthropic's `diagnostics.cache_miss_reason` or OpenAI's `prompt_cache_diagnostics`; None if there was no
+    miss, or the request did not ask."""
     reason = mapping_in(mapping_in(response.get("diagnostics")).get("cache_miss_reason"))
     if word := text_in(reason.get("type")):
         return CacheMiss(reason=word, tokens=count_in(reason.get("cache_missed_input_tokens")))
@@ -163,7 +166,7 @@ _TRANSFORMATION_TYPES: Final[Mapping[str, bool]] = {"thinking_dropped": True, "t
 
 
 def parse_transformations(response: Mapping[str, Any]) -> tuple[Transformation, ...]:
-    """Anthropic's `input_transformations`, in order."""
+    """Read Anthropic's `input_transformations`, in order."""
     return tuple(
         Transformation(
             is_dropped=_TRANSFORMATION_TYPES[text_in(each.get("type"))],
@@ -182,8 +185,8 @@ _UNBOUND_PATTERN = re.compile(
 
 
 def find_unbound_thinking(answer: object) -> str | None:
-    """The place of the first thinking block that was refused because something in front of it was edited; None where
-    an error says something else."""
+    """Return the place of the first thinking block that was refused because something before it was edited; None if an
+    error says something else."""
     text = " ".join(_list_error_texts(answer)) if isinstance(answer, Mapping) else answer
     found = _UNBOUND_PATTERN.search(text[:_SEARCHED_LENGTH]) if isinstance(text, str) else None
     return found[1] if found and "bound to a different conversation" in str(text) else None

@@ -1,1 +1,1 @@
-"""What a pass did and what it cost, told to people, programs and collectors."""
+"""Report what a pass did and what it cost: to people, programs and collectors."""

@@ -72,25 +72,27 @@ class Costs:
 
     @property
     def saved(self) -> float:
-        """Net, by hiding and by caching: summarizer, recalls and extra cache writes debited; negative where it cost
-        more."""
+        """Return the net saving by hiding and by caching, in USD; negative if it cost more.
+
+        The summarizer, recalls and extra cache writes are debited.
+        """
         return self.raw - self.ours
 
     @property
     def hiding(self) -> float:
-        """Return what hiding saved, net: `saved` without what cache breakpoints of ours did."""
+        """Return what hiding saved, net, in USD: `saved` without what our cache breakpoints saved."""
         return self.saved - self.caching
 
     @property
     def ratio(self) -> float:
-        """Ours ÷ raw; 1 where nothing was billed."""
+        """Return ours ÷ raw; 1 if nothing was billed."""
         if self.raw:
             return self.ours / self.raw
         return 1.0
 
     @property
     def hiding_ratio(self) -> float:
-        """Ours ÷ everything with the same cache breakpoints; 1 where nothing was billed."""
+        """Return ours ÷ the cost of everything with the same cache breakpoints; 1 if nothing was billed."""
         everything = self.raw - self.caching
         if everything:
             return self.ours / everything
@@ -157,5 +159,5 @@ class Diagnostics:
 
     @property
     def acted(self) -> bool:
-        """Whether this pass hid anything."""
+        """Return whether this pass hid anything."""
         return bool(self.masked or self.clipped or self.summarized)

@@ -1,4 +1,4 @@
-"""One line for each pass on the logger `elision.context`, for people (key=value) or programs (JSON)."""
+"""Log one line for each pass on the logger `elision.context`, for people (key=value) or programs (JSON)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PassLog(PassCollector):
             self._log.log(level, "%s", format_line(found, self._form), extra={"elision": found})
 
     def _choose_level(self, diagnostics: Diagnostics) -> int:
-        """How loud a pass is. A guard says the same at each later call; once is enough to be loud."""
+        """Return the level of a pass. A guard reports the same at each later call, so only its first report is loud."""
         new = _list_guards(diagnostics) - self._reported_guards
         if len(self._reported_guards) > MAX_SESSIONS:
             self._reported_guards.clear()
@@ -56,13 +56,13 @@ class PassLog(PassCollector):
 
 
 def _list_guards(diagnostics: Diagnostics) -> set[tuple[str, str]]:
-    """Which guards speak, by session."""
+    """Return the guards that report, by session."""
     spoken = [diagnostics.stop.guard] if diagnostics.stop else []
     return {(diagnostics.session, guard) for guard in [*spoken, *(["plateau_window"] if diagnostics.hint else [])]}
 
 
 def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
-    """What a line says, in its order; what is nothing is left out. Tokens, USD, milliseconds."""
+    """Return what a line says, in its order, without what is empty. Tokens, USD, milliseconds."""
     found = {
         "event": "pass",
         "session": diagnostics.session,
@@ -111,14 +111,14 @@ def _join_names(names: list[str]) -> str:
 
 
 def format_line(facts: Mapping[str, Any], form: LogForm) -> str:
-    """Facts as one line of ASCII: JSON, or key=value."""
+    """Format facts as one line of ASCII: JSON, or key=value."""
     if form == "json":
         return json.dumps(facts, default=str)
     return " ".join(f"{name}={_format_value(value)}" for name, value in facts.items())
 
 
 def _format_value(value: object) -> str:
-    """A value that stands on one line whatever is in it: quoted as JSON, unless it is one plain word."""
+    """Format a value so that it stays on one line: quoted as JSON, unless it is one plain word."""
     if isinstance(value, float):
         text = f"{value:.6f}".rstrip("0").rstrip(".")
     else:

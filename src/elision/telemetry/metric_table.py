@@ -1,4 +1,4 @@
-"""Every metric as a table: name, kind, unit, labels, meaning. Both backends make their instruments from it."""
+"""List every metric in a table: name, kind, unit, labels, meaning. Both backends make their instruments from it."""
 
 from __future__ import annotations
 
@@ -216,11 +216,11 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def label_reason(text: str) -> str:
-    """The label of a reason."""
+    """Return the label of a reason."""
     return next((label for start, label in _REASON_LABELS.items() if text.startswith(start)), OTHER_LABEL)
 
 
 def normalize_label(label: str, value: str) -> str:
-    """`value` as it may stand under `label`."""
+    """Return `value` as it may be written under `label`: one of the listed values, else `other`."""
     plain = re.sub(r"[\s_]+", "-", value.strip().lower())
     return next((each for each in (value, plain) if each in LABELS[label]), OTHER_LABEL)

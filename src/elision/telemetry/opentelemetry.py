@@ -1,4 +1,4 @@
-"""Metrics and spans for OpenTelemetry: `on_event=OpenTelemetry()`. Needs the extra `otel`.
+"""Report metrics and spans to OpenTelemetry: `on_event=OpenTelemetry()`. Needs the extra `otel`.
 
 Names follow the semantic conventions for generative AI where they have one. Elision is the client of one kind of call
 only, the summarizer's: that is reported as `gen_ai.client.*`. The agent's own calls are its client's to report, and
@@ -79,7 +79,7 @@ class OpenTelemetry(PassCollector):
             _record_span(self._tracer, diagnostics, time.time_ns())
 
     def _report_summarizer(self, summarized: Summarized) -> None:
-        """A summarizer call; the digest is none."""
+        """Report a summarizer call. The digest asks no model, and is none."""
         if not summarized.input and not summarized.output:
             return
         call = {OPERATION: "chat", **({MODEL: summarized.model} if summarized.model else {})}
@@ -109,7 +109,7 @@ def _record_value(metric: Metric, instrument: Any, value: float, labels: Mapping
 
 
 def rename_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels under the names that OpenTelemetry has for them."""
+    """Return labels under the names that OpenTelemetry has for them."""
     return {MODEL if name == "model" else f"agent_context.{name}": value for name, value in labels.items()}
 
 
@@ -117,7 +117,7 @@ def rename_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _record_span(tracer: Tracer, diagnostics: Diagnostics, now_ns: int) -> None:
-    """A pass that is over, as a span that ends at `now`, in nanoseconds since the epoch."""
+    """Record a finished pass as a span that ends at `now_ns`, in nanoseconds since the epoch."""
     from opentelemetry.trace import SpanKind, set_span_in_context
 
     start = now_ns - int(diagnostics.seconds * 1e9)
@@ -141,7 +141,7 @@ def _record_span(tracer: Tracer, diagnostics: Diagnostics, now_ns: int) -> None:
 
 
 def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float]:
-    """What a pass did; tokens under names of our own, since what is sent is not yet what is used."""
+    """Return what a pass did. Tokens have names of our own, since what is sent is not yet what is used."""
     return {
         CONVERSATION: diagnostics.session,
         MODEL: diagnostics.model,

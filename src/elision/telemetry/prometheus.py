@@ -77,11 +77,11 @@ class Instrument:
 
 
 def create_instrument(metric: Metric, registry: CollectorRegistry, *, is_current_amount: bool = False) -> Instrument:
-    """The instrument of `metric`, made in `registry`.
+    """Create the instrument of `metric` in `registry`.
 
     is_current_amount: whether it is an amount that exists now. Where several processes report as one
-    (PROMETHEUS_MULTIPROC_DIR), it is then the sum over the live processes. Other sums keep what ended processes added,
-    and a gauge is of the newest call, whichever process made it.
+        (PROMETHEUS_MULTIPROC_DIR), it is then the sum over the live processes. Other sums keep what ended processes
+        added, and a gauge is of the newest call, whichever process made it.
     """
     return Instrument(metric, _create_metric(metric, registry, is_current_amount=is_current_amount))
 

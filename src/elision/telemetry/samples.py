@@ -1,4 +1,4 @@
-"""From the diagnostics of one pass to what is added to each metric; the state is what each session told before."""
+"""Compute from the diagnostics of one pass what is added to each metric. The state is each session's last totals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Sampler:
         self._lock = Lock()
 
     def sample_pass(self, diagnostics: Diagnostics) -> list[Sample]:
-        """Every sample of one pass."""
+        """Return every sample of one pass."""
         with self._lock:
             before = self._find_previous(diagnostics)
             samples = [*_sample_actions(diagnostics), *_sample_times(diagnostics)]
@@ -82,8 +82,11 @@ class Sampler:
         return samples
 
     def _find_previous(self, diagnostics: Diagnostics) -> _SessionTotals:
-        """What was told of this session before. Of one that is taken up again, in a new process or behind a fork, the
-        totals were counted elsewhere: they are where counting begins."""
+        """Return the totals of this session at its previous pass.
+
+        A session may be resumed in a new process or after a fork. Its earlier totals were counted elsewhere, so
+        counting begins at them.
+        """
         known = self._totals.get((diagnostics.session, diagnostics.branch))
         return known or (_SessionTotals() if diagnostics.call <= 1 else _total_session(diagnostics))
 
@@ -113,14 +116,14 @@ class Sampler:
         yield Sample(metric_table.TURNS, diagnostics.turns, model)
 
     def _sample_sums(self, diagnostics: Diagnostics) -> Iterator[Sample]:
-        """What is added up over all calls."""
+        """Yield what is added up over all calls."""
         model = {"model": self._limit_model(diagnostics.model)}
         yield Sample(metric_table.RAW_TOKENS, diagnostics.raw, model)
         yield Sample(metric_table.SENT_TOKENS, diagnostics.after, model)
         yield Sample(metric_table.HISTORIES, 1, {"how": normalize_label("how", diagnostics.history)})
 
     def _sample_growth(self, diagnostics: Diagnostics, previous: _SessionTotals) -> Iterator[Sample]:
-        """What totals of the session have grown by."""
+        """Yield what totals of the session have grown by."""
         model = self._limit_model(diagnostics.model)
         for bill in metric_table.LABELS["bill"]:
             grown = getattr(diagnostics.costs, bill) - getattr(previous.costs, bill)
@@ -139,7 +142,7 @@ class Sampler:
 
 
 def clean_model_name(name: str) -> str:
-    """A model's name as it may stand in a label or a line: not for longer than `MAX_NAME_LENGTH`, and printable."""
+    """Return a model's name as a label or a line may hold it: at most `MAX_NAME_LENGTH` printable characters."""
     cut = name[:MAX_NAME_LENGTH]
     if cut.isprintable():
         return cut
@@ -147,7 +150,7 @@ def clean_model_name(name: str) -> str:
 
 
 def _sample_actions(diagnostics: Diagnostics) -> Iterator[Sample]:
-    """What the pass itself did and met."""
+    """Yield what the pass itself did, and what failed in it."""
     acted = "yes" if diagnostics.acted else "no"
     yield Sample(metric_table.PASSES, 1, {"acted": acted, "reason": metric_table.label_reason(diagnostics.reason)})
     for how, hidden in (("mask", diagnostics.masked), ("clip", diagnostics.clipped)):

@@ -1,7 +1,7 @@
-"""What a provider would bill: prompt tokens counted, and told apart by a cache of everything that was sent so far.
+"""Simulate what a provider would bill: count prompt tokens, and split them by a cache of everything sent so far.
 
 `trajectory/cache.py` follows one conversation, view by view; a provider knows prefixes only, whoever sends them. So
-this cache holds a hash for every place up to which a request can be read again, and serves forks, retries and several
+this cache holds a hash for every place up to which a request can be read again. It serves forks, retries and several
 runs with one beginning as well. Both agree on one conversation (tests/testing/test_billing_simulator.py).
 """
 
@@ -27,7 +27,7 @@ class PromptPrefix:
 
 
 def hash_prefixes(owner: str, blocks: Sequence[PromptBlock]) -> list[PromptPrefix]:
-    """Every prefix of a prompt. owner: whose cache it is: key and model; no two owners share anything."""
+    """Return every prefix of a prompt. owner: API key and model; owners share no cache entries."""
     found = []
     tokens = 0
     digest = hashlib.blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16)
@@ -46,7 +46,7 @@ class BillingSimulator:
         self._used: dict[bytes, float] = {}
 
     def bill_request(self, prefixes: Sequence[PromptPrefix], prices: Prices, now: float, *, output: int = 0) -> Usage:
-        """The usage of a request that starts at `now` (seconds), whose prefixes are remembered from then on."""
+        """Return the usage of a request that starts at `now` (seconds); its prefixes are cached from then on."""
         total = prefixes[-1].tokens if prefixes else 0
         anchors = self._find_anchors(prefixes, prices)
         cached = prices.cache.usable(max((self._count_cached(prefixes, at, prices, now) for at in anchors), default=0))
@@ -62,7 +62,7 @@ class BillingSimulator:
         return Usage(input=total - cached - written, cache_read=cached, cache_write=written, output=output)
 
     def _find_anchors(self, prefixes: Sequence[PromptPrefix], prices: Prices) -> list[int]:
-        """The places from which the cache is searched, and up to which it is written."""
+        """Return the places from which the cache is searched, and up to which it is written."""
         if prices.cache.kind == "none" or not prefixes:
             return []
         if prices.cache.kind == "prefix":
@@ -70,7 +70,7 @@ class BillingSimulator:
         return [at for at, place in enumerate(prefixes) if place.has_breakpoint]
 
     def _count_cached(self, prefixes: Sequence[PromptPrefix], anchor: int, prices: Prices, now: float) -> int:
-        """Tokens of the longest prefix up to `anchor` that is still cached; a breakpoint looks back 20 blocks."""
+        """Count the tokens of the longest cached prefix up to `anchor`. A breakpoint looks back 20 blocks."""
         if prices.cache.kind == "breakpoints":
             least = max(0, anchor - LOOK_BACK)
         else:

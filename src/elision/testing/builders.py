@@ -1,4 +1,4 @@
-"""Short functions that make runs for tests: turns, trajectories, and their messages in all three shapes."""
+"""Make runs for tests: turns, trajectories, and their messages in all three shapes."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Json = dict[str, Any]
 
 
 def user(text: str, *, pinned: bool = False) -> Message:
-    """A message of the user."""
+    """Make a message of the user."""
     return Message(role="user", content=content(text), pinned=pinned)
 
 
 def head(task: str = "Mend the parser.", **options: Any) -> Head:
-    """A system prompt and a task."""
+    """Make a system prompt and a task."""
     return Head(messages=(Message(role="system", content=content("You are an agent.")), user(task)), **options)
 
 
 def call(name: str = "bash", *, id: str = "a", **arguments: Any) -> Action:
-    """A tool call with those arguments."""
+    """Make a tool call with those arguments."""
     return Action(id=id, name=name, arguments=json.dumps(arguments))
 
 
 def result(text: str | Content, name: str = "bash", *, id: str = "a", **options: Any) -> Observation:
-    """The result of the call with that id."""
+    """Make the result of the call with that id."""
     return Observation(action_id=id, tool=name, content=content(text) if isinstance(text, str) else text, **options)
 
 
 def turn(
     index: int, *pairs: tuple[Action, Observation], text: str = "", said: Iterable[Message] = (), **options: Any
 ) -> Turn:
-    """A turn that makes the calls of `pairs`, each with its result. said: interjections behind it."""
+    """Make a turn with the calls of `pairs`, each with its result. said: interjections after it."""
     return Turn(
         index=index,
         content=content(text),
@@ -52,29 +52,29 @@ def turn(
 
 
 def step(index: int, text: str = "", *, tool: str = "bash", **options: Any) -> Turn:
-    """A turn with one call, whose arguments are its own, and one result: `text`, or about 100 tokens."""
+    """Make a turn with one call, whose arguments are its own, and one result: `text`, or about 100 tokens."""
     observation = {key: options.pop(key) for key in ("tags", "pinned", "error") if key in options}
     pair = (call(tool, command=f"make step-{index}"), result(text or long_text(index), tool, **observation))
     return turn(index, pair, **options)
 
 
 def steps(count: int, **options: Any) -> tuple[Turn, ...]:
-    """That many turns as `step` makes them."""
+    """Make that many turns as `step` makes them."""
     return tuple(step(index, **options) for index in range(1, count + 1))
 
 
 def long_text(number: int, lines: int = 8) -> str:
-    """About 12 tokens a line, different for each `number`."""
+    """Make a text of about 12 tokens a line, different for each `number`."""
     return "\n".join(f"line {line}: value_{number}_{line} in src/part_{number}.py" for line in range(lines))
 
 
 def trajectory(*turns: Turn, id: str = "run", task: str = "Mend the parser.", **options: Any) -> Trajectory:
-    """A run of those turns."""
+    """Make a run of those turns."""
     return Trajectory(id=id, head=options.pop("head", None) or head(task), turns=turns, **options)
 
 
 def commands(*lines: str, id: str = "run", task: str = "Mend the parser.", done: str = "Done.") -> Trajectory:
-    """A run that types each of `lines` into a shell and then says `done`. What they print is left open."""
+    """Make a run that types each of `lines` into a shell and then says `done`. What they print is left open."""
     turns = [
         Turn(index=index, content=content(f"Step {index}."), actions=(call(id=f"call_{index}", command=line),))
         for index, line in enumerate(lines, start=1)
@@ -86,19 +86,19 @@ def commands(*lines: str, id: str = "run", task: str = "Mend the parser.", done:
 
 
 def openai_messages(run: Trajectory) -> list[Json]:
-    """The whole run as OpenAI chat messages, nothing hidden."""
+    """Render the whole run as OpenAI chat messages, nothing hidden."""
     return render_openai_chat.OpenAIChatRenderer().render_messages(_build_state(run).raw_view())
 
 
 def anthropic_messages(run: Trajectory) -> tuple[list[Json], list[Json]]:
-    """The whole run as Anthropic messages, nothing hidden: the system prompt's blocks, and the messages."""
+    """Render the whole run as Anthropic messages, nothing hidden: the system prompt's blocks, and the messages."""
     renderer = render_anthropic.AnthropicRenderer()
     view = _build_state(run).raw_view()
     return renderer.render_system(view), renderer.render_messages(view)
 
 
 def responses_items(run: Trajectory) -> list[Json]:
-    """The whole run as the input of OpenAI Responses, nothing hidden."""
+    """Render the whole run as the input of OpenAI Responses, nothing hidden."""
     return render_openai_responses.OpenAIResponsesRenderer().render_messages(_build_state(run).raw_view())
 
 

@@ -1,4 +1,4 @@
-"""Text in the pieces in which it is streamed."""
+"""Split text into the chunks in which it is streamed."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _CHUNK = re.compile(rf".{{1,{MAX_CHUNK_LENGTH}}}", re.DOTALL)
 
 
 def split_text(text: str) -> Iterator[str]:
-    """`text` in pieces of at most `MAX_CHUNK_LENGTH` characters; together they are `text`."""
+    """Split `text` into chunks of at most `MAX_CHUNK_LENGTH` characters; together they are `text`."""
     return (found[0] for found in _CHUNK.finditer(text))

@@ -1,4 +1,4 @@
-"""A request that a provider got, and what it answered."""
+"""A request that a provider received, and its response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong at a provider, as values: a playback server does to a request what its fault says."""
+"""What can go wrong at a provider, as values: a playback server does to a request what its fault describes."""
 
 from __future__ import annotations
 

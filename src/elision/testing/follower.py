@@ -1,7 +1,7 @@
-"""A client that works through a recorded run: it takes an answer and gives back what was recorded behind it.
+"""A client that follows a recorded run: it takes an answer and adds what was recorded after it.
 
-Pure: it says what the next request holds, in the shape of any API; somebody else sends it. Good for trying servers with
-the traffic of a real agent, since an answer that is not of the run is noticed at once.
+It does no I/O: it returns what the next request holds, in the shape of any API, and another client sends it. It tries
+servers with the traffic of a real agent, since it notices at once an answer that is not of the run.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ class Follower:
 
     @property
     def done(self) -> bool:
-        """Whether every recorded turn was answered."""
+        """Return whether every recorded turn was answered."""
         return self.turn > len(self.recorded.replies)
 
     @property
     def request(self) -> Json:
-        """The conversation so far: `messages` and `system`, or `input` and `instructions`. Lists are the caller's."""
+        """Return the conversation so far: `messages` and `system`, or `input` and `instructions`.
+
+        The lists are the caller's.
+        """
         history = list(self._history)
         if self.api == "openai":
             if self._system:
@@ -57,7 +60,7 @@ class Follower:
         return {**({names[0]: self._system} if self._system else {}), names[1]: history}
 
     def take(self, answer: Mapping[str, Any]) -> None:
-        """Go on behind `answer`, the body of a response as JSON. Raises ElisionError where it is not the turn's."""
+        """Continue after `answer`, the body of a response as JSON. Raises ElisionError if it is another answer."""
         said, messages = _READERS[self.api](answer)
         reply = self.recorded.get_reply(self.turn)
         self._compare_reply(said, reply)
@@ -77,7 +80,7 @@ class Follower:
             raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {message}")
 
     def _add_user_texts(self, texts: list[str]) -> None:
-        """Words of the user; where the last message is the user's already, they join it."""
+        """Add words of the user. If the last message is the user's already, they join it."""
         texts = [text for text in texts if text.strip()] or ([] if self._history else ["Go on."])
         for text in texts:
             last = self._history[-1] if self._history else {}
@@ -89,7 +92,7 @@ class Follower:
                 self._history.append({"role": "user", "content": text})
 
     def _list_results(self, reply: RecordedReply) -> Iterator[Json]:
-        """The recorded results of the reply's calls, in the order of the calls."""
+        """Yield the recorded results of the reply's calls, in the order of the calls."""
         if reply.turn is None or not reply.calls:
             return
         made = [action for action in reply.turn.actions if not action.implicit]

@@ -1,4 +1,4 @@
-"""A request to a provider, read: what it asks, what was said in it, and its blocks as a prompt cache sees them."""
+"""Read a request to a provider: what it asks, what was said in it, and its blocks as a prompt cache sees them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ParsedRequest:
 
 
 def parse_request(api: Api, body: Json) -> ParsedRequest:
-    """`body` read. Fields of the wrong type are taken for absent: checking them is not done here."""
+    """Read `body`. Fields of the wrong type count as absent; they are checked elsewhere."""
     said, users = _READERS[api](body)
     return ParsedRequest(
         model=text_in(body.get("model")),
@@ -102,7 +102,7 @@ def _read_responses(body: Json) -> tuple[list[AssistantMessage], list[str]]:
 
 
 def join_messages(first: AssistantMessage, second: AssistantMessage) -> AssistantMessage:
-    """Two parts of one assistant message as one."""
+    """Join two parts of one assistant message."""
     return AssistantMessage(
         content=first.content + second.content,
         reasoning=first.reasoning + second.reasoning,
@@ -111,7 +111,7 @@ def join_messages(first: AssistantMessage, second: AssistantMessage) -> Assistan
 
 
 def list_items(body: Json) -> list[Json]:
-    """The input of a Responses request as items; a string is one user message."""
+    """Return the input of a Responses request as items; a string is one user message."""
     given = body.get("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
@@ -133,7 +133,7 @@ _READERS: Mapping[Api, Callable[[Json], tuple[list[AssistantMessage], list[str]]
 
 
 def split_into_blocks(api: Api, body: Json, counter: Counter) -> Iterator[PromptBlock]:
-    """The prompt in the order in which it is cached: tools, system prompt, messages."""
+    """Yield the prompt in the order in which it is cached: tools, system prompt, messages."""
     for place, tool in enumerate(mappings_in(body.get("tools"))):
         yield _make_block(f"tools.{place}", "tool", tool, counter.count(_dump_json(_strip_markers(tool))))
     yield from _SPLITTERS[api](body, counter)
@@ -194,7 +194,7 @@ def _make_block(place: str, role: str, block: Json, tokens: int) -> PromptBlock:
 
 
 def _strip_markers(block: Json) -> dict[str, Any]:
-    """Without what no cache compares: markers, and fields that say nothing."""
+    """Return `block` without what no cache compares: markers, and nulls."""
     return {name: value for name, value in block.items() if name != "cache_control" and value is not None}
 
 
@@ -218,6 +218,6 @@ _SPLITTERS: Mapping[Api, Callable[[Json, Counter], Iterator[PromptBlock]]] = {
 
 
 def list_tool_names(body: Json) -> set[str]:
-    """The names of the tools that a request offers."""
+    """Return the names of the tools that a request offers."""
     tools = mappings_in(body.get("tools"))
     return {text_in(tool.get("name")) or text_in(mapping_in(tool.get("function")).get("name")) for tool in tools}

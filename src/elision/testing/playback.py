@@ -71,7 +71,7 @@ class Playback:
 
     @property
     def url(self) -> str:
-        """http://127.0.0.1:PORT. OpenAI clients want `/v1` behind it, Anthropic clients do not."""
+        """Return http://127.0.0.1:PORT. OpenAI clients need `/v1` after it, Anthropic clients do not."""
         if self._running is None:
             raise ElisionError("the playback server is not running; use it in a `with` statement")
         host, port = self._running.address
@@ -79,12 +79,12 @@ class Playback:
 
     @property
     def requests(self) -> list[ReceivedRequest]:
-        """Every request for a completion so far, in the order in which they came."""
+        """Return every request for a completion so far, in the order of arrival."""
         return self.provider.requests
 
     @property
     def violations(self) -> list[str]:
-        """What every request so far was refused for, in order; [] if all were sound."""
+        """Return what every request so far was refused for, in order; [] if all were sound."""
         return [problem for request in list(self.requests) for problem in request.problems]
 
     def fail(self, *faults: Fault | None) -> None:
@@ -148,7 +148,7 @@ class _UvicornServer(uvicorn.Server):
             connection.transport.abort()
 
     def request_stop(self) -> None:
-        """From another thread."""
+        """Ask the server to stop, from another thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop_requested.set)
 
@@ -317,7 +317,7 @@ def _format_event(name: str, data: str) -> bytes:
 
 
 def _format_error_event(api: Api, fault: Broken) -> bytes:
-    """How a stream says that the provider failed in its midst."""
+    """Format the event by which a stream reports that the provider failed midway."""
     refusal = Refusal(status=529, message=fault.message)
     if api == "openai-responses":
         said = {

@@ -1,7 +1,7 @@
-"""A provider that only knows recorded runs: a request in, an answer out. No sockets; `playback.py` brings those.
+"""A provider that knows only recorded runs: a request in, an answer out. No sockets; `playback.py` has those.
 
-Every request is held against the provider's types and rules, metered by a prompt cache, and answered with the recorded
-turn that belongs behind its history.
+Every request is checked against the provider's types and rules, billed by a simulated prompt cache, and answered with
+the recorded turn that follows its history.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RecordedProvider:
     def answer_request(
         self, api: Api, headers: Mapping[str, str], raw: bytes
     ) -> tuple[ReceivedRequest, ProviderResponse]:
-        """The answer to one request for a completion, which is recorded in `requests`."""
+        """Answer one request for a completion, and record it in `requests`."""
         received = self._parse_received(api, headers, raw)
         self.requests.append(received)
         if self.faults:
@@ -106,7 +106,7 @@ class RecordedProvider:
         return received, outcome
 
     def count_tokens(self, headers: Mapping[str, str], raw: bytes) -> ProviderResponse:
-        """The answer of `/v1/messages/count_tokens`; such requests are checked, and not recorded."""
+        """Answer a request to `/v1/messages/count_tokens`. Such requests are checked, and not recorded."""
         received = self._parse_received("anthropic", headers, raw)
         body = {"max_tokens": 1, **received.body}
         refusal = self._check_key(headers) or self._check_request(replace(received, body=body))
@@ -117,7 +117,7 @@ class RecordedProvider:
         )
 
     def list_models(self, *, anthropic: bool) -> Json:
-        """The answer of `/v1/models`, in either shape."""
+        """Return the body of `/v1/models`, in either shape."""
         names = self.runs.names
         if anthropic:
             made = {"created_at": "2025-01-01T00:00:00Z", "type": "model"}
@@ -186,7 +186,7 @@ class RecordedProvider:
     def _respond(
         self, received: ReceivedRequest, body: Json, request: ParsedRequest, matched: MatchedReply
     ) -> ProviderResponse | Refusal:
-        """The recorded answer, metered."""
+        """Answer with the recorded turn, and bill it."""
         api = received.api
         reply = matched.reply
         prices = self._find_prices(api, request.model, matched)
@@ -239,7 +239,7 @@ class RecordedProvider:
         return max(1, self._counter.count(reply.text) + self._counter.count(reply.reasoning) + called)
 
     def _find_prices(self, api: Api, model: str, matched: MatchedReply) -> Prices:
-        """The model's own price list; a typical one of the API where the model is not known."""
+        """Return the model's own price list, or a typical one of the API for an unknown model."""
         if self.terms.prices is not None:
             return self.terms.prices
         if model.startswith(RUN_PREFIX):
@@ -290,7 +290,7 @@ class RecordedProvider:
         return ProviderResponse(body=voice.build_body(told))
 
     def _expand_previous(self, api: Api, body: Json) -> Json:
-        """A Responses request with what its `previous_response_id` stands for in front of its input."""
+        """Put what `previous_response_id` stands for before the input of a Responses request."""
         before = self._stored_items.get(text_in(body.get("previous_response_id")))
         if api != "openai-responses" or before is None:
             return body
@@ -298,7 +298,7 @@ class RecordedProvider:
 
 
 def _read_key(headers: Mapping[str, str]) -> str:
-    """The API key that a request carries, however it does; "" if it carries none."""
+    """Return the API key of a request, from whichever header has it; "" if none has."""
     found = {name.lower(): value for name, value in headers.items()}
     return found.get("x-api-key") or found.get("authorization", "").removeprefix("Bearer ")
 
@@ -314,7 +314,7 @@ def _has_thinking(body: Json) -> bool:
 
 
 def _frame_events(api: Api, events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """(name, data) of every event; chat chunks have no names, and a last one that is no JSON."""
+    """Yield (name, data) of every event. Chat chunks have no names, and end with one that is no JSON."""
     for event in events:
         yield ("" if api == "openai" else event["type"]), json.dumps(event)
     if api == "openai":

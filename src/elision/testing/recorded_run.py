@@ -1,7 +1,7 @@
-"""A recorded run as a provider would have said it: which turn answers a history, and under which call ids.
+"""A recorded run as a provider would have answered it: which turn follows a history, and under which call ids.
 
-A history is told by what the assistant said in it, not by its length: a client that masks, summarizes, undoes or forks
-is still answered with the turn that belongs behind its newest words, and a retry with the same turn again.
+The assistant's words identify a history, not its length. So a client that masks, summarizes, undoes or forks gets the
+turn after its newest words, and a retry gets the same turn again.
 """
 
 from __future__ import annotations
@@ -57,23 +57,23 @@ class RecordedRun:
 
     @property
     def task(self) -> str:
-        """What the first user message of the run says; "" if there is none."""
+        """Return the first user message of the run; "" if there is none."""
         return next((message.text for message in self.run.head.messages if message.role == "user"), "")
 
     def get_reply(self, number: int) -> RecordedReply:
-        """The answer of turn `number`; behind the last turn the words `ENDING_TEXT`."""
+        """Return the answer of turn `number`; after the last turn the words `ENDING_TEXT`."""
         if number <= len(self.replies):
             return self.replies[number - 1]
         return RecordedReply(number=len(self.replies) + 1, text=ENDING_TEXT)
 
     def find_turn(self, call_id: str) -> int | None:
-        """The turn that made the call served as `call_id`."""
+        """Return the turn that made the call served as `call_id`."""
         return self._by_id.get(call_id)
 
     def find_next_turn(self, messages: Sequence[AssistantMessage]) -> int | None:
-        """The turn that answers a history in which the assistant said `said`; None if none of it is of this run.
+        """Return the turn that follows assistant messages `messages`; None if none of them is of this run.
 
-        Messages that are not of this run (another tool's rounds, say) are passed over.
+        Messages of other runs (another tool's rounds, for example) are passed over.
         """
         if not messages:
             return 1
@@ -116,10 +116,10 @@ class RecordedRun:
 
 
 def _normalize_text(text: str) -> str:
-    """`text` as clients may have changed it on the way: without white space around it."""
+    """Return `text` without the white space around it, which clients may have changed."""
     return text.strip()
 
 
 def make_assistant_message(text: str, *calls: Action) -> AssistantMessage:
-    """An assistant message of that text and those calls."""
+    """Make an assistant message of that text and those calls."""
     return AssistantMessage(content=content(text), actions=calls)

@@ -1,4 +1,4 @@
-"""Errors as providers say them: status, headers and the body in the shape of each API."""
+"""Errors as providers return them: status, headers, and the body in the shape of each API."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Refusal:
         return {"retry-after": f"{self.retry_after:g}"}
 
     def build_body(self, api: Api, id: str = "0") -> dict[str, Any]:
-        """The JSON that the provider of `api` answers with."""
+        """Return the JSON body of the error at `api`."""
         if api == "anthropic":
             kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
             return {"type": "error", "error": {"type": kind, "message": self.message_text}, "request_id": f"req_{id}"}
@@ -71,7 +71,7 @@ class Refusal:
 
 
 def refuse_long_prompt(api: Api, tokens: int, window: int) -> Refusal:
-    """A prompt that does not fit the model's window, in the words of the provider of `api`."""
+    """Refuse a prompt that does not fit the model's window, in the words of the provider of `api`."""
     if api == "anthropic":
         return Refusal(status=400, message=f"prompt is too long: {tokens} tokens > {window} maximum")
     if api == "openai-responses":

@@ -1,4 +1,4 @@
-"""What is to be answered, whichever API says it: the reply, its usage, and what an answer repeats of its request."""
+"""What an answer holds, whichever API returns it: the reply, its usage, and what it repeats of its request."""
 
 from __future__ import annotations
 

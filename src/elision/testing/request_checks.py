@@ -1,6 +1,6 @@
-"""What is wrong with a request: its JSON held against the provider's own types, its history against the rules.
+"""Check a request as its provider would: its JSON against the provider's own types, its history against the rules.
 
-The types are those of the `openai` and `anthropic` packages where they are installed; without them the few fields are
+The types are those of the `openai` and `anthropic` packages if they are installed. Without them only the few fields are
 checked that every request must have.
 """
 
@@ -32,7 +32,7 @@ MAX_PROBLEMS = 5
 
 
 def find_problems(api: Api, body: Json) -> list[str]:
-    """What the provider would refuse `body` for, each as one sentence; [] for a sound request."""
+    """Return what the provider would refuse `body` for, each as one sentence; [] for a sound request."""
     found = [*_check_fields(api, body)]
     return found or [*_check_types(api, body)][:MAX_PROBLEMS] or [str(each) for each in list_violations(api, body)]
 
@@ -58,9 +58,9 @@ def _check_types(api: Api, body: Json) -> Iterator[str]:
 
 
 def _relax_tools(name: str, value: Any) -> Any:
-    """Tools without `strict`, which Responses takes for true: only the package's type says that it must be there.
+    """Add `strict` to tools without it: only the package's type requires it.
 
-    mini-swe-agent and LiteLLM leave it out.
+    Responses take a missing `strict` for true, and mini-swe-agent and LiteLLM leave it out.
     """
     if name != "tools" or not isinstance(value, list):
         return value
@@ -75,7 +75,7 @@ def _add_strict(tool: Json) -> Json:
 
 @cache
 def _load_validator(api: Api) -> Callable[[Any], list[str]] | None:
-    """Holds a value against the type of `api`'s package; None where the package is not installed."""
+    """Return a check of values against the type of `api`'s package; None if the package is not installed."""
     module, name = _TYPES[api]
     try:
         pydantic = importlib.import_module("pydantic")
@@ -108,7 +108,7 @@ def _check_elements(value: Any, place: tuple[str | int, ...], failure: type[Exce
 
 
 def _list_errors(place: tuple[str | int, ...], errors: Sequence[Json]) -> list[str]:
-    """Errors as sentences. Of a union only the members are heard whose `type` the value has, if there is one."""
+    """Return errors as sentences. Of a union, only errors of members with the value's `type` count, if there is one."""
     others = {each["loc"][:-1] for each in errors if each["loc"][-1:] in (("type",), ("role",))}
     told = [each for each in errors if each["loc"][:-1] not in others] or errors
     return [f"{'.'.join(map(str, (*place, *each['loc'])))}: {each['msg']}" for each in told]

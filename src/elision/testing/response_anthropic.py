@@ -1,4 +1,4 @@
-"""A reply as Anthropic messages say it, whole and as a stream of events. Types as of anthropic 2.11."""
+"""Write a reply as Anthropic Messages: a whole body, and a stream of events. Types as of anthropic 2.11."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def build_body(spec: ReplySpec) -> Json:
-    """The body of a plain answer."""
+    """Return the body of a plain answer."""
     if spec.dropped:
         dropped = {"input_transformations": [*spec.dropped]}
     else:
@@ -36,7 +36,7 @@ def build_body(spec: ReplySpec) -> Json:
 
 
 def build_events(spec: ReplySpec) -> Iterator[Json]:
-    """The events of a streamed answer, message_start to message_stop; each names itself under "type"."""
+    """Yield the events of a streamed answer, message_start to message_stop; each has its name as "type"."""
     begun = build_body(replace(spec, usage=replace(spec.usage, output=1)))
     yield {"type": "message_start", "message": {**begun, "content": [], "stop_reason": None}}
     for index, block in enumerate(begun["content"]):
@@ -76,7 +76,7 @@ def _build_call(call: Action) -> Json:
 
 
 def _split_block(block: Json) -> tuple[Json, Iterator[Json]]:
-    """A block as it starts, and what is added to it."""
+    """Return a block as it starts, and the deltas that follow."""
     if block["type"] == "thinking":
         return {"type": "thinking", "thinking": "", "signature": ""}, _split_thinking(block)
     if block["type"] == "text":
@@ -100,7 +100,7 @@ def _choose_stop_reason(reply: RecordedReply) -> str:
 
 
 def dump_usage(usage: Usage) -> Json:
-    """`usage` as messages report it: `input_tokens` exclude cache reads and writes."""
+    """Return `usage` as Messages report it: `input_tokens` exclude cache reads and writes."""
     return {
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.cache_write,

@@ -1,4 +1,4 @@
-"""A reply as OpenAI chat completions say it, whole and as a stream of chunks. Types as of openai 3.52."""
+"""Write a reply as OpenAI chat completions: a whole body, and a stream of chunks. Types as of openai 3.52."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def build_body(spec: ReplySpec) -> Json:
-    """The body of a plain answer. Reasoning is `reasoning_content`, as DeepSeek and vLLM call it."""
+    """Return the body of a plain answer. Reasoning is `reasoning_content`, as DeepSeek and vLLM call it."""
     reply = spec.reply
     message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.reasoning:
@@ -26,8 +26,7 @@ def build_body(spec: ReplySpec) -> Json:
 
 
 def build_events(spec: ReplySpec) -> Iterator[Json]:
-    """The chunks of a streamed answer, without the closing `[DONE]`; the usage stands in a last one if it was asked
-    for."""
+    """Yield the chunks of a streamed answer, without the closing `[DONE]`. The usage is a last one if asked for."""
     frame = _build_frame(spec, "chat.completion.chunk")
     more = {"usage": None} if spec.include_usage else {}
     for delta in _split_reply(spec.reply):
@@ -68,7 +67,7 @@ def _choose_finish_reason(reply: RecordedReply) -> str:
 
 
 def dump_usage(usage: Usage) -> Json:
-    """`usage` as chat completions report it: the prompt total includes cache reads and writes."""
+    """Return `usage` as chat completions report it: the prompt total includes cache reads and writes."""
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.output,

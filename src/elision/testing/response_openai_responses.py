@@ -1,4 +1,4 @@
-"""A reply as OpenAI Responses say it, whole and as a stream of events. Types as of openai 3.52."""
+"""Write a reply as OpenAI Responses: a whole body, and a stream of events. Types as of openai 3.52."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Json = dict[str, Any]
 
 
 def build_body(spec: ReplySpec) -> Json:
-    """The body of a plain answer."""
+    """Return the body of a plain answer."""
     output = build_items(spec.reply, spec.id)
     usage = dump_usage(spec.usage)
     return {**_build_frame(spec), "status": "completed", "output": output, "usage": usage}
 
 
 def build_items(reply: RecordedReply, id: str) -> list[Json]:
-    """The output items: reasoning, message, calls."""
+    """Return the output items: reasoning, message, calls."""
     found: list[Json] = []
     if reply.reasoning:
         summary = [{"type": "summary_text", "text": reply.reasoning}]
@@ -51,7 +51,7 @@ def build_items(reply: RecordedReply, id: str) -> list[Json]:
 
 
 def build_events(spec: ReplySpec) -> Iterator[Json]:
-    """The events of a streamed answer, response.created to response.completed, numbered from 0."""
+    """Yield the events of a streamed answer, response.created to response.completed, numbered from 0."""
     for number, event in enumerate(_list_events(spec)):
         yield {**event, "sequence_number": number}
 
@@ -133,7 +133,7 @@ _SPLITTERS = {"reasoning": _split_reasoning, "message": _split_message, "functio
 
 
 def dump_usage(usage: Usage) -> Json:
-    """`usage` as Responses report it: the input total includes cache reads and writes."""
+    """Return `usage` as Responses report it: the input total includes cache reads and writes."""
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},

@@ -22,7 +22,7 @@ class MatchedReply:
 
 
 class RunIndex:
-    """Recorded runs by name. Two runs of one id are told apart by what was said in them only."""
+    """Recorded runs by name. Two runs with one id differ only by what was said in them."""
 
     def __init__(self, runs: Iterable[Trajectory]) -> None:
         self.recorded = [RecordedRun(run) for run in runs]
@@ -31,13 +31,13 @@ class RunIndex:
 
     @property
     def names(self) -> list[str]:
-        """What a client may ask for as its model, each once, in the order given."""
+        """Return what a client may ask for as its model, each once, in the order given."""
         return list(dict.fromkeys(f"{RUN_PREFIX}{each.run.id}" for each in self.recorded))
 
     def find_reply(self, request: ParsedRequest) -> MatchedReply | None:
-        """By the run that the model name names, else by the history, the task and the recorded model, in that order.
+        """Find the reply to a request: by the run that the model names, else by history, task and recorded model.
 
-        None where no run fits. A run that is named but never said what the history says fits none.
+        None if no run fits. A run that is named but does not have the history fits none.
         """
         if request.model.startswith(RUN_PREFIX):
             candidates = self._find_named(request.model)
@@ -54,7 +54,7 @@ class RunIndex:
         return [each for each in self.recorded if f"{RUN_PREFIX}{each.run.id}" == model]
 
     def _measure_distance(self, recorded: RecordedRun, request: ParsedRequest) -> tuple[bool, bool, bool]:
-        """How well a run fits beside its history; less is better."""
+        """Return how badly a run fits apart from its history; less is better."""
         task = recorded.task.strip()
         same = any(text.strip() == task for text in request.user_texts)
         return (

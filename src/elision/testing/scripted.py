@@ -1,4 +1,4 @@
-"""A model that says what it is told to, without HTTP: an `llm` for `elision.agent.run_agent`."""
+"""A model that answers from a script, without HTTP: an `llm` for `elision.agent.run_agent`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScriptedModel:
         self._counter = counter()
 
     def answer(self, prompt: Prompt) -> ModelAnswer:
-        """The next line."""
+        """Return the next line as an answer."""
         self.prompts.append(prompt)
         line = next(self._script, None)
         if line is None:
@@ -67,7 +67,7 @@ class ScriptedModel:
 
 
 def _rename_calls(turn: Turn, number: int) -> Turn:
-    """The turn with call ids of its own, so that a script may use the same ones again."""
+    """Return the turn with call ids of its own, so that a script may use the same ones again."""
     return replace(
         turn,
         observations=(),

@@ -1,8 +1,8 @@
-"""Thinking that is bound to what stood in front of it, as recent Anthropic models check it.
+"""Thinking that is bound to the prompt before it, as recent Anthropic models check it.
 
-A signature is a seal over the thinking and over the prompt it was thought behind. A prompt in which something earlier
-was edited no longer fits it: the request is refused, or the block dropped where the request asks for that. Words of the
-error and of the response: Anthropic's pages on preserved thinking, November 2026.
+A signature seals the thinking and the prompt before it. If something earlier in the prompt is edited, the signature no
+longer fits: the request is refused, or the block dropped if the request asks for that. Words of the error and of the
+response: Anthropic's pages on preserved thinking, November 2026.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY = b"elision playback"
 
 
 def seal_thinking(thinking: str, prefix: Sequence[PromptBlock]) -> str:
-    """The signature of `thought` behind the prompt `prefix`; earlier thinking is no part of what is sealed."""
+    """Return the signature of `thinking` after the prompt `prefix`. Earlier thinking is not sealed."""
     before = hash_prefixes("", [block for block in prefix if not block.signature])
     return _compute_seal(thinking, before[-1].key if before else b"")
 
@@ -33,7 +33,7 @@ def _compute_seal(thinking: str, before: bytes) -> str:
 
 
 def find_unfit(blocks: Sequence[PromptBlock]) -> list[str]:
-    """Places of the thinking blocks whose signature does not fit what stands in front of them."""
+    """Return the places of the thinking blocks whose signature does not fit the prompt before them."""
     keys = [place.key for place in hash_prefixes("", [block for block in blocks if not block.signature])]
     found = []
     seen = 0
@@ -46,13 +46,13 @@ def find_unfit(blocks: Sequence[PromptBlock]) -> list[str]:
 
 
 def asks_to_drop(body: Json) -> bool:
-    """Whether a request asks for blocks that do not fit to be dropped instead of refused."""
+    """Return whether a request asks to drop blocks that do not fit, instead of being refused."""
     binding = mapping_in(mapping_in(body.get("thinking")).get("block_binding"))
     return binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
 def describe_refusal(place: str) -> str:
-    """What the provider says of a block that does not fit."""
+    """Return the provider's error about a block that does not fit."""
     return (
         f"{place}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the "
         'block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block". Content before this block '
@@ -61,5 +61,5 @@ def describe_refusal(place: str) -> str:
 
 
 def describe_drop(place: str) -> dict[str, Any]:
-    """The entry of `input_transformations` for a dropped block."""
+    """Return the entry of `input_transformations` for a dropped block."""
     return {"type": "thinking_dropped", "path": place, "reason": "prefix_binding_mismatch"}

@@ -1,4 +1,4 @@
-"""Messages as clients hold them: JSON objects, or the objects of a provider's package; copied, never changed."""
+"""Read messages as clients hold them: JSON objects, or the objects of a provider's package. They are never changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elision.errors import DialectError
 
 
 def copy_structure(value: Any) -> Any:
-    """A copy of the structure of `value`, texts shared: what it looked like when it was read."""
+    """Copy the structure of `value` and share its texts, to know later what it looked like when it was read."""
     if type(value) is str:
         return value
     if isinstance(value, dict):
@@ -26,7 +26,7 @@ def copy_structure(value: Any) -> Any:
 
 
 def convert_to_json(value: Any) -> Any:
-    """`value` as JSON alone: objects of a provider's package become what they send. A value that is JSON is copied."""
+    """Return `value` as JSON alone. Objects of a provider's package become what they send; JSON is copied."""
     kind = type(value)
     if kind is str or value is None or kind in (int, float, bool):
         return value
@@ -48,7 +48,7 @@ def convert_to_json(value: Any) -> Any:
 
 
 def read_client_message(value: Any, index: int) -> Json:
-    """Message `place` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
+    """Return message `index` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
     found = convert_to_json(value)
     if not isinstance(found, dict):
         raise DialectError(

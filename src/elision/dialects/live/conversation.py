@@ -1,4 +1,4 @@
-"""A client's messages as a head and turns, read as they come; where each stands is kept beside it."""
+"""Read a client's messages into a head and turns, one by one, and keep where each part is."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class LiveConversation:
         return len(self._growing)
 
     def find_first_message(self, index: int) -> int:
-        """The message that turn `index` (1-based) begins with."""
+        """Return the message that turn `index` (1-based) begins with."""
         return self._growing[index - 1].first_message
 
     def find_answer_end(self, index: int) -> int:
-        """The first message behind what the assistant said in turn `index`."""
+        """Return the first message after the assistant's part of turn `index`."""
         return self._growing[index - 1].assistant[-1].message + 1
 
     def add_pieces(self, pieces: Iterable[Piece]) -> None:
-        """The pieces of the next message."""
+        """Add the pieces of the next message."""
         for piece in pieces:
             match piece.kind:
                 case "assistant":
@@ -76,7 +76,7 @@ class LiveConversation:
                     self._add_message(piece)
 
     def update_system(self, pieces: Iterable[Piece]) -> None:
-        """Take the words of system messages of the head as they are now."""
+        """Replace system messages of the head by `pieces`, which have their current words."""
         for piece in pieces:
             if piece.kind == "system" and piece.location in self.head_locations:
                 self.head[self.head_locations.index(piece.location)] = Message(role=piece.role, content=piece.words)
@@ -86,14 +86,14 @@ class LiveConversation:
         del self._growing[turns:]
 
     def set_call_facts(self, index: int, *, usage: Usage | None, at: float | None, model: str) -> None:
-        """What is known of the call that turn `index` answers."""
+        """Set what is known of the call that turn `index` answers. at: seconds since the epoch."""
         draft = self._growing[index - 1].draft
         draft.usage = usage
         draft.at = at
         draft.model = model
 
     def build_turn(self, index: int) -> tuple[Turn, TurnSources]:
-        """Turn `index` as it stands, and where its parts come from."""
+        """Return turn `index` as it is now, and where its parts come from."""
         live = self._growing[index - 1]
         turn = live.draft.turn(index, self.settle_observations())
         kept = {id(message) for message in turn.interjections}
@@ -106,7 +106,7 @@ class LiveConversation:
         )
 
     def settle_observations(self) -> Literal["tools", "user"]:
-        """Which messages are observations; settled by the first action, or by the opening where that holds none."""
+        """Decide which messages are observations: by the first action, or by the opening if that holds none."""
         if self.observations != "auto":
             return self.observations
         drafts = [live.draft for live in self._growing]
@@ -143,7 +143,7 @@ class LiveConversation:
         return not live.results and not live.users
 
     def _name_calls(self, live: _GrowingTurn, actions: Sequence[Action], known: set[str]) -> Iterable[Action]:
-        """Calls with ids that are unique within the turn; of two under one id the first stands for both."""
+        """Give calls unique ids within the turn. Of two calls with one id, the first stands for both."""
         for action in actions:
             if not action.id:
                 action = replace(action, id=f"call_{len(self._growing)}_{len(known) + 1}")
@@ -153,7 +153,7 @@ class LiveConversation:
                 yield action
 
     def _add_result(self, piece: Piece) -> None:
-        """A result of the newest turn's calls. Any other (its call is gone, or long past) passes as it came."""
+        """Add a result of the newest turn's calls. Any other (its call is gone or old) is kept as the user's words."""
         result = piece.result
         live = self._growing[-1] if self._growing else None
         assert result is not None

@@ -1,4 +1,4 @@
-"""Whose messages these are."""
+"""Detect which provider's messages these are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPENAI_MODELS: Final = re.compile(r"(gpt|o\d|chatgpt|codex|computer-use)\b")
 
 
 def detect_dialect(messages: Sequence[Any], system: object, tools: object, model: str) -> LiveDialect:
-    """The dialect that messages, system prompt and tools bear signs of; OpenAI chat where there is none.
+    """Return the dialect of which messages, system prompt and tools bear signs; OpenAI chat if there is none.
 
     model: decides where nothing else does.
     """
@@ -38,7 +38,8 @@ def detect_dialect(messages: Sequence[Any], system: object, tools: object, model
 
 
 def recognize_dialect(messages: Sequence[Any], system: object, tools: object, model: str = "") -> LiveDialect | None:
-    """The same, or None where there is no sign. A system prompt that stands apart is a sign of the model's own API."""
+    """Return the dialect of which there are signs, or None. A system prompt outside the messages is a sign of the
+    model's own API."""
     looked = [mapping_in(convert_to_json(message)) for message in messages]
     if tools:
         definitions = mappings_in(convert_to_json(tools))
@@ -59,7 +60,7 @@ def recognize_dialect(messages: Sequence[Any], system: object, tools: object, mo
 
 
 def _identify_tool(tool: Json) -> str:
-    """The dialect that a tool's definition is written in; "" where it does not show."""
+    """Return the dialect that a tool's definition is written in; "" if it bears no sign."""
     if "function" in tool or "custom" in tool:
         return "openai"
     kind = text_in(tool.get("type"))

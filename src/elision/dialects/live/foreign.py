@@ -1,6 +1,6 @@
-"""Messages that are no provider's: those of agent frameworks, which are refused, and those in no shape at all.
+"""Recognize messages of no provider: those of agent frameworks, which are refused, and those of no known shape.
 
-Nothing that OpenAI or Anthropic take is among them.
+Nothing that OpenAI or Anthropic accept is among them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def describe_foreign(message: Json) -> str:
 
 
 def is_known(message: Json, *, has_items: bool) -> bool:
-    """Whether a message has a role that is known. has_items: whether an item without a role is one by its type."""
+    """Return whether a message has a known role. has_items: whether an item without a role is known by its type."""
     role = message.get("role")
     if isinstance(role, str) and role in _ROLES:
         return True

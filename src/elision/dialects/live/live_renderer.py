@@ -1,7 +1,7 @@
-"""Views as the client's own messages with gaps: follows one session, work O(what changed).
+"""Render views as the client's own messages with gaps. Follows one session; work is O(what changed).
 
-Each output message is either the client's own (held as its index, so that the newest object is the one that is sent)
-or one of ours: a result with another text, a summary, a user message of which only some blocks are left.
+Each output message is either the client's own (held as its index, so that the newest object is sent) or one of ours: a
+result with another text, a summary, or a user message with some of its blocks left out.
 """
 
 from __future__ import annotations
@@ -58,28 +58,29 @@ class LiveRenderer:
         self._replaced: dict[int, dict[str, Any] | None] = {}
 
     def set_head(self, locations: Sequence[Location | None]) -> None:
-        """Where the head's messages stand, in order; None for one that is given apart."""
+        """Set where the head's messages are, in order; None for one that is not among the messages."""
         self._head = list(locations)
 
     def set_turn(self, index: int, sources: TurnSources) -> None:
-        """Where turn `index` stands."""
+        """Set where the parts of turn `index` are."""
         self._turns[index] = sources
 
     def invalidate_message(self, index: int) -> None:
-        """Message `place` says the same in another form (ids, cache markers): what was made of it is made anew."""
+        """Note that message `index` says the same in another form (ids, cache markers); render again what was made of
+        it."""
         if index in self._replaced:
             self.forget_rendering()
 
     def find_replacement(self, index: int) -> dict[str, Any] | None:
-        """What was sent instead of message `place`; None if it went as it was."""
+        """Return what was sent instead of message `index`; None if it was sent unchanged."""
         return self._replaced.get(index)
 
     def find_messages(self, keys: Iterable[Key]) -> Iterator[int]:
-        """The messages that hold observations."""
+        """Yield the indexes of the messages that hold observations `keys`."""
         return (self._turns[turn].observations[position - 1].message for turn, position in keys)
 
     def forget_rendering(self) -> None:
-        """What was rendered before counts no more."""
+        """Forget everything that was rendered."""
         self._view = None
         self._replaced.clear()
         self._ends.clear()
@@ -88,7 +89,7 @@ class LiveRenderer:
         self._starts.clear()
 
     def render_entries(self, view: View) -> list[Entry]:
-        """The messages of `view`."""
+        """Return the messages of `view`."""
         kept = view.common(self._view)
         if kept < len(self._ends):
             self._rewind_to(kept)
@@ -103,7 +104,7 @@ class LiveRenderer:
         return self._entries.copy()
 
     def find_last_block(self, mark: int) -> tuple[int, int] | None:
-        """(message, block) of the last block in front of segment `mark` of the newest view; None if none is."""
+        """Return (message, block) of the last block before segment `mark` of the newest view; None if there is none."""
         if 0 < mark <= len(self._ends):
             groups, blocks = self._ends[mark - 1]
         else:
@@ -115,7 +116,7 @@ class LiveRenderer:
         return entry, before + (blocks or self._count_blocks(self._groups[groups - 1])) - 1
 
     def _count_blocks(self, group: _MessageGroup) -> int:
-        """Content blocks of what is sent of a client message."""
+        """Count the content blocks that are sent of a client message."""
         if group.blocks:
             return len(group.blocks)
         message = group.whole if group.whole is not None else self._messages[group.index]
@@ -150,7 +151,7 @@ class LiveRenderer:
                 self._groups.append(_MessageGroup(_NO_INDEX, self.dialect.make_user_message(segment.text)))
 
     def _add_message(self, location: Location, text: str | None) -> None:
-        """Send what stands at `spot`, saying `text` instead if that is given."""
+        """Send what is at `location`, with `text` in its place if that is given."""
         message = self._messages[location.message]
         if location.blocks is None:
             if text is None:
@@ -171,7 +172,7 @@ class LiveRenderer:
             self._groups[-1].blocks.append((part, told))
 
     def _replace_text(self, message: Json, text: str) -> dict[str, Any]:
-        """A whole message that says `text`: a result, or, in a text protocol, the user's words."""
+        """Return a whole message that says `text`: a result, or, in a text protocol, the user's words."""
         if self.dialect.has_blocks:
             return {**message, "content": [{"type": "text", "text": text}]}
         return self.dialect.replace_result(message, text)
@@ -179,7 +180,7 @@ class LiveRenderer:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _build_entries(self, settled_groups: int) -> None:
-        """Make messages of the groups; the last of the `settled` ones anew, for blocks may have joined it."""
+        """Make messages of the groups. The last of the `settled_groups` is made anew, as blocks may have joined it."""
         self._drop_entries(settled_groups)
         first = 0
         if self._starts:
@@ -189,7 +190,7 @@ class LiveRenderer:
             self._append_group(place)
 
     def _drop_entries(self, groups: int) -> None:
-        """Forget the entries that begin behind the first `groups` groups."""
+        """Forget the entries that begin after the first `groups` groups."""
         while self._starts and self._starts[-1] >= groups:
             self._starts.pop()
             self._entries.pop()
@@ -219,7 +220,7 @@ class LiveRenderer:
         return {**message, "content": [blocks[part] if told is None else told for part, told in kept]}
 
     def _must_join(self, last: Entry, entry: Entry) -> bool:
-        """Whether both must be one message, since roles take turns; what the client itself sent so stays as it is."""
+        """Return whether both must be one message, since roles alternate. What the client itself sent so stays."""
         if not self.dialect.has_blocks or (isinstance(last, int) and isinstance(entry, int)):
             return False
         return self._get_json(last).get("role") == self._get_json(entry).get("role") == "user"
@@ -242,13 +243,13 @@ def _to_blocks(content: object) -> list[Any]:
 
 
 def resolve_entries(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:
-    """What is sent for `entries`: the client's objects, and ours."""
+    """Return what is sent for `entries`: the client's objects, and ours."""
     # Every message, at every call: nothing is called in here.
     return [messages[entry] if type(entry) is int else entry for entry in entries]
 
 
 def get_entry_json(entry: Entry, messages: Sequence[Json]) -> Mapping[str, Any]:
-    """The same as JSON."""
+    """Return `entry` as JSON."""
     if isinstance(entry, int):
         return messages[entry]
     return entry

@@ -1,4 +1,4 @@
-"""The atoms of a client's message, and what names them by content."""
+"""The parts of a client's message, and digests that identify messages by what they say."""
 
 from __future__ import annotations
 
@@ -55,30 +55,32 @@ class LiveDialect(Protocol):
     has_blocks: bool
 
     def split_message(self, message: Json, index: int) -> list[Piece]:
-        """The atoms of message `place`, in order; each block belongs to one."""
+        """Return the pieces of message `index`, in order; each block belongs to one."""
         ...
 
     def parse_system(self, value: object) -> list[Message]:
-        """A system prompt that is given apart from the messages."""
+        """Read a system prompt that is not among the messages."""
         ...
 
     def list_blocks(self, message: Json) -> list[Any] | None:
-        """The content blocks, where pieces may be single blocks; None where a message is one piece."""
+        """Return the content blocks if pieces may be single blocks; None if a message is one piece."""
         ...
 
     def replace_result(self, part: Json, text: str) -> dict[str, Any]:
-        """A result (a message, or one block of it) that says `text` instead of what it said."""
+        """Return a result (a message, or one block of it) with `text` in place of its content."""
         ...
 
     def make_user_message(self, text: str) -> dict[str, Any]:
-        """A message in the user's role that says `text`."""
+        """Return a message in the user's role that says `text`."""
         ...
 
 
 def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> bytes:
-    """What a message says, in 16 bytes, b"" for nothing: no cache markers, ids, nulls, reasoning, system prompts.
+    """Return a digest (16 bytes) of what a message says; b"" for nothing.
 
-    is_behind_head: whether it stands behind the head, where a system message is no prompt but something that was said.
+    Cache markers, ids, nulls, reasoning and system prompts are left out.
+
+    is_behind_head: whether the message comes after the head; a system message is then words of the conversation.
     """
     kept = [piece for piece in pieces if (is_behind_head or piece.kind != "system") and not piece.is_silent]
     if not kept:
@@ -121,7 +123,7 @@ def _normalize_arguments(action: Action) -> str:
 
 
 def _strip_passing(value: object) -> object:
-    """`value` without what passes: nulls, ids, cache markers."""
+    """Return `value` without nulls, ids and cache markers."""
     if isinstance(value, Mapping):
         return {key: _strip_passing(inner) for key, inner in value.items() if inner is not None and key not in _PASSING}
     if isinstance(value, list | tuple):
@@ -130,7 +132,7 @@ def _strip_passing(value: object) -> object:
 
 
 def chain_digest(node: bytes, message_digest: bytes) -> bytes:
-    """The name of a history: that of the history before its last message, and what this one says."""
+    """Return the digest of a history: of the history before its last message, and of what that message says."""
     if message_digest:
         return hashlib.blake2b(node + message_digest, digest_size=16).digest()
     return node

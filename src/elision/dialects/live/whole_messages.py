@@ -28,7 +28,7 @@ class WholeMessageDialect:
 
 
 def read_plain_message(message: Json, location: Location) -> list[Piece]:
-    """A message that is neither the assistant's nor a result."""
+    """Read a message that is neither the assistant's nor a result."""
     role = text_in(message.get("role"))
     words = parse_content(message.get("content"))
     if role == "system":

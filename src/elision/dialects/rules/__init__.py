@@ -27,16 +27,16 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
 
 
 def list_violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
-    """Every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
+    """Return every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
     rules = _find_rules(dialect)
     read = anthropic.AnthropicRequest(request) if dialect == "anthropic" else request
     return [found for rule in rules for found in rule(read)]
 
 
 def list_new_violations(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:
-    """The violations of `after` that `before` did not have. Raises SpecError (dialect).
+    """Return the violations of `after` that `before` did not have. Raises SpecError (dialect).
 
-    Places move when messages are edited, so two are the same when they break one rule about one subject.
+    Places move when messages are edited, so two violations are the same if they break one rule about one subject.
     """
     known = Counter((each.rule, each.subject) for each in list_violations(dialect, before))
     found = []

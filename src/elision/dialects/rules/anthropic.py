@@ -47,7 +47,7 @@ class AnthropicRequest:
 
     @cached_property
     def merged_messages(self) -> list[MergedMessage]:
-        """The conversation as the service reads it."""
+        """Return the conversation as the service reads it: adjacent messages of one role are one."""
         found: list[MergedMessage] = []
         for place, message in self.messages:
             role = text_in(message.get("role"))
@@ -60,7 +60,7 @@ class AnthropicRequest:
 
     @cached_property
     def blocks(self) -> list[tuple[BlockPath, dict[str, Any]]]:
-        """Every block of system prompt and messages, those inside results right behind them."""
+        """Return every block of system prompt and messages; blocks inside a result come right after it."""
         found = _list_blocks(("system",), {"content": self.body.get("system")})
         for number, message in self.messages:
             for place, block in _list_blocks(("messages", number), message):
@@ -409,7 +409,7 @@ class Breakpoint:
 
     @property
     def place(self) -> tuple[int, int]:
-        """(message, block); in front of all of them for one on a tool or the system prompt."""
+        """Return (message, block); (-1, -1), before all of them, for one on a tool or the system prompt."""
         numbers = (*(each for each in self.path[1:] if isinstance(each, int)), 0, 0)
         if self.path[0] == "messages":
             return (numbers[0], numbers[1])
@@ -417,12 +417,12 @@ class Breakpoint:
 
     @property
     def is_on_message_block(self) -> bool:
-        """Whether it stands on a block of a message, and not inside a result."""
+        """Return whether it is on a block of a message, and not inside a result."""
         return self.path[0] == "messages" and len(self.path) < 4
 
 
 def find_breakpoints(body: Json) -> list[Breakpoint]:
-    """Every block of a request that is marked, in the order in which the service reads them."""
+    """Return every breakpoint of a request, in the order in which the service reads them."""
     found = [*_find_marks(("tools",), body.get("tools")), *_find_marks(("system",), body.get("system"))]
     messages = body.get("messages")
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
@@ -441,7 +441,7 @@ def _may_be_marked(block: object) -> bool:
 
 
 def _find_marks(path: BlockPath, content: object, *, includes_results: bool = False) -> Iterator[Breakpoint]:
-    """Every marked block of a content; includes_results: those in its results right behind them."""
+    """Yield every marked block of a content. includes_results: whether to look inside its results too."""
     for at, block in enumerate(content) if isinstance(content, list) else ():
         if not isinstance(block, dict):
             continue
@@ -452,7 +452,7 @@ def _find_marks(path: BlockPath, content: object, *, includes_results: bool = Fa
 
 
 def has_automatic_breakpoint(body: Json) -> bool:
-    """Whether automatic caching takes a breakpoint: it does nothing where the last block that can bear one has one."""
+    """Return whether automatic caching takes a breakpoint. It does not if the last block that can bear one has one."""
     if not isinstance(body.get("cache_control"), dict):
         return False
     messages = list_objects(body.get("messages"))
@@ -462,7 +462,8 @@ def has_automatic_breakpoint(body: Json) -> bool:
 
 
 def _format_path(path: BlockPath) -> str:
-    """`messages.3.content.0.content.1`; tools and the system prompt are lists themselves."""
+    """Return a path as providers write it: `messages.3.content.0.content.1`. Tools and system prompt are lists
+    themselves."""
     first, *rest = path
     if first != "messages" or not rest:
         return ".".join(map(str, path))
@@ -472,7 +473,7 @@ def _format_path(path: BlockPath) -> str:
 def _list_blocks(
     path: BlockPath, message: Json, *, includes_strings: bool = True
 ) -> list[tuple[BlockPath, dict[str, Any]]]:
-    """The content of a message or result as blocks. includes_strings: whether a plain text is one, too."""
+    """Return the content of a message or result as blocks. includes_strings: whether a plain text is one, too."""
     content = message.get("content")
     if isinstance(content, str):
         if content and includes_strings:
@@ -490,14 +491,14 @@ def _read_seal(block: Json) -> str:
 
 
 def _list_calls(message: MergedMessage) -> Iterator[tuple[BlockPath, str]]:
-    """(place, id) of every call of the assistant's."""
+    """Yield (place, id) of every call in an assistant message."""
     for place, block in message.blocks if message.role == "assistant" else ():
         if _read_kind(block) == "tool_use":
             yield place, text_in(block.get("id"))
 
 
 def _list_results(blocks: Sequence[tuple[BlockPath, Json]]) -> Iterator[tuple[BlockPath, str]]:
-    """(place, id of the call) of every result."""
+    """Yield (place, id of the call) of every result."""
     for place, block in blocks:
         if _read_kind(block) == "tool_result":
             yield place, text_in(block.get("tool_use_id"))

@@ -141,7 +141,7 @@ RULES: Final[Sequence[Rule]] = (
 
 
 def _list_calls(message: Json) -> list[tuple[int, str]]:
-    """(position, id) of every call of a message."""
+    """Return (position, id) of every call of a message."""
     if message.get("role") != "assistant":
         return []
     return [(position, text_in(call.get("id"))) for position, call in list_objects(message.get("tool_calls"))]

@@ -173,7 +173,7 @@ def _list_items(request: Json) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _is_continuation(request: Json) -> bool:
-    """Whether part of the conversation is only at the service."""
+    """Return whether part of the conversation is stored at the service only."""
     if request.get("previous_response_id") or request.get("conversation"):
         return True
     return any(
@@ -182,7 +182,8 @@ def _is_continuation(request: Json) -> bool:
 
 
 def _can_follow(item: Json, reasoning: Json, *, is_stored: bool) -> bool:
-    """Whether `item` may stand behind `reasoning`. is_stored: whether the service stores the items of this request."""
+    """Return whether `item` may come right after `reasoning`. is_stored: whether the service stores this request's
+    items."""
     if not _is_from_model(item):
         return False
     is_message = (text_in(item.get("type")) or "message") == "message"
@@ -190,7 +191,7 @@ def _can_follow(item: Json, reasoning: Json, *, is_stored: bool) -> bool:
 
 
 def _is_from_model(item: Json) -> bool:
-    """Whether the model produced an item; of a type that nobody knows it is taken that it did."""
+    """Return whether the model produced an item. Items of an unknown type are taken to be the model's."""
     kind = text_in(item.get("type")) or "message"
     if kind == "message":
         return item.get("role") == "assistant"
