@@ -8,7 +8,7 @@ from time import perf_counter
 from benchmarks.stitched import runs, stitched
 from elision.dialects.render_openai_chat import OpenAIChatRenderer
 from elision.engine import Session, drive
-from elision.lab.replay import model_free
+from elision.lab.replay import model_free_summarizer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
@@ -27,7 +27,7 @@ def timed(run: Trajectory, spec: str) -> dict[int, tuple[float, bool]]:
     """
     session = Session(parse_strategy(spec), find_price_set("anthropic"), Sizer(counter()))
     session.begin(run.head)
-    renderer, summarizer, epoch = OpenAIChatRenderer(), model_free(session.sizer), 1
+    renderer, summarizer, epoch = OpenAIChatRenderer(), model_free_summarizer(session.sizer), 1
     taken: dict[int, tuple[float, bool]] = {}
     for turn in run.turns:
         start = perf_counter()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from time import perf_counter
 
 from benchmarks.stitched import runs
-from elision.lab.evidence import evidence
-from elision.lab.heads import with_recorded_head
-from elision.lab.hindsight import hindsight
-from elision.lab.replay import replay
+from elision.lab.evidence import collect_evidence
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.hindsight import find_cheapest_plan
+from elision.lab.replay import replay_run
 from elision.lab.study import DEFAULTS
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
@@ -30,8 +30,8 @@ def main() -> None:
     print(f"Replay of {len(found)} runs, {sum(len(run.turns) for run in found)} turns, {size / 1e6:.1f} MB, one core.")
     print(f"Bound: counting every text once, {bound:.2f} s. Each strategy as a multiple of it, counts cached:")
     sizer, prices = Sizer(counter()), find_price_set("anthropic")
-    prepared = [with_recorded_head(run, sizer) for run in found]
-    known = [evidence(run) for run in prepared]
+    prepared = [add_recorded_head(run, sizer) for run in found]
+    known = [collect_evidence(run) for run in prepared]
     taken = dict.fromkeys((label for label, _ in DEFAULTS), 0.0)
     # Run by run, as `elision replay` does: what one strategy has read of a run the next need not read again.
     for run, own in zip(prepared, known, strict=True):
@@ -39,9 +39,9 @@ def main() -> None:
             start = perf_counter()
             strategy = parse_strategy(spec)
             if isinstance(strategy.schedule, HindsightSchedule):
-                hindsight(run, strategy, prices, sizer)
+                find_cheapest_plan(run, strategy, prices, sizer)
             else:
-                replay(run, strategy, prices, sizer, known=own)
+                replay_run(run, strategy, prices, sizer, known=own)
             taken[label] += perf_counter() - start
     for label, seconds in taken.items():
         print(f"  {label:28} {seconds / bound:6.1f} x   ({seconds:.1f} s here)")

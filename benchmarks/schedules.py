@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from benchmarks.stitched import CORPUS, SAMPLES
-from elision.lab.study import Settings, candidates, load, study
+from elision.lab.study import StudySettings, load_runs, parse_candidates, run_study
 from elision.trajectory.price_table import load_price_table
 
 SPECS = (
@@ -20,11 +20,13 @@ SPECS = (
 
 def main() -> None:
     paths = sorted(CORPUS.glob("*/*")) if CORPUS.is_dir() else [SAMPLES]
-    loaded = load(paths)
+    loaded = load_runs(paths)
     print(f"Cost / hindsight of the same strategy, total and worst run; cost / raw. {len(loaded.runs)} runs.")
     print(f"  {'prices':12} {'strategy':32} {'total':>7} {'worst':>7} {'raw':>7} {'cap':>6}")
     for name, prices in load_price_table().sets.items():
-        found = study(loaded, Settings(prices=prices, candidates=candidates(SPECS)), jobs=os.cpu_count() or 1)
+        found = run_study(
+            loaded, StudySettings(prices=prices, candidates=parse_candidates(SPECS)), jobs=os.cpu_count() or 1
+        )
         for row in found.totals:
             worst = max(one.to_hindsight or 0.0 for one in found.of(row.strategy))
             print(

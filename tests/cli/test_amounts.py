@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.cli.amounts import size_in, size_out, span_in, span_out
+from elision.cli.amounts import format_duration, format_size, parse_duration, parse_size
 from elision.errors import SettingError
 
 
@@ -14,7 +14,7 @@ from elision.errors import SettingError
 )
 def test_sizes_are_read(text: str, count: int) -> None:
     """Decimal and binary units, in any case."""
-    assert size_in(text, "--max-bytes") == count
+    assert parse_size(text, "--max-bytes") == count
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ def test_sizes_are_read(text: str, count: int) -> None:
 )
 def test_spans_are_read(text: str, seconds: float) -> None:
     """A number with a unit."""
-    assert span_in(text, "--older-than") == seconds
+    assert parse_duration(text, "--older-than") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "d", "-1d", "3 months", "1e3d", "30", "1d2h", "٣d", "nand"])
 def test_other_spans_are_refused(text: str) -> None:
     """The option is named, with examples; a bare number could be anything."""
     with pytest.raises(SettingError, match=r"--older-than .*30d"):
-        span_in(text, "--older-than")
+        parse_duration(text, "--older-than")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_other_spans_are_refused(text: str) -> None:
 )
 def test_sizes_are_written(count: int, text: str) -> None:
     """Two or three digits and the unit that leads to them."""
-    assert size_out(count) == text
+    assert format_size(count) == text
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_sizes_are_written(count: int, text: str) -> None:
 )
 def test_spans_are_written(seconds: float, text: str) -> None:
     """In one unit; weeks from eight on."""
-    assert span_out(seconds) == text
+    assert format_duration(seconds) == text

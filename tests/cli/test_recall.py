@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from elision.cli.recall import recall
-from elision.cli.view_text import visible
+from elision.cli.view_text import make_visible
 from elision.errors import ElisionError, SettingError, UnknownHandle
 from elision.manager import ContextManager
 from tests.cli import stored
@@ -151,4 +151,4 @@ def test_raw_is_not_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_signs() -> None:
     """Every control character has a sign; lines, tabs and letters are left alone."""
-    assert visible("a\tb\r\nc\x00\x7f\u2028é") == "a\tb\nc␀␡<U+2028>é"
+    assert make_visible("a\tb\r\nc\x00\x7f\u2028é") == "a\tb\nc␀␡<U+2028>é"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.rules import matched
-from elision.lab.study import load
+from elision.cli.rules import count_matches
+from elision.lab.study import load_runs
 from elision.strategies.rules import Rule
 from elision.trajectory.tokens import Sizer, counter
 
@@ -29,9 +29,9 @@ def test_lists_every_rule_with_its_matches() -> None:
 
 def test_counts_are_those_of_the_run() -> None:
     """A rule that matches everything counts every observation and its tokens."""
-    runs = load([RUN]).runs
+    runs = load_runs([RUN]).runs
     sizer = Sizer(counter())
-    count, size, _ = matched(Rule(keep=True), runs, sizer)
+    count, size, _ = count_matches(Rule(keep=True), runs, sizer)
     observations = [observation for turn in runs[0].turns for observation in turn.observations]
     assert count == len(observations)
     assert size == sum(sizer.observation(observation) for observation in observations)

@@ -18,7 +18,7 @@ from rich.console import Console
 from elision import ContextManager, open_store
 from elision.agent import ModelAnswer, RunReport
 from elision.cli import main
-from elision.cli.run_screen import Screen
+from elision.cli.run_screen import RunScreen
 from elision.testing.builders import commands
 from elision.testing.faults import Refused
 from elision.testing.playback import Playback
@@ -134,7 +134,7 @@ def test_how_many_calls_were_reported(reported: tuple[int, ...], told: str) -> N
             assert report.newest is not None
             report.add_turn(ModelAnswer(usage=Usage(input=9_000) if usage else None), (), report.newest)
         report.set_final_costs(context.prepare([{"role": "user", "content": "Go."}] * 3).diagnostics.costs)
-    Screen(Console(file=written, width=200)).ends(None, report, "s", {})
+    RunScreen(Console(file=written, width=200)).print_end(None, report, "s", {})
     (line,) = (line.rstrip() for line in written.getvalue().splitlines() if line.startswith("cost"))
     assert re.search(rf"; as reported \$[\d.]+{re.escape(told)}$", line)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from elision.cli.session_names import chosen, trees
+from elision.cli.session_names import choose_session, walk_session_trees
 from elision.cli.sessions import sessions
 from elision.errors import ElisionError, StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
@@ -235,7 +235,7 @@ KNOWN = [info("task-42"), info("task-7"), info("task-42~2", "task-42"), info("re
 )
 def test_a_name_or_its_beginning(name: str, key: str) -> None:
     """The whole name, or a beginning that only one session and its branches have."""
-    assert chosen(KNOWN, name).key == key
+    assert choose_session(KNOWN, name).key == key
 
 
 @pytest.mark.parametrize(
@@ -251,19 +251,19 @@ def test_a_name_or_its_beginning(name: str, key: str) -> None:
 def test_the_nearest_names(name: str, said: str) -> None:
     """A name that is none is answered with those there are."""
     with pytest.raises(UnknownHandle) as raised:
-        chosen(KNOWN, name)
+        choose_session(KNOWN, name)
     assert str(raised.value).startswith(said)
 
 
 def test_a_store_without_sessions() -> None:
     """Where there are none the error says that."""
     with pytest.raises(ElisionError, match="the store keeps none yet"):
-        chosen([], "x")
+        choose_session([], "x")
 
 
 @given(st.lists(st.integers(-1, 12), max_size=12))
 def test_every_session_stands_once(parents: list[int]) -> None:
     """Whatever the parents, one that is gone or a circle of them: no session is left out, none stands twice."""
     every = [info(str(number), "" if parent < 0 else str(parent)) for number, parent in enumerate(parents)]
-    listed = [each.key for _, each in trees(every)]
+    listed = [each.key for _, each in walk_session_trees(every)]
     assert sorted(listed) == sorted(each.key for each in every)

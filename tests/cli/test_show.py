@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from elision.cli.show import show
-from elision.cli.show_chart import SCALE, chart
+from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_screen import FIRST, LAST
 from elision.engine import Session
 from elision.errors import ElisionError, SpecError, UnknownHandle
@@ -329,7 +329,7 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
 
 def test_the_chart() -> None:
     """What was sent is drawn to scale, raw is shaded above it, and the scale names the top."""
-    rows = [row.plain for row in chart([60, 30, 60], [60, 90, 120], SCALE + 3)]
+    rows = [row.plain for row in draw_chart([60, 30, 60], [60, 90, 120], SCALE + 3)]
     assert rows[0].strip().startswith("120")
     assert rows[3][SCALE:].rstrip() == "█░█"
     assert rows[0][SCALE:].rstrip() == "  ░"
@@ -339,13 +339,13 @@ def test_many_calls_in_few_cells() -> None:
     """Of several calls in one cell the largest shows, and no row is too wide."""
     sent = [10] * 500
     sent[250] = 100
-    rows = [row.plain for row in chart(sent, sent, 40)]
+    rows = [row.plain for row in draw_chart(sent, sent, 40)]
     assert all(len(row) <= 40 for row in rows)
     assert rows[0].count("█") == 1
 
 
 def test_raw_leaves_the_chart() -> None:
     """A raw context many times as large does not press what was sent to the ground."""
-    rows = [row.plain for row in chart([100, 100], [100, 100_000], SCALE + 2)]
+    rows = [row.plain for row in draw_chart([100, 100], [100, 100_000], SCALE + 2)]
     assert rows[0].strip().startswith("400")
     assert rows[-1][SCALE:] == "██"

@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from elision.cli.view import view
-from elision.cli.view_text import Folded, folded, printable
+from elision.cli.view_text import FoldedText, escape_controls, fold_text
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ def test_long_texts_are_folded_with_a_count_unless_all_is_asked_for() -> None:
     page = printed(EXCERPT, "--strategy", "raw", "--call", 4)
     assert "more rows" in page
     assert "more rows" not in printed(EXCERPT, "--strategy", "raw", "--call", 4, "--full")
-    assert folded(text, 2, 1, 80) == Folded("row 0\nrow 1", "row 39", 37, len(text) - 17)
+    assert fold_text(text, 2, 1, 80) == FoldedText("row 0\nrow 1", "row 39", 37, len(text) - 17)
 
 
 def test_what_is_masked_and_summarized_is_named() -> None:
@@ -129,17 +129,17 @@ def test_a_trajectory_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
 )
 def test_text_without_what_a_terminal_acts_on(text: str, shown: str) -> None:
     """Sequences go whole, so that no rest of them is left."""
-    assert printable(text) == shown
+    assert escape_controls(text) == shown
 
 
 def test_a_fold_breaks_at_spaces_and_leaves_short_texts_alone() -> None:
     """Nothing is lost between head and tail."""
     text = "word " * 400
-    cut = folded(text, 3, 2, 40)
+    cut = fold_text(text, 3, 2, 40)
     assert cut.head.endswith("word ")
     assert len(cut.head) + cut.letters + len(cut.tail) == len(text)
-    assert folded("one\ntwo\nthree", 1, 1, 40) == Folded("one\ntwo\nthree")
-    assert folded("x" * 1000, 1, 1, 100).head == "x" * 100
+    assert fold_text("one\ntwo\nthree", 1, 1, 40) == FoldedText("one\ntwo\nthree")
+    assert fold_text("x" * 1000, 1, 1, 100).head == "x" * 100
 
 
 # -- differences ----------------------------------------------------------------------------------------------------

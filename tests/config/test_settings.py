@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.config import Settings, settings
+from elision.config import Settings, load_settings
 from elision.config.gateway_keys import ALL_KEYS
-from elision.config.keys import KEYS, PREFIX
-from elision.config.values import PROVIDERS, STORES
+from elision.config.setting_keys import KEYS, PREFIX
+from elision.config.setting_readers import PROVIDERS, STORES
 from elision.errors import SettingError
 from elision.manager.context_options import Options
 from elision.stores import store_urls
@@ -31,7 +31,7 @@ def of(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **
     """The settings of `environ`, written without the prefix, beside a `elision.toml`."""
     if toml:
         (folder / "elision.toml").write_text(toml, encoding="utf-8")
-    return settings({PREFIX + name: value for name, value in environ.items()}, folder, **(arguments or {}))
+    return load_settings({PREFIX + name: value for name, value in environ.items()}, folder, **(arguments or {}))
 
 
 def refused(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **environ: str) -> str:
@@ -213,7 +213,7 @@ def test_the_process_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AGENT_CONTEXT_STRATEGY", "raw")
     (tmp_path / "elision.toml").write_text("max_turns = 6", encoding="utf-8")
-    found = settings()
+    found = load_settings()
     assert (found.strategy, found.guards.max_turns) == (Raw(), 6)
 
 
@@ -436,7 +436,7 @@ def test_a_secret_in_the_wrong_place(tmp_path: Path) -> None:
 def test_any_value(name: str, value: str) -> None:
     """Whatever a variable holds is either a setting or an error that names it."""
     try:
-        said = repr(settings({name: value}, Path("/nowhere")))
+        said = repr(load_settings({name: value}, Path("/nowhere")))
     except SettingError as error:
         said = str(error)
     assert said.startswith(("Settings(", name))
@@ -448,7 +448,7 @@ def test_any_value(name: str, value: str) -> None:
 def test_any_argument(arguments: dict[str, Any]) -> None:
     """So is whatever an argument holds."""
     try:
-        found = settings({}, Path("/nowhere"), **arguments)
+        found = load_settings({}, Path("/nowhere"), **arguments)
     except SettingError:
         return
     assert all(entry.place == f"argument {entry.key.name}" for entry in found.entries if entry.key.name in arguments)

@@ -25,8 +25,8 @@ from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
 from elision.lab.dialect import RENDERERS
-from elision.lab.heads import with_recorded_head
-from elision.lab.replay import model_free
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.replay import model_free_summarizer
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
@@ -105,7 +105,7 @@ def runs(path: Path) -> Iterator[Trajectory]:
     try:
         for found in read_runs(path):
             if isinstance(found, Trajectory):
-                yield with_recorded_head(found, SIZER)
+                yield add_recorded_head(found, SIZER)
     except FormatError:
         return
 
@@ -137,7 +137,7 @@ def _follow(run: Trajectory, spec: str) -> None:
     epochs = 1
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):
         try:
-            view = drive(session.prepare(now, model), model_free(SIZER))
+            view = drive(session.prepare(now, model), model_free_summarizer(SIZER))
         except BudgetError:
             return  # Said, with numbers (I7): there is no request.
         begins = view.epoch > epochs and view.epoch < 5

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
-from elision.config.keys import PREFIX
+from elision.config.setting_keys import PREFIX
 from elision.gateway.admin import OPEN_PATHS
 from elision.gateway.settings import gateway_settings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elision.formats.registry import read_runs
-from elision.lab.hindsight import hindsight
+from elision.lab.hindsight import find_cheapest_plan
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
@@ -49,7 +49,10 @@ def test_one_request_is_one_model_s(tmp_path: Path) -> None:
     """A request with its response states the model once; all its calls are that model's, so a yardstick exists."""
     (run,) = _runs(tmp_path, [_request(5)])
     assert {turn.model for turn in run.turns} == {"gpt-5"}
-    assert hindsight(run, parse_strategy("masking"), find_price_set("openai"), Sizer(counter("o200k"))) is not None
+    assert (
+        find_cheapest_plan(run, parse_strategy("masking"), find_price_set("openai"), Sizer(counter("o200k")))
+        is not None
+    )
 
 
 def test_each_record_keeps_the_model_that_answered(tmp_path: Path) -> None:

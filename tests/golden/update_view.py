@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from elision.cli.view_screen import Screen
+from elision.cli.view_screen import ViewScreen
 from elision.dialects import render_anthropic, render_openai_chat
 from elision.dialects.render import ViewRenderer
 from elision.formats.registry import read_runs
-from elision.lab.heads import with_recorded_head
-from elision.lab.views import ViewAt, as_json, views
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.views import ViewAt, list_views, to_json
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, counter
@@ -32,19 +32,19 @@ SIZER = Sizer(counter())
 def _run() -> Trajectory:
     run = next(found for found in read_runs(EXCERPT) if isinstance(found, Trajectory))
     # The name alone: where the repository stands is no part of a page.
-    return with_recorded_head(replace(run, file=EXCERPT.name), SIZER)
+    return add_recorded_head(replace(run, file=EXCERPT.name), SIZER)
 
 
 def _view(renderer: ViewRenderer) -> ViewAt:
     return next(
-        islice(views(_run(), parse_strategy(SPEC), find_price_set("anthropic"), SIZER, renderer), CALL - 1, None)
+        islice(list_views(_run(), parse_strategy(SPEC), find_price_set("anthropic"), SIZER, renderer), CALL - 1, None)
     )
 
 
-def _screen(draw: Callable[[Screen, ViewAt], None]) -> str:
+def _screen(draw: Callable[[ViewScreen, ViewAt], None]) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, color_system=None, legacy_windows=False)
-    screen = Screen(console, _run(), SPEC, SIZER, full=False)
+    screen = ViewScreen(console, _run(), SPEC, SIZER, full=False)
     draw(screen, _view(render_openai_chat.OpenAIChatRenderer()))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
@@ -52,13 +52,13 @@ def _screen(draw: Callable[[Screen, ViewAt], None]) -> str:
 def _json(renderer: ViewRenderer) -> str:
     shown = _view(renderer)
     rows = [*({"system": each} for each in shown.system), *shown.messages]
-    return "".join(f"{as_json(row)}\n" for row in rows)
+    return "".join(f"{to_json(row)}\n" for row in rows)
 
 
 #: Golden file -> what it should hold.
 CASES: dict[str, Callable[[], str]] = {
-    "page.txt": lambda: _screen(Screen.show),
-    "difference.txt": lambda: _screen(Screen.difference),
+    "page.txt": lambda: _screen(ViewScreen.print_view),
+    "difference.txt": lambda: _screen(ViewScreen.print_changes),
     "openai.jsonl": lambda: _json(render_openai_chat.OpenAIChatRenderer()),
     "anthropic.jsonl": lambda: _json(render_anthropic.AnthropicRenderer()),
 }

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from elision.lab.results import Row, Study, total
-from elision.lab.study import DEFAULTS, Candidate, Loaded, Settings, load, study
+from elision.lab.study import DEFAULTS, Candidate, Loaded, StudySettings, load_runs, run_study
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from tests.corpus import CORPUS, needs_corpus
@@ -31,14 +31,14 @@ def _candidates(*labels: str) -> tuple[Candidate, ...]:
 
 @cache
 def corpus() -> Loaded:
-    return load(sorted(CORPUS.glob("*/*")))
+    return load_runs(sorted(CORPUS.glob("*/*")))
 
 
 @cache
 def masking_study(prices: str) -> Study:
     """Masking, published and cache-aware, on every run."""
     chosen = _candidates("raw", "masking, every turn", "masking")
-    return study(corpus(), Settings(prices=load_price_table().sets[prices], candidates=chosen), jobs=JOBS)
+    return run_study(corpus(), StudySettings(prices=load_price_table().sets[prices], candidates=chosen), jobs=JOBS)
 
 
 @cache
@@ -48,7 +48,7 @@ def whole_study(prices: str) -> Study:
     runs = sorted(loaded.runs, key=lambda run: (run.format, -len(run.turns)))
     chosen = Loaded(tuple(runs if WHOLE else runs[2::3]), loaded.problems)
     candidates = tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
-    return study(chosen, Settings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
+    return run_study(chosen, StudySettings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
 
 
 def _total(found: Study, label: str) -> Row:
@@ -80,7 +80,7 @@ def test_uncached_masking_is_every_turn() -> None:
     """Without a cache there is nothing to wait for."""
     specs = ("masking", "masking(schedule=every-turn)")
     chosen = tuple(Candidate(spec, parse_strategy(spec)) for spec in specs)
-    found = study(corpus(), Settings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS)
+    found = run_study(corpus(), StudySettings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS)
     ours, theirs = ([(row.usd, row.epochs, row.masked, row.regret_turns) for row in found.of(spec)] for spec in specs)
     assert ours == theirs
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.lab.calibrate import CAUSES, Calibration, Study, billing, calibrate, read_share
-from elision.lab.sent import requests
+from elision.lab.calibrate import CAUSES, Calibration, CalibrationStudy, calibrate_run, open_billing, read_share
+from elision.lab.recorded_requests import list_requests
 from elision.trajectory.content import Content, content
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
@@ -63,7 +63,7 @@ def run(
 
 
 def checked(trajectory: Trajectory) -> Calibration:
-    found = calibrate(trajectory, SIZER)
+    found = calibrate_run(trajectory, SIZER)
     assert found is not None
     return found
 
@@ -123,7 +123,7 @@ def test_turn_without_usage() -> None:
 def test_no_usage() -> None:
     """A run without usage has nothing to be calibrated on."""
     silent = Trajectory(id="a", head=Head(), turns=(Turn(index=1), Turn(index=2, usage=Usage(output=4))))
-    assert calibrate(silent, SIZER) is None
+    assert calibrate_run(silent, SIZER) is None
 
 
 def test_tool_definitions_larger_than_billed() -> None:
@@ -146,7 +146,7 @@ def test_unknown_model() -> None:
 )
 def test_rules_without_prices(model: str, writes: bool, kind: str) -> None:
     """Recorded cache writes show breakpoints; else the host that the name carries decides."""
-    found = billing(model, date(2026, 1, 1), writes=writes)
+    found = open_billing(model, date(2026, 1, 1), writes=writes)
     assert found.prices is None
     assert found.rules.kind == kind
 
@@ -169,7 +169,7 @@ def test_no_cache() -> None:
     assert causes(without) == ["no-cache", "no-cache"]
     assert not without.cached
     within = checked(run(call(2000, 0), call(3000, 2000)))
-    study = Study(counter="o200k", runs=(without, within))
+    study = CalibrationStudy(counter="o200k", runs=(without, within))
     assert study.total.billed == within.billed
     assert study.uncached == (without,)
 
@@ -179,7 +179,7 @@ def test_compaction_recorded() -> None:
     summary = "s" * 196  # 200 tokens with its frame
     calls = [call(2000, 0), call(3000, 2000), call(4000, 3000), call(5000, 4000), call(4700, 0), call(5200, 4700)]
     made = run(*calls, grow=[1000, 1000, 1000, 500, 500], compactions=(Compaction(before=5, summary=summary),))
-    sent = list(requests(made, SIZER))
+    sent = list(list_requests(made, SIZER))
     kinds = [segment.kind for segment in sent[4].counted.segments]
     # 4700 - 2000 (head) - 200 (summary) leaves room for the newest three turns: 1000 + 1000 + 500.
     assert kinds == ["hidden", "head", "summary", "assistant", "assistant", "assistant"]
@@ -307,7 +307,7 @@ def test_json() -> None:
     """The shape that is documented: runs, totals, what could not be compared."""
     made = checked(run(call(2000, 0), call(3000, 2000)))
     problem = Problem(file="b.json", line=3, reason="broken")
-    told = Study(counter="o200k", runs=(made,), silent=(("c.json", "main"),), problems=(problem,)).json()
+    told = CalibrationStudy(counter="o200k", runs=(made,), silent=(("c.json", "main"),), problems=(problem,)).to_json()
     assert told["format"] == "elision.calibrate/1"
     first = told["runs"][0]
     assert first["billed"]["read_share"] == read_share(made.billed) == 0.4
@@ -356,7 +356,7 @@ def sizer() -> Sizer:
 
 def of_corpus(name: str, sizer: Sizer) -> list[Calibration]:
     runs = (found for found in read_runs(CORPUS / name) if isinstance(found, Trajectory))
-    return [found for each in runs if (found := calibrate(each, sizer)) is not None]
+    return [found for each in runs if (found := calibrate_run(each, sizer)) is not None]
 
 
 @needs_corpus("calibration against recorded bills")

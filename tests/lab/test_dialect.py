@@ -9,9 +9,9 @@ import pytest
 
 from elision.errors import SpecError
 from elision.lab.dialect import known, renderer, sizer
-from elision.lab.heads import with_recorded_head
-from elision.lab.study import load
-from elision.lab.views import views
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.study import load_runs
+from elision.lab.views import list_views
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import content
 from elision.trajectory.price_lookup import find_price_set
@@ -37,11 +37,11 @@ def _front(view: View, length: int) -> View:
 def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str) -> None:
     """From call to call, the messages that stay equal are those whose segments the cache simulation shares."""
     count = sizer(dialect, "o200k")
-    (run,) = load([RUNS / file]).runs
+    (run,) = load_runs([RUNS / file]).runs
     run = Trajectory(id=run.id, head=run.head, turns=run.turns[:60])
     before = None
-    for seen in views(
-        with_recorded_head(run, count), parse_strategy(spec), find_price_set("anthropic"), count, renderer(dialect)
+    for seen in list_views(
+        add_recorded_head(run, count), parse_strategy(spec), find_price_set("anthropic"), count, renderer(dialect)
     ):
         if before is not None:
             common = seen.view.common(before.view)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elision.lab import evidence as measure
-from elision.lab.evidence import PARTNERS, Evidence, Use, evidence, noise
+from elision.lab.evidence import PARTNERS, Evidence, Use, collect_evidence, measure_noise
 from elision.trajectory.content import content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Observation, Turn
@@ -25,7 +25,7 @@ def turn(index: int, command: str, result: str) -> Turn:
 
 def used(*turns: Turn) -> set[str]:
     """The items that count as evidence in a run of `turns`."""
-    known = evidence(Trajectory(id="r", head=Head(), turns=turns))
+    known = collect_evidence(Trajectory(id="r", head=Head(), turns=turns))
     return {use.item for uses in known.uses.values() for use in uses}
 
 
@@ -42,7 +42,7 @@ def test_a_number_that_stands_elsewhere_too_is_evidence() -> None:
     listing = "\n".join(f"{number}:pass" for number in range(340, 350))
     error = 'File "app.py", line 345'
     run = Trajectory(id="r", head=Head(), turns=(turn(1, "ls", error), turn(2, "view", listing), turn(3, "go 345", "")))
-    assert evidence(run).uses[3] == (Use(3, "345", ((1, 1),)),)
+    assert collect_evidence(run).uses[3] == (Use(3, "345", ((1, 1),)),)
 
 
 class Counted(frozenset[str]):
@@ -74,11 +74,11 @@ def test_noise_is_compared_with_a_sample(monkeypatch: pytest.MonkeyPatch) -> Non
     each time."""
     many = runs(400)
     Counted.compared = 0
-    found = noise(many, [frozenset()] * len(many))
+    found = measure_noise(many, [frozenset()] * len(many))
     assert Counted.compared == 400 * PARTNERS
-    assert noise(many, [frozenset()] * len(many)) == found
+    assert measure_noise(many, [frozenset()] * len(many)) == found
     monkeypatch.setattr(measure, "PARTNERS", 400)
-    whole = noise(many, [frozenset()] * len(many))
+    whole = measure_noise(many, [frozenset()] * len(many))
     for sampled, exact in zip(found, whole, strict=True):
         assert sampled == pytest.approx(exact, abs=0.12)
 
@@ -87,6 +87,6 @@ def test_noise_of_few_runs_is_compared_with_all() -> None:
     """Up to 201 runs there is no sample."""
     few = runs(PARTNERS + 1)
     Counted.compared = 0
-    noise(few, [frozenset()] * len(few))
+    measure_noise(few, [frozenset()] * len(few))
     assert Counted.compared == len(few) * PARTNERS
-    assert noise(runs(1), [frozenset()]) == [None]
+    assert measure_noise(runs(1), [frozenset()]) == [None]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from elision.engine import Session, drive, output_tokens
 from elision.errors import SummaryError
-from elision.lab.hindsight import has_hindsight, hindsight
-from elision.lab.replay import replay
+from elision.lab.hindsight import find_cheapest_plan, has_hindsight
+from elision.lab.replay import replay_run
 from elision.strategies.policy import MaskCandidate
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
@@ -223,7 +223,7 @@ class _Plain:
 def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """The cheapest of all sets of calls at which to mask everything eligible is what the program finds."""
     strategy = parse_strategy(f"masking(window={window}, gist=0)")
-    best = hindsight(run, strategy, prices, SIZER)
+    best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
     assert best.usd == pytest.approx(_Plain(run, strategy, prices).best(("hold", "mask")), rel=1e-12)
 
@@ -232,7 +232,7 @@ def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, windo
 def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """With summaries too: every call holds, masks, or masks and summarizes where the trigger allows it."""
     strategy = parse_strategy(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0)")
-    best = hindsight(run, strategy, prices, SIZER)
+    best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
     expected = _Plain(run, strategy, prices).best(("hold", "mask", "summarize"))
     assert best.usd == pytest.approx(expected, rel=1e-12)
@@ -246,36 +246,36 @@ SPECS = ("masking(window={}, gist=0)", "supersede(gist=0)", "pipeline(supersede,
 def test_the_engine_pays_what_the_program_says(run: Trajectory, prices: Prices, window: int, name: str) -> None:
     """Replaying the plan through the engine costs the program's figure, and no subset of calls costs less."""
     strategy = parse_strategy(name.format(window))
-    best = hindsight(run, strategy, prices, SIZER)
+    best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
-    paid = replay(run, replace(strategy, schedule=best.schedule), prices, SIZER).usd
+    paid = replay_run(run, replace(strategy, schedule=best.schedule), prices, SIZER).usd
     assert paid == pytest.approx(best.usd, rel=1e-12)
     calls = range(1, len(run.turns) + 1)
     for count in range(3):
         for some in itertools.combinations(calls, count):
             other = replace(strategy, schedule=FixedSchedule(mask_calls=frozenset(some)))
-            assert replay(run, other, prices, SIZER).usd >= best.usd * (1 - 1e-12)
+            assert replay_run(run, other, prices, SIZER).usd >= best.usd * (1 - 1e-12)
 
 
 def test_no_hindsight_where_the_path_matters() -> None:
     """A budget that a run reaches, a trigger on tokens, two summaries in turn and models in turn have no yardstick."""
     run = Trajectory(id="r", head=Head(), turns=tuple(_turn(i, [900], float(i), False) for i in range(1, 30)))
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
-    assert hindsight(run, parse_strategy("masking(budget=4000)"), prices, SIZER) is None
-    assert hindsight(run, parse_strategy("masking(budget=400000)"), prices, SIZER) is not None
-    assert hindsight(run, parse_strategy("hybrid(summarize_tokens=500)"), prices, SIZER) is None
+    assert find_cheapest_plan(run, parse_strategy("masking(budget=4000)"), prices, SIZER) is None
+    assert find_cheapest_plan(run, parse_strategy("masking(budget=400000)"), prices, SIZER) is not None
+    assert find_cheapest_plan(run, parse_strategy("hybrid(summarize_tokens=500)"), prices, SIZER) is None
     assert not has_hindsight(parse_strategy("two-tier"))
     assert not has_hindsight(parse_strategy("pipeline(hybrid, summarization)"))
     assert has_hindsight(parse_strategy("pipeline(supersede, masking)"))
     mixed = replace(run, turns=(*run.turns[:-1], replace(run.turns[-1], model="other")))
-    assert hindsight(mixed, parse_strategy("masking"), prices, SIZER) is None
+    assert find_cheapest_plan(mixed, parse_strategy("masking"), prices, SIZER) is None
 
 
 def test_an_empty_prompt_pays_for_its_answer() -> None:
     """The output of a call whose prompt is empty is billed, as in the replay, at the lowest tier's price."""
     run = Trajectory(id="r", head=Head(), turns=(_turn(1, [900], 0.0, False),))
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
-    best = hindsight(run, parse_strategy("masking"), prices, SIZER)
+    best = find_cheapest_plan(run, parse_strategy("masking"), prices, SIZER)
     assert best is not None
     assert best.usd == pytest.approx(output_tokens(run.turns[0], SIZER) * 5 / 1e6, rel=1e-12)
 
@@ -292,8 +292,8 @@ def test_entries_of_an_hour_are_priced_alike() -> None:
     found = {}
     for name, run in (("hour", trajectory), ("minutes", brief)):
         strategy = parse_strategy("masking(window=3)")
-        done = replay(run, strategy, prices, SIZER)
-        least = hindsight(run, strategy, prices, SIZER)
+        done = replay_run(run, strategy, prices, SIZER)
+        least = find_cheapest_plan(run, strategy, prices, SIZER)
         assert least is not None
         found[name] = done.bill, done.usd / least.usd
     assert found["hour"][0].cache_read > 10 * found["minutes"][0].cache_read
@@ -307,7 +307,7 @@ def test_progress_rises_to_the_end() -> None:
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
     for spec in ("masking(window=3)", "hybrid(window=3, summarize_at=9, tail=3)"):
         shares: list[float] = []
-        assert hindsight(run, parse_strategy(spec), prices, SIZER, shares.append) is not None
+        assert find_cheapest_plan(run, parse_strategy(spec), prices, SIZER, shares.append) is not None
         assert shares == sorted(shares)
         assert 0 < shares[0] < 0.1
         assert shares[-1] == 1
@@ -318,5 +318,5 @@ def test_long_runs_have_hindsight_for_masking_only() -> None:
     """Above 500 turns the cubic program is not run; the quadratic one is."""
     run = Trajectory(id="r", head=Head(), turns=tuple(_turn(i, [40], float(i), False) for i in range(1, 502)))
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
-    assert hindsight(run, parse_strategy("hybrid(gist=0)"), prices, SIZER) is None
-    assert hindsight(run, parse_strategy("masking(gist=0)"), prices, SIZER) is not None
+    assert find_cheapest_plan(run, parse_strategy("hybrid(gist=0)"), prices, SIZER) is None
+    assert find_cheapest_plan(run, parse_strategy("masking(gist=0)"), prices, SIZER) is not None

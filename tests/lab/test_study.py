@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from elision.errors import FormatError, SpecError
-from elision.lab.progress import Progress
+from elision.lab.progress import StudyProgress
 from elision.lab.results import Row, Study, total
-from elision.lab.study import Settings, candidates, defaults, load, study
+from elision.lab.study import StudySettings, default_candidates, load_runs, parse_candidates, run_study
 from elision.strategies.spec import describe_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
@@ -22,8 +22,8 @@ SPECS = ("raw", "masking", "hybrid(schedule=hindsight)")
 
 
 def _study(*paths: Path, specs: tuple[str, ...] = SPECS, jobs: int = 1) -> Study:
-    settings = Settings(prices=find_price_set("anthropic"), candidates=candidates(specs))
-    return study(load(paths), settings, jobs=jobs)
+    settings = StudySettings(prices=find_price_set("anthropic"), candidates=parse_candidates(specs))
+    return run_study(load_runs(paths), settings, jobs=jobs)
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +83,12 @@ def test_jobs_change_nothing() -> None:
 def test_interrupted_keeps_what_is_finished() -> None:
     """Ctrl-C leaves the finished runs in the report, marked as unfinished."""
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: StudyProgress) -> None:
         if progress.finished:
             raise KeyboardInterrupt
 
-    settings = Settings(prices=find_price_set("anthropic"), candidates=candidates(("raw",)))
-    found = study(load([RUNS]), settings, progress=interrupt)
+    settings = StudySettings(prices=find_price_set("anthropic"), candidates=parse_candidates(("raw",)))
+    found = run_study(load_runs([RUNS]), settings, progress=interrupt)
     assert not found.finished
     assert len(found.rows) == 1
     assert found.json()["finished"] is False
@@ -97,9 +97,9 @@ def test_interrupted_keeps_what_is_finished() -> None:
 def test_progress_moves_within_a_run() -> None:
     """The share of the work rises in small steps while no run is finished, in this process and in workers."""
     for jobs, paths in ((1, [SWE_AGENT]), (2, [SWE_AGENT, RUNS / "openhands-pylint.tar.gz"])):
-        seen: list[Progress] = []
-        settings = Settings(prices=find_price_set("anthropic"), candidates=candidates(SPECS))
-        study(load(paths), settings, jobs=jobs, progress=seen.append)
+        seen: list[StudyProgress] = []
+        settings = StudySettings(prices=find_price_set("anthropic"), candidates=parse_candidates(SPECS))
+        run_study(load_runs(paths), settings, jobs=jobs, progress=seen.append)
         shares = [progress.share for progress in seen]
         assert shares == sorted(shares)
         every = 3 * len(paths)
@@ -112,26 +112,30 @@ def test_progress_moves_within_a_run() -> None:
 
 def test_hindsight_can_be_left_out() -> None:
     """No cheapest schedule is worked out, everything else is the same, and the JSON says so."""
-    settings = Settings(
-        prices=find_price_set("anthropic"), candidates=candidates(("raw", "masking"), hindsight=False), hindsight=False
+    settings = StudySettings(
+        prices=find_price_set("anthropic"),
+        candidates=parse_candidates(("raw", "masking"), hindsight=False),
+        hindsight=False,
     )
-    found, whole = study(load([SWE_AGENT]), settings), _study(SWE_AGENT, specs=("raw", "masking"))
+    found, whole = run_study(load_runs([SWE_AGENT]), settings), _study(SWE_AGENT, specs=("raw", "masking"))
     assert [replace(row, hindsight_usd=None) for row in whole.rows] == list(found.rows)
     assert (found.json()["hindsight"], whole.json()["hindsight"]) == (False, True)
 
 
 def test_without_hindsight_no_schedule_of_it_is_compared() -> None:
     """The defaults lose theirs; one that is asked for is refused."""
-    assert [each.label for each in candidates((), hindsight=False)] == [each.label for each in defaults()][:-1]
+    assert [each.label for each in parse_candidates((), hindsight=False)] == [
+        each.label for each in default_candidates()
+    ][:-1]
     with pytest.raises(SpecError, match="--no-hindsight"):
-        candidates(["masking(schedule=hindsight)"], hindsight=False)
+        parse_candidates(["masking(schedule=hindsight)"], hindsight=False)
 
 
 def test_a_bad_file_among_good_ones_is_a_problem(tmp_path: Path) -> None:
     """Nothing else is lost."""
     bad = tmp_path / "bad.json"
     bad.write_text('{"no": "trajectory"}')
-    loaded = load([bad, SWE_AGENT])
+    loaded = load_runs([bad, SWE_AGENT])
     assert len(loaded.runs) == 1
     assert any("bad.json" in str(problem) for problem in loaded.problems)
 
@@ -141,17 +145,17 @@ def test_nothing_but_bad_files_is_an_error(tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"no": "trajectory"}')
     with pytest.raises(FormatError, match="swe-agent"):
-        load([bad])
+        load_runs([bad])
 
 
 def test_the_same_path_twice_is_one_run() -> None:
     """A path counts once."""
-    assert len(load([SWE_AGENT, SWE_AGENT]).runs) == 1
+    assert len(load_runs([SWE_AGENT, SWE_AGENT]).runs) == 1
 
 
 def test_defaults_are_what_the_report_compares() -> None:
     """Raw, three published, three of ours and hindsight."""
-    found = {item.label: describe_strategy(item.strategy) for item in defaults()}
+    found = {item.label: describe_strategy(item.strategy) for item in default_candidates()}
     assert list(found) == [
         *("raw", "masking, every turn", "summarization, every turn", "hybrid, every turn"),
         *("masking", "summarization", "hybrid", "hybrid, hindsight"),
@@ -161,7 +165,7 @@ def test_defaults_are_what_the_report_compares() -> None:
 def test_hindsight_of_a_strategy_that_has_none_is_an_error() -> None:
     """A token trigger makes the path matter."""
     with pytest.raises(SpecError, match="no hindsight"):
-        candidates(["two-tier(schedule=hindsight)"])
+        parse_candidates(["two-tier(schedule=hindsight)"])
 
 
 def test_where_a_budget_matters_hindsight_is_replaced_and_said_so() -> None:

@@ -10,8 +10,8 @@ import pytest
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
 from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
-from elision.lab.replay import replay
-from elision.lab.views import ViewAt, as_json, scheduled, views
+from elision.lab.replay import replay_run
+from elision.lab.views import ViewAt, list_views, resolve_schedule, to_json
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
@@ -31,7 +31,7 @@ def trajectory(*turns: Turn, start: Head | None = None) -> Trajectory:
 def seen(
     spec: str, *turns: Turn, prices: Prices = CACHED, renderer: ViewRenderer | None = None, start: Head | None = None
 ) -> list[ViewAt]:
-    return list(views(trajectory(*turns, start=start), parse_strategy(spec), prices, SIZER, renderer))
+    return list(list_views(trajectory(*turns, start=start), parse_strategy(spec), prices, SIZER, renderer))
 
 
 def long_turns(count: int) -> list[Turn]:
@@ -56,7 +56,9 @@ def test_every_turn_answers_one_call() -> None:
 def test_views_are_those_of_the_replay(spec: str) -> None:
     """The same sizes, epochs and reasons, call by call."""
     run = trajectory(*long_turns(14))
-    told = [(call.tokens, call.epoch, call.reason) for call in replay(run, parse_strategy(spec), CACHED, SIZER).calls]
+    told = [
+        (call.tokens, call.epoch, call.reason) for call in replay_run(run, parse_strategy(spec), CACHED, SIZER).calls
+    ]
     assert [(each.view.tokens, each.epoch, each.decided.reason) for each in seen(spec, *run.turns)] == told
 
 
@@ -75,7 +77,7 @@ def test_a_new_epoch_begins_where_something_in_front_was_rewritten(renderer: typ
     for before, now in pairwise(found):
         rewrite = now.rewrite
         assert (rewrite is not None) == (now.epoch > before.epoch)
-        old, new = as_json(before.plain)[:-1].encode(), as_json(now.plain)[:-1].encode()
+        old, new = to_json(before.plain)[:-1].encode(), to_json(now.plain)[:-1].encode()
         if rewrite is None:
             assert new.startswith(old.removesuffix(b"]}"))
         else:
@@ -90,7 +92,7 @@ def test_where_the_first_rewrite_is() -> None:
     assert rewrite is not None
     assert (rewrite.place, rewrite.message, rewrite.character) == (3, 4, 0)
     assert rewrite.tokens == found[2].view.track.start(3)
-    assert json.loads(as_json(found[3].plain))[3]["content"].startswith("[t1.1 bash")
+    assert json.loads(to_json(found[3].plain))[3]["content"].startswith("[t1.1 bash")
 
 
 def test_characters_in_front_of_the_change_are_those_both_texts_share() -> None:
@@ -134,8 +136,8 @@ def test_the_hindsight_schedule_is_worked_out_first() -> None:
     """What is shown is the plan of the lab's dynamic program, and not dearer than acting at every turn."""
     run = trajectory(*long_turns(12))
     spec = parse_strategy("masking(window=2, schedule=hindsight)")
-    assert isinstance(scheduled(spec, run, CACHED, SIZER).schedule, FixedSchedule)
-    best = sum(shown.bill.usd for shown in views(run, spec, CACHED, SIZER))
+    assert isinstance(resolve_schedule(spec, run, CACHED, SIZER).schedule, FixedSchedule)
+    best = sum(shown.bill.usd for shown in list_views(run, spec, CACHED, SIZER))
     assert best <= sum(shown.bill.usd for shown in seen(EVERY_TURN, *run.turns))
 
 
@@ -149,20 +151,20 @@ def test_the_hindsight_schedule_is_worked_out_first() -> None:
 def test_where_there_is_no_hindsight_the_reason_is_given(spec: str, why: str) -> None:
     """Before the first view, in a sentence that names the cause."""
     with pytest.raises(SpecError, match=why):
-        views(trajectory(*long_turns(12)), parse_strategy(spec), CACHED, SIZER)
+        list_views(trajectory(*long_turns(12)), parse_strategy(spec), CACHED, SIZER)
 
 
 def test_a_run_too_long_for_hindsight_with_summaries_says_so() -> None:
     """The program is cubic; 500 turns is the most."""
     turns = [turn(index, text="x", said=[user("y")]) for index in range(1, 502)]
     with pytest.raises(SpecError, match="501 turns"):
-        views(trajectory(*turns), parse_strategy("hybrid(schedule=hindsight)"), PLAIN, SIZER)
+        list_views(trajectory(*turns), parse_strategy("hybrid(schedule=hindsight)"), PLAIN, SIZER)
 
 
 def test_json_text_is_readable_and_always_sound() -> None:
     """Letters stay as they are; what cannot be written in UTF-8 is escaped and reads back the same."""
-    assert as_json({"a": "é 观"}) == '{"a": "é 观"}'
-    broken = as_json({"a": "\ud800 é"})
+    assert to_json({"a": "é 观"}) == '{"a": "é 观"}'
+    broken = to_json({"a": "\ud800 é"})
     assert json.loads(broken) == {"a": "\ud800 é"}
     broken.encode()
 

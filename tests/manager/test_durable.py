@@ -11,7 +11,7 @@ import pytest
 
 from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer
-from elision.lab.views import views
+from elision.lab.views import list_views
 from elision.stores.store_urls import open_store
 from elision.strategies.raw import Raw
 from elision.trajectory.price_lookup import find_price_set
@@ -33,7 +33,9 @@ def recorded() -> Run:
     """A recorded run as a chat client sends it, call by call, and what an undisturbed session makes of it."""
     found = next(each for each in read_runs(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
     run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
-    sent = [each.plain for each in views(run, Raw(), find_price_set("anthropic"), Sizer(counter()), renderer("openai"))]
+    sent = [
+        each.plain for each in list_views(run, Raw(), find_price_set("anthropic"), Sizer(counter()), renderer("openai"))
+    ]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
     return Run.record_undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])
 

@@ -16,9 +16,9 @@ from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
 from elision.lab.dialect import renderer
-from elision.lab.heads import with_recorded_head
-from elision.lab.replay import model_free
-from elision.lab.views import ViewAt, views
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.replay import model_free_summarizer
+from elision.lab.views import ViewAt, list_views
 from elision.manager import ContextManager
 from elision.strategies.raw import Raw
 from elision.strategies.spec import parse_strategy
@@ -66,7 +66,7 @@ def recorded(path: Path) -> tuple[Trajectory, ...]:
     """The first run of a recording that has turns; in a soak all of them."""
     found = (found for found in read_runs(path) if isinstance(found, Trajectory) and found.turns)
     runs = tuple(found if SOAK else islice(found, 1))
-    return tuple(shortened(with_recorded_head(run, SIZER)) for run in runs)
+    return tuple(shortened(add_recorded_head(run, SIZER)) for run in runs)
 
 
 def shortened(run: Trajectory) -> Trajectory:
@@ -74,7 +74,7 @@ def shortened(run: Trajectory) -> Trajectory:
 
 
 def write(request: SummaryRequest) -> str:
-    return model_free(SIZER)(request)
+    return model_free_summarizer(SIZER)(request)
 
 
 def summarizer(request: SummaryRequest) -> str:
@@ -109,7 +109,7 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
         clock = Clock()
         with context(strategy, clock, dialect=dialect) as live:
             live.begin_with(run.head)
-            replayed = views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
+            replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
             for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
                 clock.now = now if now is not None else clock.now
                 seen = live.view(model=model)
@@ -124,11 +124,11 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
 def test_messages(path: Path, strategy: str, dialect: Any, tmp_path: Path) -> None:
     """A client's own messages with gaps in them are the messages that a replay of their log renders."""
     for recording in recorded(path):
-        sent = whole(list(views(recording, Raw(), PRICES, SIZER, renderer(dialect))))
+        sent = whole(list(list_views(recording, Raw(), PRICES, SIZER, renderer(dialect))))
         system, tools = sent[-1].system, list(recording.head.tools)
         run = reread({"messages": sent[-1].plain, "system": system, "tools": tools}, tmp_path / "run.json")
         with context(strategy, Clock(), dialect=dialect, observations=run.observations) as live:
-            replayed = views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
+            replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
             for given, expected in zip(sent, replayed, strict=False):
                 seen = live.prepare(given.plain, system=system or None, tools=tools or None)
                 # A digest that loses too many facts is rejected in both.

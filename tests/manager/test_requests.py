@@ -22,7 +22,7 @@ from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer
-from elision.lab.views import views
+from elision.lab.views import list_views
 from elision.manager import ContextManager, ContextView
 from elision.manager.observation_text import define_recall_tools
 from elision.strategies.raw import Raw
@@ -87,7 +87,7 @@ class Client:
         field = "input" if api == "openai-responses" else "messages"
         tools = [*(defined(api, tool) for tool in run.head.tools), *define_recall_tools(api)]
         self.requests: list[Json] = []
-        for sent in views(run, Raw(), find_price_set("anthropic"), SIZER, renderer(api)):
+        for sent in list_views(run, Raw(), find_price_set("anthropic"), SIZER, renderer(api)):
             apart = {"system": sent.system} if sent.system else {}
             self.requests.append({field: sent.plain, **apart, "tools": tools})
         self._sound: dict[int, bool] = {}

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.lab.heads import with_recorded_head
+from elision.lab.head_estimate import add_recorded_head
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory
@@ -49,7 +49,7 @@ pytestmark = needs_corpus("the invariants over recorded runs")
 def recorded(path: str) -> tuple[Trajectory, ...]:
     """The runs of a recording that have turns, with the heads that replays give them."""
     runs = (found for found in read_runs(CORPUS / path) if isinstance(found, Trajectory))
-    return tuple(with_recorded_head(run, SIZER) for run in runs if run.turns)
+    return tuple(add_recorded_head(run, SIZER) for run in runs if run.turns)
 
 
 def recordings() -> list[str]:

@@ -16,23 +16,23 @@ def main() -> None:
         # Terminals and locales that lack a letter show a question mark for it; nothing is lost to an encoding.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    raise SystemExit(_run())
+    raise SystemExit(_run_and_report())
 
 
-def _run() -> int:
+def _run_and_report() -> int:
     """The exit code: 0, 2 for what the user can mend, 70 after a bug in a reader, 130 after Ctrl-C."""
     try:
         if any(importlib.util.find_spec(name) is None for name in ("typer", "rich", "numpy")):
             raise MissingExtra("the command line", "cli")
-        from elision.cli.app import run
+        from elision.cli.app import run_app
 
-        code = run()
+        code = run_app()
         sys.stdout.flush()
         return code
     except ElisionError as error:
-        return _say(str(error), 2)
+        return _print_error(str(error), 2)
     except KeyboardInterrupt:
-        return _say("interrupted", 130)
+        return _print_error("interrupted", 130)
     except BrokenPipeError:
         # `elision view ... | head` closes our output; that is no failure. Python would still flush into it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -44,9 +44,9 @@ def _run() -> int:
         return int(ended.code or 0)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _say(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)
+        return _print_error(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)
 
 
-def _say(text: str, code: int) -> int:
+def _print_error(text: str, code: int) -> int:
     print(f"elision: {text}", file=sys.stderr)
     return code

@@ -24,24 +24,24 @@ _SPANS: Final[Mapping[str, float]] = {"s": 1, "min": 60, "h": 3_600, "d": 86_400
 _AMOUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 
 
-def size_in(text: str, option: str) -> int:
+def parse_size(text: str, option: str) -> int:
     """Bytes: 2GB, 500 MB, 1GiB. Raises SettingError."""
-    return int(_amount(text, option, _SIZES, "2GB, 500MB, 1GiB"))
+    return int(_parse_amount(text, option, _SIZES, "2GB, 500MB, 1GiB"))
 
 
-def span_in(text: str, option: str) -> float:
+def parse_duration(text: str, option: str) -> float:
     """Seconds: 30d, 12h, 2w. Raises SettingError."""
-    return _amount(text, option, _SPANS, "30d, 12h, 2w")
+    return _parse_amount(text, option, _SPANS, "30d, 12h, 2w")
 
 
-def _amount(text: str, option: str, units: Mapping[str, float], examples: str) -> float:
+def _parse_amount(text: str, option: str, units: Mapping[str, float], examples: str) -> float:
     found = _AMOUNT.fullmatch(text)
     if not found or found[2].lower() not in units:
         raise SettingError(f"{option} {text!r}: give a number with a unit, as in {examples}")
     return float(found[1]) * units[found[2].lower()]
 
 
-def size_out(count: int) -> str:
+def format_size(count: int) -> str:
     """12 B, 3.4 kB, 56 MB."""
     value = float(count)
     unit = "B"
@@ -55,7 +55,7 @@ def size_out(count: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def span_out(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """The largest unit that fits at least once: 3 d, 5 h, 40 s."""
     for unit in ("w", "d", "h", "min"):
         if seconds >= _SPANS[unit] * (8 if unit == "w" else 1):

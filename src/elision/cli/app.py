@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         # It reads e-mail headers: slow to import, and no command needs it.
         from importlib.metadata import version
@@ -32,22 +32,24 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def elision(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Context management for LLM agents: replay recorded runs, price them, see what would be hidden."""
 
 
 #: What the user mistyped. typer brings its own copy of click and names this class nowhere else.
-_Mistyped: type[Exception] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+_UsageError: type[Exception] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
-def run() -> int:
+def run_app() -> int:
     """Run the command that the arguments name; the exit code. What the user mistyped is one sentence."""
     try:
         code: object = app(standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except _Mistyped as error:
+    except _UsageError as error:
         # Without arguments the "error" is the help itself.
         if not hasattr(error, "format_message"):
             text = str(error)

@@ -14,8 +14,8 @@ from elision.cli.options import Paths, Tokens
 from elision.cli.outputs import check_outputs, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.formats.registry import read_runs
-from elision.lab.calibrate import Calibration, Study
-from elision.lab.calibrate import calibrate as calibrated
+from elision.lab.calibrate import Calibration, CalibrationStudy
+from elision.lab.calibrate import calibrate_run as calibrated
 from elision.lab.calibrate_table import print_study
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Problem
@@ -37,10 +37,10 @@ def calibrate(
     For recordings that hold the provider's own usage. Prices are those of the recorded model on the day of the run.
     """
     check_outputs({"json": json_file}, paths)
-    study = examine(paths, tokens)
+    study = calibrate_runs(paths, tokens)
     failure = None
     if json_file is not None:
-        text = json.dumps(study.json(), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(study.to_json(), indent=1, ensure_ascii=False) + "\n"
         failure = write_report(json_file, encode_report(text))
     print_study(study, open_console(stderr=str(json_file) == "-"), detail=detail)
     if failure is not None:
@@ -48,7 +48,7 @@ def calibrate(
     exit_on_reader_bug(study.problems)
 
 
-def examine(paths: Sequence[Path], tokens: str = "o200k") -> Study:
+def calibrate_runs(paths: Sequence[Path], tokens: str = "o200k") -> CalibrationStudy:
     """Every run at or below `paths`, calibrated. Raises FormatError where one of them holds none."""
     sizer = Sizer(counter(tokens))
     runs: list[Calibration] = []
@@ -62,4 +62,4 @@ def examine(paths: Sequence[Path], tokens: str = "o200k") -> Study:
                 runs.append(run)
             else:
                 silent.append((found.file, found.id))
-    return Study(counter=tokens, runs=tuple(runs), silent=tuple(silent), problems=tuple(problems))
+    return CalibrationStudy(counter=tokens, runs=tuple(runs), silent=tuple(silent), problems=tuple(problems))

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.cli.console import open_console
-from elision.config import Entry, Settings, settings
-from elision.config.in_force import NOWHERE
+from elision.config import SettingEntry, Settings, load_settings
+from elision.config.effective_settings import NOWHERE
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
@@ -31,19 +31,19 @@ def config(
     ] = False,
 ) -> None:
     """Show every setting in force and where it is from: environment, TOML file, preset or default."""
-    found = settings()
+    found = load_settings()
     if as_json:
-        typer.echo(json.dumps(_json(found), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_settings_json(found), indent=2, ensure_ascii=False))
         return
     console = open_console()
-    console.print(table(found, wide=console.width >= WIDE))
+    console.print(build_table(found, wide=console.width >= WIDE))
     for entry in found.entries:
         if entry.note:
             console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
     console.print(Text(_LEGEND, style="dim"))
 
 
-def table(found: Settings, *, wide: bool) -> Table:
+def build_table(found: Settings, *, wide: bool) -> Table:
     """Each setting, its value and its place; wide: its meaning too."""
     shown = Table(box=SIMPLE_HEAD)
     shown.padding = (0, 2, 0, 0)
@@ -57,11 +57,11 @@ def table(found: Settings, *, wide: bool) -> Table:
     for _, group in groupby(found.entries, key=lambda entry: entry.key.group):
         shown.add_section()
         for entry in group:
-            shown.add_row(*_row(entry), *([Text(entry.key.meaning)] if wide else []))
+            shown.add_row(*_build_row(entry), *([Text(entry.key.meaning)] if wide else []))
     return shown
 
 
-def _row(entry: Entry) -> tuple[Text, Text, Text]:
+def _build_row(entry: SettingEntry) -> tuple[Text, Text, Text]:
     """Name, value, place; what somebody set stands out, what the strategy has not is a dash."""
     if entry.place in (NOWHERE, ""):
         style = "dim"
@@ -70,7 +70,7 @@ def _row(entry: Entry) -> tuple[Text, Text, Text]:
     return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
 
 
-def _json(found: Settings) -> dict[str, object]:
+def _settings_json(found: Settings) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "settings": [

@@ -38,7 +38,7 @@ StoreUrl = Annotated[
 ]
 
 
-def prices_of(model: str | None, price: str | None, price_set: str | None) -> Prices:
+def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices:
     """The price list that the three options ask for, `anthropic` if none does. Raises PriceError."""
     if model is not None and not model.strip():
         raise PriceError("--model '': names no model; `elision prices` lists them")

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 from elision.errors import OutputError
 
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
-OURS: Final[Mapping[str, tuple[bytes, ...]]] = {
+OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "json": (b'"format": "elision.', b'"format": "lacuna.'),
     "html": (b"<!doctype html>",),
     "png": (b"\x89PNG",),
@@ -49,18 +49,18 @@ def replace_file(path: Path, chunks: Iterable[bytes], *, private: bool = False) 
     private: readable by its owner alone. Raises OutputError where the system refuses to write; errors of `chunks` pass.
     """
     if _is_special(path):
-        with _naming(path), path.open("wb") as device:
+        with _name_file_in_errors(path), path.open("wb") as device:
             device.writelines(chunks)
         return
     target = path.resolve()
     temporary = target.with_name(f".elision-{secrets.token_hex(8)}")
-    with _naming(path):
-        file = _create(temporary, 0o600 if private else _mode_of(target))
+    with _name_file_in_errors(path):
+        file = _create_temporary(temporary, 0o600 if private else _file_mode(target))
     try:
         for chunk in chunks:
-            with _naming(path):
+            with _name_file_in_errors(path):
                 file.write(chunk)
-        with _naming(path):
+        with _name_file_in_errors(path):
             file.flush()
             os.fsync(file.fileno())
             file.close()
@@ -96,7 +96,7 @@ def _check_writable(kind: str, path: Path) -> None:
         raise OutputError(f"--{kind} {path}: that is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
         raise OutputError(f"--{kind} {path}: there is no folder {path.parent}")
-    with _naming(path, f"--{kind} "):
+    with _name_file_in_errors(path, f"--{kind} "):
         if path.is_file() and not _is_ours(kind, path):
             raise OutputError(f"--{kind} {path}: is there already and is none of our reports; name another file")
         if path.exists() and not os.access(path, os.W_OK):
@@ -109,7 +109,7 @@ def _check_writable(kind: str, path: Path) -> None:
 def _is_ours(kind: str, path: Path) -> bool:
     with path.open("rb") as file:
         start = file.read(200)
-    return not start.strip() or any(mark in start for mark in OURS[kind])
+    return not start.strip() or any(mark in start for mark in OWN_BEGINNINGS[kind])
 
 
 def _is_special(path: Path) -> bool:
@@ -117,7 +117,7 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _create(path: Path, mode: int | None) -> BinaryIO:
+def _create_temporary(path: Path, mode: int | None) -> BinaryIO:
     """Return a new file with the permissions `mode`; None: those that the process gives to new files."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
     if mode is not None:
@@ -125,14 +125,14 @@ def _create(path: Path, mode: int | None) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-def _mode_of(path: Path) -> int | None:
+def _file_mode(path: Path) -> int | None:
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     return None
 
 
 @contextmanager
-def _naming(path: Path, option: str = "") -> Iterator[None]:
+def _name_file_in_errors(path: Path, option: str = "") -> Iterator[None]:
     """Raise the system's refusals as an OutputError that names `path`."""
     try:
         yield

@@ -14,7 +14,7 @@ from rich.text import Text
 from elision.cli.console import open_console
 from elision.cli.options import Paths
 from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.cli.view_text import printable
+from elision.cli.view_text import escape_controls
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
 from elision.testing.exchange import ReceivedRequest
@@ -40,9 +40,9 @@ def playback(
     A request is answered with the recorded turn that belongs behind its history, and refused where the provider would
     refuse it. A client names the run as its model, or is told from its task. Ctrl-C ends it.
     """
-    runs, problems = _runs(paths)
+    runs, problems = _load_runs(paths)
     if listed:
-        open_console().print(_table(runs))
+        open_console().print(_build_runs_table(runs))
         exit_on_reader_bug(problems)
         return
     # An extra serves them, and the other commands must do without it.
@@ -52,9 +52,9 @@ def playback(
     errors = open_console(stderr=True)
     with Playback(runs, Terms(key=key, window=window), host=host, port=port) as server:
         if not quiet:
-            server.provider.on_request = lambda received: _told(errors, received)
+            server.provider.on_request = lambda received: _print_request(errors, received)
         typer.echo(f"OpenAI clients:    {server.url}/v1\nAnthropic clients: {server.url}")
-        errors.print(_table(runs))
+        errors.print(_build_runs_table(runs))
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -64,18 +64,18 @@ def playback(
     exit_on_reader_bug(problems)
 
 
-def _runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
+def _load_runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
     found = [each for path in paths for each in read_runs(path)]
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:5]:
-        print(f"elision: {printable(str(problem))}", file=sys.stderr)
+        print(f"elision: {escape_controls(str(problem))}", file=sys.stderr)
     runs = [each for each in found if isinstance(each, Trajectory)]
     if not runs:
         raise FormatError("no run in it could be read: " + "; ".join(map(str, problems[:3])))
     return runs, problems
 
 
-def _table(runs: list[Trajectory]) -> Table:
+def _build_runs_table(runs: list[Trajectory]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, overflow="ellipsis", min_width=len("run:"))
     table.add_column(no_wrap=True, justify="right")
@@ -83,20 +83,20 @@ def _table(runs: list[Trajectory]) -> Table:
     table.add_row(Text("model", style="bold"), Text("turns", style="bold"), Text("recorded as", style="bold"))
     for run in runs:
         recorded = ", ".join(filter(None, (run.model or "an unknown model", run.format)))
-        table.add_row(Text(printable(f"run:{run.id}")), str(len(run.turns)), Text(printable(recorded)))
+        table.add_row(Text(escape_controls(f"run:{run.id}")), str(len(run.turns)), Text(escape_controls(recorded)))
     return table
 
 
-def _told(console: Console, received: ReceivedRequest) -> None:
+def _print_request(console: Console, received: ReceivedRequest) -> None:
     """One request in one line."""
     line = Text(f"{received.status} ", style="red" if received.status >= 400 else "green")
     if received.run:
         what = f"run:{received.run} turn {received.turn}"
     else:
         what = "nothing"
-    line.append(printable(f"{received.api} -> {what}"))
+    line.append(escape_controls(f"{received.api} -> {what}"))
     if received.usage is not None:
         line.append(f"  {received.usage.prompt:,} tokens, {received.usage.cache_read:,} from cache", style="dim")
     for problem in received.problems:
-        line.append(f"\n    {printable(problem)}")
+        line.append(f"\n    {escape_controls(problem)}")
     console.print(line, highlight=False, soft_wrap=True)

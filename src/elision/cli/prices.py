@@ -41,9 +41,9 @@ def prices(
     """List what models cost; with MODEL, all that is known of one."""
     console = open_console()
     if model is None:
-        parts = _everything(console.width)
+        parts = _render_all(console.width)
     else:
-        parts = _one(model)
+        parts = _render_model(model)
     for number, part in enumerate(parts):
         if number:
             console.print()
@@ -53,10 +53,12 @@ def prices(
 # -- the whole table --------------------------------------------------------------------------------------------------
 
 
-def _everything(width: int) -> Iterator[RenderableType]:
+def _render_all(width: int) -> Iterator[RenderableType]:
     wide = width >= WIDE
-    yield Group(Text(f"USD per million tokens, as of {load_price_table().dated}", style="bold"), _models(wide=wide))
-    yield Group(Text("Named sets", style="bold"), _sets(wide=wide))
+    yield Group(
+        Text(f"USD per million tokens, as of {load_price_table().dated}", style="bold"), _build_models_table(wide=wide)
+    )
+    yield Group(Text("Named sets", style="bold"), _build_sets_table(wide=wide))
     key = "; ".join(f"{trust}: {meaning}" for trust, meaning in _TRUST.items())
     yield Text(
         "above: prompt tokens from which on a whole call costs that many times as much; min: shortest cached prompt. "
@@ -65,7 +67,7 @@ def _everything(width: int) -> Iterator[RenderableType]:
     )
 
 
-def _table(first: str, *, wide: bool) -> Table:
+def _new_prices_table(first: str, *, wide: bool) -> Table:
     table = Table(box=SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0)
     table.show_edge = False
@@ -78,8 +80,8 @@ def _table(first: str, *, wide: bool) -> Table:
     return table
 
 
-def _models(*, wide: bool) -> Table:
-    table = _table("model", wide=wide)
+def _build_models_table(*, wide: bool) -> Table:
+    table = _new_prices_table("model", wide=wide)
     table.add_column("", no_wrap=True)
     if wide:
         table.add_column("also")
@@ -87,63 +89,68 @@ def _models(*, wide: bool) -> Table:
         table.add_section()
         table.add_row(Text(provider, style="bold"))
         for entry in group:
-            also = [_also(entry)] if wide else []
-            table.add_row(_named(entry), *_cells(entry.prices, wide=wide), entry.trust, *also)
+            also = [_other_names_cell(entry)] if wide else []
+            table.add_row(_model_cell(entry), *_price_cells(entry.prices, wide=wide), entry.trust, *also)
     return table
 
 
-def _named(row: PriceEntry) -> Text:
+def _model_cell(row: PriceEntry) -> Text:
     name = Text(row.names[0])
     if row.since:
         return name.append(f"\n from {row.since}", style="dim")
     return name
 
 
-def _also(row: PriceEntry) -> Text:
+def _other_names_cell(row: PriceEntry) -> Text:
     return Text(", ".join(row.names[1:]), style="dim")
 
 
-def _sets(*, wide: bool) -> Table:
-    table = _table("set", wide=wide)
+def _build_sets_table(*, wide: bool) -> Table:
+    table = _new_prices_table("set", wide=wide)
     for name, entry in load_price_table().sets.items():
-        table.add_row(Text(name), *_cells(entry, wide=wide))
+        table.add_row(Text(name), *_price_cells(entry, wide=wide))
     return table
 
 
-def _cells(entry: Prices, *, wide: bool) -> list[str]:
+def _price_cells(entry: Prices, *, wide: bool) -> list[str]:
     rates = entry.tiers[0][1]
     cache = entry.cache
-    cells = [*_rates(rates), _above(entry), *_cache(cache)]
+    cells = [*_rate_cells(rates), _format_price_step(entry), *_cache_cells(cache)]
     if wide:
-        return [*cells, _count(entry.window)]
+        return [*cells, _format_tokens(entry.window)]
     return cells
 
 
-def _rates(rates: Rates) -> list[str]:
-    return [_usd(rates.input), _usd(rates.cache_read), _usd(rates.cache_write), _usd(rates.output)]
+def _rate_cells(rates: Rates) -> list[str]:
+    return [
+        _format_usd(rates.input),
+        _format_usd(rates.cache_read),
+        _format_usd(rates.cache_write),
+        _format_usd(rates.output),
+    ]
 
 
-def _cache(cache: CacheRules) -> list[str]:
+def _cache_cells(cache: CacheRules) -> list[str]:
     if cache.kind == "none":
         return ["–", "–"]
-    return [f"{cache.minimum:,}", _span(cache.ttl)]
+    return [f"{cache.minimum:,}", _format_lifetime(cache.ttl)]
 
 
-def _above(entry: Prices) -> str:
+def _format_price_step(entry: Prices) -> str:
     """The first dearer tier: where it begins, and how many times the input price it asks."""
     if len(entry.tiers) == 1:
         return ""
     (_, below), (start, above) = entry.tiers[:2]
-    return f"{_count(start)} ×{above.input / below.input:.3g}"
+    return f"{_format_tokens(start)} ×{above.input / below.input:.3g}"
 
 
-def _usd(value: float | None) -> str:
+def _format_usd(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
-def _count(tokens: int | None) -> str:
+def _format_tokens(tokens: int | None) -> str:
     if tokens is None:
         return "–"
     if tokens >= 1_000_000:
@@ -153,7 +160,7 @@ def _count(tokens: int | None) -> str:
     return str(tokens)
 
 
-def _span(seconds: float) -> str:
+def _format_lifetime(seconds: float) -> str:
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:g} {unit}"
@@ -163,20 +170,20 @@ def _span(seconds: float) -> str:
 # -- one model --------------------------------------------------------------------------------------------------------
 
 
-def _one(name: str) -> Iterator[RenderableType]:
+def _render_model(name: str) -> Iterator[RenderableType]:
     """All that is known of a model or set today. Raises PriceError, which lists close names."""
     today = date.today()
     if name in load_price_table().sets:
         entry = load_price_table().sets[name]
     else:
         entry = find_prices(name, on=today)
-    row = _row(entry, today)
+    row = _find_row(entry, today)
     yield Text(entry.name, style="bold")
-    yield _tiers(entry)
-    yield _facts(entry, row)
+    yield _build_tiers_table(entry)
+    yield _build_facts_table(entry, row)
 
 
-def _row(entry: Prices, on: date) -> PriceEntry | None:
+def _find_row(entry: Prices, on: date) -> PriceEntry | None:
     """The row of our table that `entry` was made from; None for sets and where genai-prices answered."""
     if entry.name in load_price_table().sets:
         row = None
@@ -187,7 +194,7 @@ def _row(entry: Prices, on: date) -> PriceEntry | None:
     return None
 
 
-def _tiers(entry: Prices) -> Table:
+def _build_tiers_table(entry: Prices) -> Table:
     table = Table(box=SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0)
     table.show_edge = False
@@ -197,11 +204,11 @@ def _tiers(entry: Prices) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     starts = [start for start, _ in entry.tiers]
     for (start, rates), end in zip(entry.tiers, [*starts[1:], None], strict=True):
-        table.add_row(_range(start, end), *_rates(rates))
+        table.add_row(_format_range(start, end), *_rate_cells(rates))
     return table
 
 
-def _range(start: int, end: int | None) -> str:
+def _format_range(start: int, end: int | None) -> str:
     if end is None:
         if start:
             return f"above {start:,}"
@@ -211,24 +218,24 @@ def _range(start: int, end: int | None) -> str:
     return f"up to {end:,}"
 
 
-def _facts(entry: Prices, row: PriceEntry | None) -> Table:
+def _build_facts_table(entry: Prices, row: PriceEntry | None) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for label, value in _known(entry, row):
+    for label, value in _list_facts(entry, row):
         if value:
             grid.add_row(label, Text(value))
     return grid
 
 
-def _known(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, str]]:
+def _list_facts(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, str]]:
     yield "prices", "USD per million tokens; a call is billed at its tier as a whole"
-    yield "cache", _rules(entry.cache)
+    yield "cache", _describe_cache_rules(entry.cache)
     yield "window", f"{entry.window:,} tokens" if entry.window else "not known"
     if row is not None:
         yield "provider", row.provider
         yield "also", ", ".join(name for name in row.names if name != entry.name)
-        yield "periods", _periods(row)
+        yield "periods", _describe_periods(row)
         yield "note", row.note
         yield "assumed", load_price_table().providers[row.provider].doubt
         yield "trust", f"{row.trust}: {_TRUST[row.trust]}"
@@ -236,17 +243,18 @@ def _known(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, str]]:
     yield "as of", entry.dated
 
 
-def _rules(cache: CacheRules) -> str:
+def _describe_cache_rules(cache: CacheRules) -> str:
     if cache.kind == "none":
         return _KINDS["none"]
     if cache.step > 1:
         step = f", in steps of {cache.step:,}"
     else:
         step = ""
-    return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {_span(cache.ttl)} after its last use"
+    lifetime = _format_lifetime(cache.ttl)
+    return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {lifetime} after its last use"
 
 
-def _periods(row: PriceEntry) -> str:
+def _describe_periods(row: PriceEntry) -> str:
     """When this price and the model's other ones began; "" where there is but one."""
     periods = [period for period in load_price_table().entries if period.names[0] == row.names[0]]
     if len(periods) < 2:
@@ -255,5 +263,5 @@ def _periods(row: PriceEntry) -> str:
     for period in periods:
         rates = period.prices.tiers[0][1]
         start = f"from {period.since}" if period.since else "first"
-        lines.append(f"{start}: input {_usd(rates.input)}, cache read {_usd(rates.cache_read)}")
+        lines.append(f"{start}: input {_format_usd(rates.input)}, cache read {_format_usd(rates.cache_read)}")
     return "; ".join(lines)

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
-from elision.cli.session_names import ancestors, chosen, shown
-from elision.cli.view_text import visible
-from elision.config import settings
+from elision.cli.session_names import choose_session, format_session_name, list_ancestors
+from elision.cli.view_text import make_visible
+from elision.config import load_settings
 from elision.errors import SettingError, UnknownHandle
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.stores.store import Hit, SessionInfo, Store
@@ -51,21 +51,21 @@ def recall(
     Control characters are shown as signs, since a terminal acts on them.
     """
     part = TextPart(lines=lines, pattern=pattern, head=head)
-    _check(name, part, search, raw=raw)
-    opened = open_existing(store or settings().store)
+    _check_options(name, part, search, raw=raw)
+    opened = open_existing(store or load_settings().store)
     try:
         sessions = opened.sessions()
-        info = chosen(sessions, session)
+        info = choose_session(sessions, session)
         if search:
-            _list(opened.search(info.key, search, HITS), info, search)
+            _print_hits(opened.search(info.key, search, HITS), info, search)
             return
-        text, others = _found(opened, sessions, info, name)
+        text, others = _find_observation(opened, sessions, info, name)
     finally:
         opened.close()
-    _print(text, others, part, raw=raw)
+    _print_text(text, others, part, raw=raw)
 
 
-def _check(name: str, part: TextPart, search: str, *, raw: bool) -> None:
+def _check_options(name: str, part: TextPart, search: str, *, raw: bool) -> None:
     """Raises SettingError for options that contradict each other."""
     given = [
         option
@@ -85,14 +85,18 @@ def _check(name: str, part: TextPart, search: str, *, raw: bool) -> None:
 # -- one result -------------------------------------------------------------------------------------------------------
 
 
-def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str) -> tuple[str, list[str]]:
+def _find_observation(
+    store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str
+) -> tuple[str, list[str]]:
     """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
     owner, key = parse_handle(name)
-    family = [info, *ancestors(sessions, info)]
+    family = [info, *list_ancestors(sessions, info)]
     if owner:
         family = [each for each in family if each.key == owner]
         if not family:
-            raise UnknownHandle(f"session {shown(info.key)!r} did not come from {shown(owner)!r}")
+            raise UnknownHandle(
+                f"session {format_session_name(info.key)!r} did not come from {format_session_name(owner)!r}"
+            )
     for each in family:
         for turn in store.turns(each.key, key[0], key[0]):
             if (text := find_text(turn, key)) is not None:
@@ -101,12 +105,12 @@ def _found(store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, nam
                 else:
                     seen = turn.observations
                 return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
-    raise UnknownHandle(_missing(store, info, key))
+    raise UnknownHandle(_explain_missing_handle(store, info, key))
 
 
-def _missing(store: Store, info: SessionInfo, key: Key) -> str:
+def _explain_missing_handle(store: Store, info: SessionInfo, key: Key) -> str:
     """What there is instead."""
-    where = f"session {shown(info.key)!r} keeps nothing under {format_handle(key)}"
+    where = f"session {format_session_name(info.key)!r} keeps nothing under {format_handle(key)}"
     if not 1 <= key[0] <= info.turns:
         if info.turns:
             return f"{where}: its turns are 1 to {info.turns}"
@@ -120,31 +124,36 @@ def _missing(store: Store, info: SessionInfo, key: Key) -> str:
     return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
 
 
-def _print(text: str, others: list[str], part: TextPart, *, raw: bool) -> None:
+def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> None:
     if raw:
         sys.stdout.flush()
         sys.stdout.buffer.write(extract_part(text, part, _ALL).encode("utf-8", "surrogatepass"))
         return
-    typer.echo(visible(extract_part(text, part, _ALL)).removesuffix("\n"))
+    typer.echo(make_visible(extract_part(text, part, _ALL)).removesuffix("\n"))
     if others:
-        typer.echo(f"elision: beside the text there is {', '.join(map(shown, others))}, which is not shown", err=True)
+        typer.echo(
+            f"elision: beside the text there is {', '.join(map(format_session_name, others))}, which is not shown",
+            err=True,
+        )
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def _list(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
+def _print_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
     """A line for each place, the newest turn first. Raises UnknownHandle if there is none."""
     if not hits:
-        raise UnknownHandle(f"session {shown(info.key)!r}: {shown(words)!r} stands nowhere in it; all words must occur")
+        session = format_session_name(info.key)
+        wanted = format_session_name(words)
+        raise UnknownHandle(f"session {session!r}: {wanted!r} stands nowhere in it; all words must occur")
     console = open_console()
     names = [hit.handle for hit in hits]
-    tools = [shown(hit.tool) if hit.tool else "said" for hit in hits]
+    tools = [format_session_name(hit.tool) if hit.tool else "said" for hit in hits]
     for hit, name, tool in zip(hits, names, tools, strict=True):
         line = Text.assemble(
             (f"{name:<{max(map(len, names))}}", "bold"), "  ", (f"{tool:<{max(map(len, tools))}}", "cyan")
         )
-        line.append(f"  {shown(hit.excerpt)}")
+        line.append(f"  {format_session_name(hit.excerpt)}")
         # Whole where another program reads it.
         cut = console.is_terminal
         console.print(line, no_wrap=True, overflow="ellipsis" if cut else "ignore", crop=cut)

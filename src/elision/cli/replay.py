@@ -18,17 +18,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, prices_of
+from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
 from elision.cli.outputs import check_outputs, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import FormatError, OutputError, SpecError
 from elision.lab.dialect import known
-from elision.lab.progress import Progress as StudyProgress
+from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import renderer
 from elision.lab.results import Study
-from elision.lab.study import Loaded, Settings, candidates, load, study, with_windows
+from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -66,9 +66,9 @@ def replay(
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed."""
-    settings = Settings(
-        prices=prices_of(model, price, price_set),
-        candidates=candidates(strategy or [], hindsight=not no_hindsight),
+    settings = StudySettings(
+        prices=choose_prices(model, price, price_set),
+        candidates=parse_candidates(strategy or [], hindsight=not no_hindsight),
         tokens=tokens,
         dialect=known(dialect),
         hindsight=not no_hindsight,
@@ -80,7 +80,7 @@ def replay(
     windows = dict(map(_parse_window, recorded_window or []))
     errors = open_console(stderr=True)
     with errors.status("reading"):
-        loaded = with_windows(load(paths), windows)
+        loaded = set_recorded_windows(load_runs(paths), windows)
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
     asked = {kind: path for kind, path in files.items() if path is not None}
     made_by = Provenance(
@@ -134,9 +134,9 @@ def _parse_window(text: str) -> tuple[str, int]:
     return reader, int(number)
 
 
-def _run(settings: Settings, loaded: Loaded, jobs: int, errors: Console) -> Study:
+def _run(settings: StudySettings, loaded: Loaded, jobs: int, errors: Console) -> Study:
     if not errors.is_terminal:
-        return study(loaded, settings, jobs=jobs, progress=_ProgressLog().report)
+        return run_study(loaded, settings, jobs=jobs, progress=_ProgressLog().report)
     columns = (TextColumn("replaying"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     counted = TextColumn("{task.fields[finished]} of {task.fields[every]} replays")
     with Progress(*columns, counted, console=errors, transient=True) as bar:
@@ -145,7 +145,7 @@ def _run(settings: Settings, loaded: Loaded, jobs: int, errors: Console) -> Stud
         def show(progress: StudyProgress) -> None:
             bar.update(task, completed=progress.share, finished=progress.finished, every=progress.every)
 
-        return study(loaded, settings, jobs=jobs, progress=show)
+        return run_study(loaded, settings, jobs=jobs, progress=show)
 
 
 class _ProgressLog:

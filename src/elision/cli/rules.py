@@ -13,7 +13,7 @@ from rich.text import Text
 from elision.cli.console import open_console
 from elision.cli.options import Paths, Tokens
 from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.lab.study import load
+from elision.lab.study import load_runs
 from elision.strategies.rules import TAG_RULES, Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy
@@ -41,11 +41,11 @@ def rules(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("rule", "observations", "tokens", "for example"):
         table.add_column(name, justify="right" if name in ("observations", "tokens") else "left")
-    loaded = load(paths)
+    loaded = load_runs(paths)
     runs = loaded.runs
     for rule in (*found.rules, *TAG_RULES):
-        count, size, examples = matched(rule, runs, sizer)
-        table.add_row(Text(_spelled(found, rule)), str(count), f"{size:,}", Text(", ".join(examples)))
+        count, size, examples = count_matches(rule, runs, sizer)
+        table.add_row(Text(_format_rule(found, rule)), str(count), f"{size:,}", Text(", ".join(examples)))
     every = sum(len(turn.observations) for run in runs for turn in run.turns)
     console = open_console()
     console.print(table)
@@ -54,7 +54,7 @@ def rules(
     exit_on_reader_bug(loaded.problems)
 
 
-def matched(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, int, list[str]]:
+def count_matches(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, int, list[str]]:
     """How many observations `rule` matches, their tokens, and the handles of the first few."""
     count = size = 0
     examples: list[str] = []
@@ -69,7 +69,7 @@ def matched(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, 
     return count, size, examples
 
 
-def _spelled(strategy: Strategy, rule: Rule) -> str:
+def _format_rule(strategy: Strategy, rule: Rule) -> str:
     """`rule` as text, as the strategy's own text would spell it."""
     text = describe_strategy(replace(strategy, rules=(rule,)))
     start = text.index("rule(")

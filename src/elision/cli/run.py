@@ -16,10 +16,10 @@ from elision.agent import AnthropicModel, Model, OpenAIModel, RunReport, RunResu
 from elision.agent.prompts import SYSTEM_PROMPT
 from elision.agent.resume import StoredConversation, load_conversation
 from elision.cli.console import open_console
-from elision.cli.run_screen import Screen
-from elision.cli.view_text import printable
-from elision.config import Typed, settings
-from elision.config.in_force import Settings
+from elision.cli.run_screen import RunScreen
+from elision.cli.view_text import escape_controls
+from elision.config import TypedOption, load_settings
+from elision.config.effective_settings import Settings
 from elision.errors import ElisionError, SettingError
 from elision.manager import ContextManager
 from elision.stores.store import Store
@@ -75,28 +75,28 @@ def run(
     the agent a folder, a container or a machine that it may change. Ctrl-C stops it; with --session it goes on.
     """
     given = {"strategy": strategy, "store": store, "session": session, "model": model}
-    options: dict[str, Any] = {name: Typed(f"--{name}", value) for name, value in given.items()}
-    found = settings(**options, max_cost_usd=Typed("--max-cost", max_cost))
+    options: dict[str, Any] = {name: TypedOption(f"--{name}", value) for name, value in given.items()}
+    found = load_settings(**options, max_cost_usd=TypedOption("--max-cost", max_cost))
     if not found.model:
         raise SettingError("--model: name the model to ask, such as gpt-5 or claude-sonnet-5")
     again = {"model": model, "base-url": base_url, "strategy": strategy, "store": store}
     again |= {"api": "" if api == "auto" else api, "dir": "" if folder == Path() else str(folder)}
-    llm = _model(found.model, api, base_url)
+    llm = _open_model(found.model, api, base_url)
     environment = Shell(folder, seconds=seconds)
     opened = open_store(found.store)
     try:
-        ended = _worked(llm, environment, task, found, opened, max_turns, again)
+        ended = _run_task(llm, environment, task, found, opened, max_turns, again)
     finally:
         opened.close()
     if ended is None:
         raise typer.Exit(130)
     if ended.result:
-        typer.echo(printable(ended.result.rstrip("\n")))
+        typer.echo(escape_controls(ended.result.rstrip("\n")))
     if ended.ending == "failed":
-        raise ElisionError(printable(ended.why))
+        raise ElisionError(escape_controls(ended.why))
 
 
-def _worked(
+def _run_task(
     llm: Model,
     environment: Shell,
     task: str,
@@ -107,10 +107,10 @@ def _worked(
 ) -> RunResult | None:
     """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
     session = found.session or f"run-{uuid.uuid4().hex[:8]}"
-    before = _before(store, session, llm, task)
-    screen = Screen(open_console(stderr=True))
+    before = _load_conversation(store, session, llm, task)
+    screen = RunScreen(open_console(stderr=True))
     report = RunReport(model=llm.name)
-    screen.begins(llm, environment.folder, session, before is not None)
+    screen.print_start(llm, environment.folder, session, before is not None)
     with ContextManager.from_settings(found, store=store, session=session) as context:
         try:
             ended = run_agent(
@@ -122,22 +122,22 @@ def _worked(
                 system=(before.system if before else "") or SYSTEM_PROMPT,
                 history=before.messages if before else (),
                 report=report,
-                watch=screen.turn,
+                watch=screen.print_turn,
             )
         except KeyboardInterrupt:
             ended = None
-    screen.ends(ended, report, session, again)
+    screen.print_end(ended, report, session, again)
     return ended
 
 
-def _before(store: Store, session: str, llm: Model, task: str) -> StoredConversation | None:
+def _load_conversation(store: Store, session: str, llm: Model, task: str) -> StoredConversation | None:
     before = load_conversation(store, session, llm.shape)
     if before is None and not task:
-        raise SettingError(f"no session {printable(session)!r} to go on with; say what is to be done")
+        raise SettingError(f"no session {escape_controls(session)!r} to go on with; say what is to be done")
     return before
 
 
-def _model(name: str, api: str, base_url: str | None) -> Model:
+def _open_model(name: str, api: str, base_url: str | None) -> Model:
     """The model behind its server. Raises SettingError."""
     if api == "auto":
         kind = "anthropic" if name.rsplit("/", 1)[-1].startswith("claude") else "openai"
@@ -148,11 +148,11 @@ def _model(name: str, api: str, base_url: str | None) -> Model:
     chosen = _APIS[kind]
     url = base_url or chosen.home
     key = os.environ.get(chosen.key, "")
-    if not key and not _is_near(url):
+    if not key and not _is_loopback_url(url):
         raise SettingError(f"{chosen.key} is not set, and {url} wants a key; no other place is looked at for one")
     return chosen.model(name, key=key, base_url=url)
 
 
-def _is_near(url: str) -> bool:
+def _is_loopback_url(url: str) -> bool:
     """Whether a server is on this machine; such servers seldom want a key."""
     return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")

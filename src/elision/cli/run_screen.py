@@ -12,66 +12,70 @@ from rich.text import Text
 
 from elision.agent import Model, RunReport, RunResult, Step
 from elision.agent.run_report import Phase
-from elision.cli.savings import caching_text, hiding_text
-from elision.cli.view_text import printable
+from elision.cli.savings import describe_caching, describe_hiding
+from elision.cli.view_text import escape_controls
 from elision.lab.report import figures
 from elision.telemetry.diagnostics import Diagnostics
 
 #: Phase -> its colour.
 _COLOURS: dict[Phase, str] = {"explore": "cyan", "edit": "yellow", "test": "magenta", "talk": "green"}
 #: Stretches of phases that are shown one by one.
-_STRETCHES = 12
+_MAX_PHASES = 12
 
 
-class Screen:
+class RunScreen:
     """Writes to `console`; what the model said is text, whatever it holds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def begins(self, llm: Model, folder: Path, session: str, goes_on: bool) -> None:
+    def print_start(self, llm: Model, folder: Path, session: str, goes_on: bool) -> None:
         """Who works where."""
         how = "goes on" if goes_on else "begins"
-        where = printable(str(folder.resolve()))
-        self._print(Text(f"{printable(llm.name)} in {where}, session {printable(session)} {how}", style="dim"))
-        self._print(Text("turn  context     cost  phase    what", style="dim"))
+        where = escape_controls(str(folder.resolve()))
+        self._print_line(
+            Text(f"{escape_controls(llm.name)} in {where}, session {escape_controls(session)} {how}", style="dim")
+        )
+        self._print_line(Text("turn  context     cost  phase    what", style="dim"))
 
-    def turn(self, step: Step) -> None:
+    def print_turn(self, step: Step) -> None:
         """A turn is over."""
         told = step.diagnostics
         cost = figures.usd(told.costs.ours)
         line = Text(f"{told.turns + 1:4}  {figures.tokens(told.after):>7}  {cost:>7}  ")
         line.append(f"{step.phase:<7}", style=_COLOURS[step.phase])
         line.append("  ")
-        line.append(_what(step))
+        line.append(_describe_step(step))
         if step.failed:
             line.append("  ✗", style="red")
-        self._print(line)
-        for note in _hidden(told):
-            self._print(Text(f"{'':24}{note}", style="dim"))
+        self._print_line(line)
+        for note in _list_hidden(told):
+            self._print_line(Text(f"{'':24}{note}", style="dim"))
 
-    def ends(self, run: RunResult | None, report: RunReport, session: str, again: Mapping[str, str | None]) -> None:
+    def print_end(
+        self, run: RunResult | None, report: RunReport, session: str, again: Mapping[str, str | None]
+    ) -> None:
         """What the run was. run: None if it was interrupted. again: options by which it was called."""
         if run is None:
             why = "interrupted"
         else:
-            why = f"{run.ending}: {printable(run.why)}"
+            why = f"{run.ending}: {escape_controls(run.why)}"
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
         table.add_column()
         table.add_row("ended", why)
-        for name, value in _rows(report):
+        for name, value in _list_result_rows(report):
             table.add_row(name, value)
         self._console.print()
         self._console.print(table)
         self._console.print()
-        self._console.print(Text(_afterwards(session, again), style="dim"), soft_wrap=True)
+        self._console.print(Text(_list_next_commands(session, again), style="dim"), soft_wrap=True)
 
-    def _print(self, line: Text) -> None:
+    def _print_line(self, line: Text) -> None:
         self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
 
 
-def _what(step: Step) -> str:
+def _describe_step(step: Step) -> str:
     if step.calls:
         said = step.calls[0]
     else:
@@ -80,25 +84,25 @@ def _what(step: Step) -> str:
         more = f"  (+{len(step.calls) - 1})"
     else:
         more = ""
-    return printable(said).replace("\n", " ")[:400] + more
+    return escape_controls(said).replace("\n", " ")[:400] + more
 
 
-def _hidden(told: Diagnostics) -> Iterator[str]:
+def _list_hidden(told: Diagnostics) -> Iterator[str]:
     """What this pass hid, in a line each."""
     if told.masked:
         saved = sum(each.tokens - each.left for each in told.masked)
         first = told.masked[0].handle
         last = told.masked[-1].handle
         which = first if first == last else f"{first} … {last}"
-        yield f"hidden: {_counted(len(told.masked), 'result')} ({which}), {figures.tokens(saved)} tokens"
+        yield f"hidden: {_format_count(len(told.masked), 'result')} ({which}), {figures.tokens(saved)} tokens"
     if (made := told.summarized) is not None:
         size = f"{figures.tokens(made.tokens)} tokens become {figures.tokens(made.left)}"
         yield f"summarized: turns {made.first} to {made.last}, {size} ({made.route}, {figures.usd(made.usd)})"
     for fault in told.faults:
-        yield f"passed over: {fault.kind}: {printable(fault.what)}"
+        yield f"passed over: {fault.kind}: {escape_controls(fault.what)}"
 
 
-def _rows(report: RunReport) -> Iterator[tuple[str, str]]:
+def _list_result_rows(report: RunReport) -> Iterator[tuple[str, str]]:
     steps = report.steps
     newest = report.newest
     if not steps or newest is None:
@@ -107,40 +111,39 @@ def _rows(report: RunReport) -> Iterator[tuple[str, str]]:
     counted = report.phases
     named = ", ".join(f"{name} {counted[name]}" for name in _COLOURS if counted[name])
     yield "turns", f"{len(steps)} in {sum(step.seconds for step in steps):,.0f} s: {named}"
-    yield "phases", _phases(report)
-    yield "context", f"at most {figures.tokens(report.peak_tokens)} tokens, {_counted(newest.epoch, 'epoch')}"
-    yield "hidden", _all_hidden(report)
-    yield "sent", _sent(report)
-    yield "cost", _cost(newest, report)
+    yield "phases", _describe_phases(report)
+    yield "context", f"at most {figures.tokens(report.peak_tokens)} tokens, {_format_count(newest.epoch, 'epoch')}"
+    yield "hidden", _describe_hidden(report)
+    yield "sent", _describe_sent(report)
+    yield "cost", _describe_cost(newest, report)
 
 
-def _phases(report: RunReport) -> str:
-    shown = [f"{each.phase} {_span(each.first, each.last)}" for each in report.phase_spans]
-    left = len(shown) - _STRETCHES
-    return ", ".join(shown[:_STRETCHES]) + (f" and {left} more" if left > 0 else "")
+def _describe_phases(report: RunReport) -> str:
+    shown = [f"{each.phase} {_format_turns(each.first, each.last)}" for each in report.phase_spans]
+    left = len(shown) - _MAX_PHASES
+    return ", ".join(shown[:_MAX_PHASES]) + (f" and {left} more" if left > 0 else "")
 
 
-def _span(first: int, last: int) -> str:
+def _format_turns(first: int, last: int) -> str:
     if first == last:
         return str(first)
     return f"{first}-{last}"
 
 
-def _all_hidden(report: RunReport) -> str:
+def _describe_hidden(report: RunReport) -> str:
     if not report.masked_results and not report.summary_calls:
         return "nothing"
     every = report.turns_per_summary
-    often = _counted(len(report.summary_calls), "summary", "summaries")
+    often = _format_count(len(report.summary_calls), "summary", "summaries")
     if every is None:
         often += ""
     else:
         often += f" (one in {every:.0f} turns)"
-    return (
-        f"{_counted(report.masked_results, 'result')}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
-    )
+    masked = _format_count(report.masked_results, "result")
+    return f"{masked}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
 
 
-def _sent(report: RunReport) -> str:
+def _describe_sent(report: RunReport) -> str:
     usage = report.usage
     if usage.prompt:
         read = usage.cache_read / usage.prompt
@@ -151,15 +154,15 @@ def _sent(report: RunReport) -> str:
     return f"{prompt} tokens, {figures.percent(read)} of them read from cache; {output} answered"
 
 
-def _counted(number: int, noun: str, plural: str = "") -> str:
+def _format_count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def _cost(newest: Diagnostics, report: RunReport) -> str:
+def _describe_cost(newest: Diagnostics, report: RunReport) -> str:
     costs = newest.costs
     told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
-    told += f": {hiding_text(costs)}"
-    if caching := caching_text(costs):
+    told += f": {describe_hiding(costs)}"
+    if caching := describe_caching(costs):
         told += f"; {caching}"
     else:
         told += ""
@@ -171,13 +174,13 @@ def _cost(newest: Diagnostics, report: RunReport) -> str:
     calls = len(report.steps)
     reported = sum(step.usage is not None for step in report.steps)
     if reported < calls:
-        note = f" (in this run {reported} of {_counted(calls, 'call')})"
+        note = f" (in this run {reported} of {_format_count(calls, 'call')})"
     else:
         note = ""
     return f"{told}; as reported {figures.usd(costs.billed)}{note}"
 
 
-def _afterwards(session: str, again: Mapping[str, str | None]) -> str:
+def _list_next_commands(session: str, again: Mapping[str, str | None]) -> str:
     """Commands that can be typed as they stand; a store whose address may hold a password is not written out."""
     given = {name: value for name, value in again.items() if value}
     if "@" in given.get("store", ""):
@@ -186,11 +189,11 @@ def _afterwards(session: str, again: Mapping[str, str | None]) -> str:
         where = {"store": given["store"]}
     else:
         where = {}
-    on = _command("run", "--session", session, **given)
-    export = _command("store", "export", session, **where)
+    on = _format_command("run", "--session", session, **given)
+    export = _format_command("store", "export", session, **where)
     return f"To go on:      {on}\nFor hindsight: {export} --out run.jsonl, then elision replay run.jsonl"
 
 
-def _command(*words: str, **options: str) -> str:
+def _format_command(*words: str, **options: str) -> str:
     named = (part for name, value in options.items() for part in (f"--{name}", value))
-    return printable(shlex.join(["elision", *words, *named]))
+    return escape_controls(shlex.join(["elision", *words, *named]))

@@ -6,7 +6,7 @@ from elision.lab.report import figures
 from elision.telemetry.diagnostics import Costs
 
 
-def hiding_text(costs: Costs) -> str:
+def describe_hiding(costs: Costs) -> str:
     """`hiding saved $0.12 (−18 %)`: net, as a share of the bill of sending everything with the same cache."""
     change = figures.change(costs.hiding_ratio)
     if costs.hiding < 0:
@@ -14,7 +14,7 @@ def hiding_text(costs: Costs) -> str:
     return f"hiding saved {figures.usd(costs.hiding)} ({change})"
 
 
-def caching_text(costs: Costs) -> str:
+def describe_caching(costs: Costs) -> str:
     """What cache breakpoints of ours saved where the client sets none; "" where they did not."""
     if costs.caching <= 0:
         return ""

@@ -10,11 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.config import table
+from elision.cli.config import build_table
 from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
-from elision.cli.view_text import printable
-from elision.config import Typed
+from elision.cli.view_text import escape_controls
+from elision.config import TypedOption
 
 if TYPE_CHECKING:
     from elision.gateway.settings import GatewaySettings
@@ -72,31 +72,31 @@ def serve(
     under way are complete. With --check it ends with 1 where something is not as it must be.
     """
     given = {
-        "gateway_upstream_openai": Typed("--upstream-openai", upstream_openai),
-        "gateway_upstream_anthropic": Typed("--upstream-anthropic", upstream_anthropic),
-        "store": Typed("--store", store),
-        "strategy": Typed("--strategy", strategy),
-        "model": Typed("--model", model),
-        "gateway_host": Typed("--host", host),
-        "gateway_port": Typed("--port", port),
-        "gateway_workers": Typed("--workers", workers),
-        "gateway_admin_token": Typed("--token", token),
-        "gateway_shadow": Typed("--shadow", shadow),
-        "gateway_off": Typed("--off", off),
-        "recall": Typed("--no-recall" if recall is False else "--recall", recall),
-        "gateway_session_max_cost_usd": Typed("--max-cost-usd", max_cost_usd),
-        "gateway_session_max_turns": Typed("--max-turns", max_turns),
-        "gateway_key_max_cost_usd": Typed("--key-max-cost-usd", key_max_cost_usd),
-        "gateway_key_max_turns": Typed("--key-max-turns", key_max_turns),
-        "gateway_at_limit": Typed("--at-limit", at_limit),
-        "gateway_log": Typed("--log", log),
+        "gateway_upstream_openai": TypedOption("--upstream-openai", upstream_openai),
+        "gateway_upstream_anthropic": TypedOption("--upstream-anthropic", upstream_anthropic),
+        "store": TypedOption("--store", store),
+        "strategy": TypedOption("--strategy", strategy),
+        "model": TypedOption("--model", model),
+        "gateway_host": TypedOption("--host", host),
+        "gateway_port": TypedOption("--port", port),
+        "gateway_workers": TypedOption("--workers", workers),
+        "gateway_admin_token": TypedOption("--token", token),
+        "gateway_shadow": TypedOption("--shadow", shadow),
+        "gateway_off": TypedOption("--off", off),
+        "recall": TypedOption("--no-recall" if recall is False else "--recall", recall),
+        "gateway_session_max_cost_usd": TypedOption("--max-cost-usd", max_cost_usd),
+        "gateway_session_max_turns": TypedOption("--max-turns", max_turns),
+        "gateway_key_max_cost_usd": TypedOption("--key-max-cost-usd", key_max_cost_usd),
+        "gateway_key_max_turns": TypedOption("--key-max-turns", key_max_turns),
+        "gateway_at_limit": TypedOption("--at-limit", at_limit),
+        "gateway_log": TypedOption("--log", log),
     }
-    code = _check(given) if check else _serve(given)
+    code = _check_gateway(given) if check else _run_gateway(given)
     if code:
         raise typer.Exit(code)
 
 
-def _serve(given: dict[str, Any]) -> int:
+def _run_gateway(given: dict[str, Any]) -> int:
     # An extra serves, and the other commands must do without it.
     from elision.gateway.request_log import log_to_stderr
     from elision.gateway.server import bind_socket, format_url
@@ -115,7 +115,8 @@ def _serve(given: dict[str, Any]) -> int:
         else:
             locked = ""
         typer.echo(
-            f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\nDashboard:         {url}/{locked}{_mode(settings)}"
+            f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\n"
+            f"Dashboard:         {url}/{locked}{_describe_mode(settings)}"
         )
 
     with listening:
@@ -125,7 +126,7 @@ def _serve(given: dict[str, Any]) -> int:
     return 0
 
 
-def _mode(settings: GatewaySettings) -> str:
+def _describe_mode(settings: GatewaySettings) -> str:
     """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
     if settings.off:
         return "\nOff:               everything passes as it comes; nothing is kept"
@@ -134,13 +135,13 @@ def _mode(settings: GatewaySettings) -> str:
     return ""
 
 
-def _check(given: dict[str, Any]) -> int:
+def _check_gateway(given: dict[str, Any]) -> int:
     from elision.gateway.self_check import run_checks
     from elision.gateway.settings import gateway_settings
 
     settings = gateway_settings(**given)
     console = open_console()
-    console.print(table(settings.library, wide=False))
+    console.print(build_table(settings.library, wide=False))
     results = asyncio.run(run_checks(settings))
     shown = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)
     for name in ("tried", "", "at", "which"):
@@ -150,7 +151,7 @@ def _check(given: dict[str, Any]) -> int:
             mark = Text("ok", style="green")
         else:
             mark = Text("failed", style="bold red")
-        shown.add_row(each.subject, mark, Text(printable(each.address)), Text(printable(each.message)))
+        shown.add_row(each.subject, mark, Text(escape_controls(each.address)), Text(escape_controls(each.message)))
     console.print(shown)
     if all(each.is_ok for each in results):
         return 0

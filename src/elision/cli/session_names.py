@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from elision.cli.view_text import printable
+from elision.cli.view_text import escape_controls
 from elision.errors import UnknownHandle
 from elision.stores.store import SessionInfo
 
@@ -14,7 +14,7 @@ from elision.stores.store import SessionInfo
 _NAMED: Final = 5
 
 
-def chosen(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
+def choose_session(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
     """The session called `name`, or the only one whose name begins so. sessions: the one changed last first.
 
     Raises UnknownHandle, which names the nearest.
@@ -29,13 +29,15 @@ def chosen(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
     if exact or len(roots) == 1:
         return (exact or roots)[0]
     if roots:
-        raise UnknownHandle(f"{shown(name)!r} begins the names of {len(roots)} sessions: {_listed(roots)}")
+        raise UnknownHandle(
+            f"{format_session_name(name)!r} begins the names of {len(roots)} sessions: {_list_names(roots)}"
+        )
     if not sessions:
-        raise UnknownHandle(f"no session {shown(name)!r}: the store keeps none yet")
-    raise UnknownHandle(f"no session {shown(name)!r}; {_nearest(sessions, name)}")
+        raise UnknownHandle(f"no session {format_session_name(name)!r}: the store keeps none yet")
+    raise UnknownHandle(f"no session {format_session_name(name)!r}; {_suggest_names(sessions, name)}")
 
 
-def trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:
+def walk_session_trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:
     """Every session with the lines of the tree that stand in front of its name: families whose newest change is last
     come first, children behind their parents. sessions: the one changed last first."""
     keys = {info.key for info in sessions}
@@ -44,16 +46,16 @@ def trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:
         children.setdefault(info.parent if info.parent in keys and info.parent != info.key else "", []).append(info)
     roots = {info.key: info for info in children.get("", [])}
     parent = {info.key: info.parent for info in sessions}
-    for key in dict.fromkeys(_root(info.key, parent, roots) for info in sessions):
+    for key in dict.fromkeys(_find_root(info.key, parent, roots) for info in sessions):
         if key in roots:
             yield "", roots[key]
-            yield from _below(key, children, "")
+            yield from _walk_children(key, children, "")
         else:
             # Parents that go round in a circle: nothing stands above anything.
             yield "", next(info for info in sessions if info.key == key)
 
 
-def _root(key: str, parent: dict[str, str], roots: dict[str, SessionInfo]) -> str:
+def _find_root(key: str, parent: dict[str, str], roots: dict[str, SessionInfo]) -> str:
     """The root that `key` stands below; itself if there is none."""
     seen = {key}
     above = key
@@ -65,15 +67,15 @@ def _root(key: str, parent: dict[str, str], roots: dict[str, SessionInfo]) -> st
     return above
 
 
-def _below(key: str, children: dict[str, list[SessionInfo]], front: str) -> Iterator[tuple[str, SessionInfo]]:
+def _walk_children(key: str, children: dict[str, list[SessionInfo]], front: str) -> Iterator[tuple[str, SessionInfo]]:
     below = sorted(children.get(key, ()), key=lambda info: (info.begun, info.key))
     for info in below:
         last = info is below[-1]
         yield f"{front}{'└─ ' if last else '├─ '}", info
-        yield from _below(info.key, children, front + ("   " if last else "│  "))
+        yield from _walk_children(info.key, children, front + ("   " if last else "│  "))
 
 
-def ancestors(sessions: Sequence[SessionInfo], info: SessionInfo) -> list[SessionInfo]:
+def list_ancestors(sessions: Sequence[SessionInfo], info: SessionInfo) -> list[SessionInfo]:
     """The sessions that `info` came from, nearest first, as far as they are still kept."""
     known = {each.key: each for each in sessions}
     found: list[SessionInfo] = []
@@ -83,24 +85,24 @@ def ancestors(sessions: Sequence[SessionInfo], info: SessionInfo) -> list[Sessio
     return found
 
 
-def shown(name: str) -> str:
+def format_session_name(name: str) -> str:
     """A name in one line, without anything that a terminal acts on."""
-    return " ".join(printable(name).split()) or "?"
+    return " ".join(escape_controls(name).split()) or "?"
 
 
-def _listed(sessions: Sequence[SessionInfo]) -> str:
+def _list_names(sessions: Sequence[SessionInfo]) -> str:
     if len(sessions) > _NAMED:
         more = f" and {len(sessions) - _NAMED} more"
     else:
         more = ""
-    return ", ".join(shown(info.key) for info in sessions[:_NAMED]) + more
+    return ", ".join(format_session_name(info.key) for info in sessions[:_NAMED]) + more
 
 
-def _nearest(sessions: Sequence[SessionInfo], name: str) -> str:
+def _suggest_names(sessions: Sequence[SessionInfo], name: str) -> str:
     known = {info.key: info for info in sessions}
     near = [known[key] for key in get_close_matches(name, known, n=_NAMED, cutoff=0.5)]
     if not near:
         near = [info for info in sessions if name.casefold() in info.key.casefold()]
     if near:
-        return f"the nearest: {_listed(near)}"
-    return f"the newest: {_listed(sessions)}"
+        return f"the nearest: {_list_names(near)}"
+    return f"the newest: {_list_names(sessions)}"

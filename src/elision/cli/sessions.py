@@ -12,9 +12,9 @@ import typer
 
 from elision.cli import sessions_table as table
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
-from elision.cli.session_names import trees
-from elision.config import settings
+from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, choose_prices
+from elision.cli.session_names import walk_session_trees
+from elision.config import load_settings
 from elision.errors import StoreError
 from elision.manager.session_history import add_plateau_guard, load_session_log
 from elision.manager.session_json import encode_session_report
@@ -44,30 +44,30 @@ def sessions(
     with it counts in both.
     """
     if model or price or prices:
-        rates = prices_of(model, price, prices)
+        rates = choose_prices(model, price, prices)
     else:
         rates = None
-    found = settings()
+    found = load_settings()
     opened = open_existing(store or found.store)
     try:
         listed = opened.sessions()
-        ordered = list(trees(listed))
+        ordered = list(walk_session_trees(listed))
         if everything or json:
             shown = ordered
         else:
             shown = list(islice(ordered, SHOWN))
-        read = _Reader(opened, Sizer(counter(tokens)), add_plateau_guard(found.guards), rates, fast=fast)
-        rows = (read.row(front, info) for front, info in shown)
+        read = _RowLoader(opened, Sizer(counter(tokens)), add_plateau_guard(found.guards), rates, fast=fast)
+        rows = (read.load_row(front, info) for front, info in shown)
         if json:
-            _write(rows)
+            _write_rows(rows)
         else:
             console = open_console()
-            console.print(table.sessions(list(rows), len(listed), time.time(), console.width, fast=fast))
+            console.print(table.render_sessions(list(rows), len(listed), time.time(), console.width, fast=fast))
     finally:
         opened.close()
 
 
-class _Reader:
+class _RowLoader:
     """Makes rows, each from its session's log unless that takes too long. rates: instead of each model's own."""
 
     def __init__(self, store: Store, sizer: Sizer, guards: Guards, rates: Prices | None, *, fast: bool) -> None:
@@ -77,18 +77,18 @@ class _Reader:
         self._rates = rates
         self._fast = fast
 
-    def row(self, front: str, info: SessionInfo) -> table.Row:
+    def load_row(self, front: str, info: SessionInfo) -> table.SessionRow:
         """A session that cannot be read is a row that says so."""
         if self._fast:
-            return table.Row(front=front, info=info)
+            return table.SessionRow(front=front, info=info)
         try:
             log = load_session_log(self._store, info, self._sizer, self._guards, self._rates)
-            return table.Row(front=front, info=info, account=log.build_report())
+            return table.SessionRow(front=front, info=info, account=log.build_report())
         except StoreError as error:
-            return table.Row(front=front, info=info, fault=str(error))
+            return table.SessionRow(front=front, info=info, fault=str(error))
 
 
-def _write(rows: Iterator[table.Row]) -> None:
+def _write_rows(rows: Iterator[table.SessionRow]) -> None:
     for row in rows:
         info = row.info
         told: dict[str, Any] = {

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.amounts import size_out, span_out
-from elision.cli.session_names import shown
+from elision.cli.amounts import format_duration, format_size
+from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
 from elision.lab.report.fitting import GAP, fitting
 from elision.manager.session_history import SessionReport
@@ -24,7 +24,7 @@ _NAME: Final = (16, 48)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SessionRow:
     """A session. front: the tree in front of its name. account: None where its log was not read, or cannot be."""
 
     front: str
@@ -34,34 +34,36 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
+class _SessionColumn:
     """keep: the higher, the longer it stays where room is short. needed: whether any row has something to say."""
 
     title: str
     keep: int
-    cell: Callable[[Row], str]
-    mood: Callable[[Row], str] = lambda row: ""
+    cell: Callable[[SessionRow], str]
+    mood: Callable[[SessionRow], str] = lambda row: ""
     left: bool = False
-    needed: Callable[[Row], bool] = lambda row: True
+    needed: Callable[[SessionRow], bool] = lambda row: True
 
 
-def sessions(rows: Sequence[Row], number: int, now: float, width: int, *, fast: bool) -> RenderableType:
+def render_sessions(rows: Sequence[SessionRow], number: int, now: float, width: int, *, fast: bool) -> RenderableType:
     """The table. number: sessions that there are."""
     if not rows:
         return Text("the store keeps no sessions yet")
-    columns = [each for each in _columns(now, fast=fast) if any(map(each.needed, rows))]
+    columns = [each for each in _build_columns(now, fast=fast) if any(map(each.needed, rows))]
     texts = [[each.title, *map(each.cell, rows)] for each in columns]
-    widest = max(cell_len(_name(row)) for row in rows)
+    widest = max(cell_len(_find_name(row)) for row in rows)
     name = min(max(widest, len("session")), _NAME[1], max(_NAME[0], width // 3))
     kept = [columns[place] for place in fitting(texts, [each.keep for each in columns], width - name)]
     room = width - sum(GAP + max(map(cell_len, texts[columns.index(each)])) for each in kept)
-    result = _table(min(widest, room) if widest > name else name, kept)
+    result = _build_table(min(widest, room) if widest > name else name, kept)
     for row in rows:
-        result.add_row(_named(row, min(widest, room)), *(Text(each.cell(row), style=each.mood(row)) for each in kept))
-    return Group(result, *_faults(rows), *_below(rows, number, len(columns) - len(kept), fast=fast))
+        result.add_row(
+            _name_cell(row, min(widest, room)), *(Text(each.cell(row), style=each.mood(row)) for each in kept)
+        )
+    return Group(result, *_list_faults(rows), *_list_notes(rows, number, len(columns) - len(kept), fast=fast))
 
 
-def _table(name: int, columns: Sequence[_Column]) -> Table:
+def _build_table(name: int, columns: Sequence[_SessionColumn]) -> Table:
     result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
     result.add_column("session", no_wrap=True, min_width=name)
     for column in columns:
@@ -69,21 +71,21 @@ def _table(name: int, columns: Sequence[_Column]) -> Table:
     return result
 
 
-def _named(row: Row, room: int) -> Text:
+def _name_cell(row: SessionRow, room: int) -> Text:
     """The name, cut at its end where it must be; what it came by stands quietly behind it."""
-    name = _name(row)
+    name = _find_name(row)
     if cell_len(name) > room:
         return Text(f"{set_cell_size(name, room - 1)}…")
-    text = Text.assemble((row.front, "dim"), (shown(row.info.key), "" if row.front else "bold"))
-    text.append(_relation(row), style="dim")
+    text = Text.assemble((row.front, "dim"), (format_session_name(row.info.key), "" if row.front else "bold"))
+    text.append(_describe_relation(row), style="dim")
     return text
 
 
-def _name(row: Row) -> str:
-    return f"{row.front}{shown(row.info.key)}{_relation(row)}"
+def _find_name(row: SessionRow) -> str:
+    return f"{row.front}{format_session_name(row.info.key)}{_describe_relation(row)}"
 
 
-def _relation(row: Row) -> str:
+def _describe_relation(row: SessionRow) -> str:
     if row.front:
         return f" ({row.info.relation or 'child'})"
     return ""
@@ -92,52 +94,52 @@ def _relation(row: Row) -> str:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _columns(now: float, *, fast: bool) -> list[_Column]:
-    changed = _Column(title="changed", keep=9, cell=lambda row: f"{span_out(now - row.info.changed)} ago")
-    turns = _Column(title="turns", keep=10, cell=lambda row: figures.count(row.info.turns))
-    size = _Column(title="size", keep=7, cell=lambda row: size_out(row.info.raw_bytes))
+def _build_columns(now: float, *, fast: bool) -> list[_SessionColumn]:
+    changed = _SessionColumn(title="changed", keep=9, cell=lambda row: f"{format_duration(now - row.info.changed)} ago")
+    turns = _SessionColumn(title="turns", keep=10, cell=lambda row: figures.count(row.info.turns))
+    size = _SessionColumn(title="size", keep=7, cell=lambda row: format_size(row.info.raw_bytes))
     if fast:
-        records = _Column(title="records", keep=6, cell=lambda row: figures.count(row.info.records))
+        records = _SessionColumn(title="records", keep=6, cell=lambda row: figures.count(row.info.records))
         return [turns, records, size, changed]
     return [turns, *_COUNTED, changed, *_SAID]
 
 
-def _of(cell: Callable[[SessionReport], str]) -> Callable[[Row], str]:
+def _account_cell(cell: Callable[[SessionReport], str]) -> Callable[[SessionRow], str]:
     return lambda row: (
         cell(row.account) if row.account is not None and row.account.final is not None else figures.NOTHING
     )
 
 
-def _count(number: Callable[[SessionReport], int]) -> Callable[[Row], str]:
-    return _of(lambda account: figures.count(number(account)))
+def _count_cell(number: Callable[[SessionReport], int]) -> Callable[[SessionRow], str]:
+    return _account_cell(lambda account: figures.count(number(account)))
 
 
-def _hiding(row: Row) -> float:
+def _hiding_saved_usd(row: SessionRow) -> float:
     if row.account and row.account.final:
         return row.account.final.costs.hiding
     return 0.0
 
 
-def _caching(row: Row) -> float:
+def _caching_saved_usd(row: SessionRow) -> float:
     if row.account and row.account.final:
         return row.account.final.costs.caching
     return 0.0
 
 
-def _less(account: SessionReport) -> str:
+def _format_reduction(account: SessionReport) -> str:
     if account.raw_tokens:
         return figures.change(account.sent_tokens / account.raw_tokens)
     return figures.NOTHING
 
 
-def money(usd: float) -> str:
+def format_usd(usd: float) -> str:
     """USD that may be negative."""
     if usd < 0:
         return f"{figures.MINUS}{figures.usd(-usd)}"
     return figures.usd(usd)
 
 
-def _guard(row: Row) -> str:
+def _describe_guard(row: SessionRow) -> str:
     """What a guard says, in a word or two."""
     end = row.account.final if row.account else None
     if end is None:
@@ -149,13 +151,13 @@ def _guard(row: Row) -> str:
     return ""
 
 
-def _mode(row: Row) -> str:
+def _describe_mode(row: SessionRow) -> str:
     if row.account and row.account.shadow:
         return "shadow"
     return ""
 
 
-def _summaries(account: SessionReport) -> str:
+def _count_summaries(account: SessionReport) -> str:
     written = account.final.summaries if account.final else 0
     if account.failed_summary_count:
         return f"{written} +{account.failed_summary_count} failed"
@@ -163,48 +165,76 @@ def _summaries(account: SessionReport) -> str:
 
 
 _COUNTED: Final = (
-    _Column(title="calls", keep=2, cell=_count(lambda account: len(account.calls))),
-    _Column(title="sent", keep=8, cell=_of(lambda account: figures.tokens(account.sent_tokens))),
-    _Column(title="of raw", keep=5, cell=_of(lambda account: figures.tokens(account.raw_tokens))),
-    _Column(title="tokens", keep=6, cell=_of(_less)),
-    _Column(title="cost", keep=4, cell=_of(lambda account: money(account.final.costs.ours) if account.final else "")),
-    _Column(
+    _SessionColumn(title="calls", keep=2, cell=_count_cell(lambda account: len(account.calls))),
+    _SessionColumn(title="sent", keep=8, cell=_account_cell(lambda account: figures.tokens(account.sent_tokens))),
+    _SessionColumn(title="of raw", keep=5, cell=_account_cell(lambda account: figures.tokens(account.raw_tokens))),
+    _SessionColumn(title="tokens", keep=6, cell=_account_cell(_format_reduction)),
+    _SessionColumn(
+        title="cost",
+        keep=4,
+        cell=_account_cell(lambda account: format_usd(account.final.costs.ours) if account.final else ""),
+    ),
+    _SessionColumn(
         title="saved",
         keep=11,
-        cell=_of(lambda account: money(account.final.costs.hiding) if account.final else ""),
-        mood=lambda row: "green" if _hiding(row) > 0 else "red" if _hiding(row) < 0 else "",
+        cell=_account_cell(lambda account: format_usd(account.final.costs.hiding) if account.final else ""),
+        mood=lambda row: "green" if _hiding_saved_usd(row) > 0 else "red" if _hiding_saved_usd(row) < 0 else "",
     ),
-    _Column(
+    _SessionColumn(
         title="by cache",
         keep=5,
-        cell=_of(lambda account: money(account.final.costs.caching) if account.final else ""),
-        needed=lambda row: _caching(row) > 0,
+        cell=_account_cell(lambda account: format_usd(account.final.costs.caching) if account.final else ""),
+        needed=lambda row: _caching_saved_usd(row) > 0,
     ),
-    _Column(title="epochs", keep=4, cell=_count(lambda account: account.final.epoch if account.final else 1)),
-    _Column(title="summaries", keep=3, cell=_of(_summaries)),
+    _SessionColumn(
+        title="epochs", keep=4, cell=_count_cell(lambda account: account.final.epoch if account.final else 1)
+    ),
+    _SessionColumn(title="summaries", keep=3, cell=_account_cell(_count_summaries)),
 )
 _SAID: Final = (
-    _Column(
-        title="mode", keep=13, cell=_mode, mood=lambda row: "yellow", left=True, needed=lambda row: bool(_mode(row))
+    _SessionColumn(
+        title="mode",
+        keep=13,
+        cell=_describe_mode,
+        mood=lambda row: "yellow",
+        left=True,
+        needed=lambda row: bool(_describe_mode(row)),
     ),
-    _Column(
-        title="guards", keep=12, cell=_guard, mood=lambda row: "yellow", left=True, needed=lambda row: bool(_guard(row))
+    _SessionColumn(
+        title="guards",
+        keep=12,
+        cell=_describe_guard,
+        mood=lambda row: "yellow",
+        left=True,
+        needed=lambda row: bool(_describe_guard(row)),
     ),
-    _Column(title="model", keep=1, cell=_of(lambda account: shown(account.model) if account.model else "–"), left=True),
-    _Column(title="strategy", keep=0, cell=_of(lambda account: shown(account.strategy)[:40]), left=True),
+    _SessionColumn(
+        title="model",
+        keep=1,
+        cell=_account_cell(lambda account: format_session_name(account.model) if account.model else "–"),
+        left=True,
+    ),
+    _SessionColumn(
+        title="strategy",
+        keep=0,
+        cell=_account_cell(lambda account: format_session_name(account.strategy)[:40]),
+        left=True,
+    ),
 )
 
 
 # -- below the table --------------------------------------------------------------------------------------------------
 
 
-def _faults(rows: Sequence[Row]) -> Iterator[Text]:
+def _list_faults(rows: Sequence[SessionRow]) -> Iterator[Text]:
     for row in rows:
         if row.fault:
-            yield Text(f"{shown(row.info.key)} cannot be read: {shown(row.fault)}", style="red")
+            yield Text(
+                f"{format_session_name(row.info.key)} cannot be read: {format_session_name(row.fault)}", style="red"
+            )
 
 
-def _below(rows: Sequence[Row], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
+def _list_notes(rows: Sequence[SessionRow], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
     notes = []
     if number > len(rows):
         notes.append(f"{figures.plural(number - len(rows), 'more session')}; --all lists them")
@@ -212,9 +242,9 @@ def _below(rows: Sequence[Row], number: int, left_out: int, *, fast: bool) -> It
         notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
     if any(row.account for row in rows):
         notes.append("saved: by hiding, net")
-    if any(_caching(row) > 0 for row in rows):
+    if any(_caching_saved_usd(row) > 0 for row in rows):
         notes.append("by cache: saved by cache breakpoints of ours, where the client sets none")
-    if any(map(_mode, rows)):
+    if any(map(_describe_mode, rows)):
         notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:
         notes.append(f"{figures.plural(left_out, 'more column')} in a wider terminal, or with --json")

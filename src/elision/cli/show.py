@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, prices_of
-from elision.cli.session_names import chosen
+from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, choose_prices
+from elision.cli.session_names import choose_session
 from elision.cli.show_call import show_call
 from elision.cli.show_screen import SessionScreen
-from elision.config import settings
+from elision.config import load_settings
 from elision.lab.dialect import sizer
 from elision.manager.session_history import SessionLog, add_plateau_guard, load_session_log
 from elision.manager.session_json import encode_call_report, encode_session_report
@@ -37,27 +37,27 @@ def show(
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved; with --call, a request as it was sent."""
     if model or price or prices:
-        rates = prices_of(model, price, prices)
+        rates = choose_prices(model, price, prices)
     else:
         rates = None
-    found = settings()
+    found = load_settings()
     opened = open_existing(store or found.store)
     try:
         sessions = opened.sessions()
-        info = chosen(sessions, session)
+        info = choose_session(sessions, session)
         log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)
     finally:
         opened.close()
     if call is not None:
         show_call(log, call, dialect, open_console(), json=json, full=full)
     elif json:
-        typer.echo(json_module.dumps(_whole(log), indent=1))
+        typer.echo(json_module.dumps(_log_json(log), indent=1))
     else:
         branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
         SessionScreen(open_console(), full=full).show(log.build_report(), branches)
 
 
-def _whole(log: SessionLog) -> dict[str, object]:
+def _log_json(log: SessionLog) -> dict[str, object]:
     account = log.build_report()
     return {
         "format": "elision.session/1",

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from elision.cli.session_names import shown
-from elision.cli.show_screen import cost_line
-from elision.cli.view_screen import Screen
+from elision.cli.session_names import format_session_name
+from elision.cli.show_screen import describe_cost
+from elision.cli.view_screen import ViewScreen
 from elision.errors import SpecError
 from elision.lab.dialect import renderer
 from elision.lab.report import figures
@@ -29,27 +29,27 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
 
     Raises SpecError for a call that was not made.
     """
-    number, times = _number(log, call)
-    made, going, before = _reached(log, number, times)
+    number, times = _parse_call_number(log, call)
+    made, going, before = _go_to_call(log, number, times)
     spoken = dialect or (log.opened.dialect if log.opened else "")
     if spoken not in ("", "auto"):
         name = spoken
     else:
         name = "openai"
-    view = _view(going, name)
+    view = _build_view(going, name)
     if json:
         typer.echo(json_module.dumps({**encode_call_report(made), "system": view.system, "messages": view.messages}))
         return
     calls = max(event.call for event in log.events if isinstance(event, Called))
-    screen = Screen(console, _trajectory(log, going), log.strategy, log.sizer, full=full)
-    screen.show(view, title=f"call {number} of {calls}", more=tuple(_more(made, times, before)))
+    screen = ViewScreen(console, _build_trajectory(log, going), log.strategy, log.sizer, full=full)
+    screen.print_view(view, title=f"call {number} of {calls}", more=tuple(_list_call_facts(made, times, before)))
 
 
-def _number(log: SessionLog, call: str) -> tuple[int, int]:
+def _parse_call_number(log: SessionLog, call: str) -> tuple[int, int]:
     """The call that is meant, and how often it was made."""
     made = [event.call for event in log.events if isinstance(event, Called)]
     if not made:
-        raise SpecError(f"session {shown(log.info.key)!r}: no call was made yet")
+        raise SpecError(f"session {format_session_name(log.info.key)!r}: no call was made yet")
     if call == "last":
         number = made[-1]
     elif call.isdecimal():
@@ -57,11 +57,13 @@ def _number(log: SessionLog, call: str) -> tuple[int, int]:
     else:
         number = 0
     if number not in made:
-        raise SpecError(f"no call {shown(call)!r}: give a number from {min(made)} to {max(made)}, or last")
+        raise SpecError(
+            f"no call {format_session_name(call)!r}: give a number from {min(made)} to {max(made)}, or last"
+        )
     return number, made.count(number)
 
 
-def _reached(log: SessionLog, number: int, times: int) -> tuple[CallReport, SessionBranch, list[CallReport]]:
+def _go_to_call(log: SessionLog, number: int, times: int) -> tuple[CallReport, SessionBranch, list[CallReport]]:
     """The call's newest pass, the session as it was then, and the passes before it."""
     before: list[CallReport] = []
     for made, going in log.iterate_calls():
@@ -74,7 +76,7 @@ def _reached(log: SessionLog, number: int, times: int) -> tuple[CallReport, Sess
     raise AssertionError(f"call {number} is in the log")
 
 
-def _view(going: SessionBranch, dialect: str) -> ViewAt:
+def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
     newest = going.session.newest
     rendered = renderer(dialect)
     assert newest is not None
@@ -91,24 +93,29 @@ def _view(going: SessionBranch, dialect: str) -> ViewAt:
     )
 
 
-def _trajectory(log: SessionLog, going: SessionBranch) -> Trajectory:
+def _build_trajectory(log: SessionLog, going: SessionBranch) -> Trajectory:
     """What the session knew at this call."""
     state = going.session.state
     return Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
 
 
-def _more(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterator[tuple[str, Text]]:
+def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterator[tuple[str, Text]]:
     """What a stored call has to say beyond what any view has."""
     told = made.diagnostics
-    so_far = cost_line(told, before)
+    so_far = describe_cost(told, before)
     yield "cost", Text.assemble((figures.usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
     if made.usage is not None:
-        yield "reported", Text(_reported(made))
+        yield "reported", Text(_describe_reported_usage(made))
     if made.recalled:
         handles = ", ".join(handle(each.key) for each in made.recalled)
         yield "recalled", Text(f"{handles} behind this call")
     for failed in made.failed_summaries:
-        yield "failed", Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}", style="red")
+        yield (
+            "failed",
+            Text(
+                f"no summary ({format_session_name(failed.cause)}): {format_session_name(failed.reason)}", style="red"
+            ),
+        )
     if made.head_changed:
         yield "head", Text("system prompt, tools or task had changed", style="cyan")
     if times > 1:
@@ -118,7 +125,7 @@ def _more(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterato
             yield name, Text(str(said), style="yellow")
 
 
-def _reported(made: CallReport) -> str:
+def _describe_reported_usage(made: CallReport) -> str:
     usage = made.usage
     assert usage is not None
     if usage.prompt:

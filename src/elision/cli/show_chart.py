@@ -21,7 +21,7 @@ _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 _RAW: Final = "░"
 
 
-def chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Text]:
+def draw_chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Text]:
     """`HEIGHT` rows of at most `width` cells; a call takes a cell or more; where there
     are too many, a cell is the largest of several.
 
@@ -29,44 +29,44 @@ def chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Text]:
     """
     room = max(1, width - SCALE)
     columns = max(1, min(len(sent), room))
-    ours, everything = (_wide(_columns(values, columns), room) for values in (sent, raw))
+    ours, everything = (_widen_columns(_fit_columns(values, columns), room) for values in (sent, raw))
     highest = min(max(everything, default=0), int(max(ours, default=0) * TALLEST)) or 1
-    return [_row(row, ours, everything, highest) for row in reversed(range(HEIGHT))]
+    return [_draw_row(row, ours, everything, highest) for row in reversed(range(HEIGHT))]
 
 
-def _columns(values: Sequence[int], columns: int) -> list[int]:
+def _fit_columns(values: Sequence[int], columns: int) -> list[int]:
     """`values` in `columns` stretches, the largest of each."""
     ends = [len(values) * (column + 1) // columns for column in range(columns)]
     starts = [0, *ends[:-1]]
     return [max(values[start:end], default=0) for start, end in zip(starts, ends, strict=True)]
 
 
-def _wide(values: Sequence[int], room: int) -> list[int]:
+def _widen_columns(values: Sequence[int], room: int) -> list[int]:
     """Each of few values in several cells, so that a short session is more than a sliver."""
     cells = max(1, min(WIDE, room // len(values)))
     return [value for value in values for _ in range(cells)]
 
 
-def _row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Text:
+def _draw_row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Text:
     """Row `row` from below: eighths of a cell for what was sent, a shade where only raw would have reached."""
-    line = Text(f"{_label(row, highest):>{SCALE - 1}} ", style="bright_black")
+    line = Text(f"{_axis_label(row, highest):>{SCALE - 1}} ", style="bright_black")
     for mine, all_ in zip(ours, raw, strict=True):
-        filled = _filled(mine, row, highest)
+        filled = _filled_eighths(mine, row, highest)
         if filled:
             line.append(_EIGHTHS[filled], style="not dim cyan")
         else:
-            line.append(_RAW if _filled(all_, row, highest) >= 4 else " ")
+            line.append(_RAW if _filled_eighths(all_, row, highest) >= 4 else " ")
     line.rstrip()
     return line
 
 
-def _filled(value: int, row: int, highest: int) -> int:
+def _filled_eighths(value: int, row: int, highest: int) -> int:
     """Eighths of row `row` that `value` reaches; what is there at all shows in the lowest row."""
     eighths = round(value * HEIGHT * 8 / highest)
     return max(0, min(8, max(eighths, 1 if value else 0) - row * 8))
 
 
-def _label(row: int, highest: int) -> str:
+def _axis_label(row: int, highest: int) -> str:
     if row == HEIGHT - 1:
         return figures.tokens(highest)
     if row == 0:

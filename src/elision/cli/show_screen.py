@@ -12,11 +12,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.amounts import span_out
-from elision.cli.savings import caching_text, hiding_text
-from elision.cli.session_names import shown
-from elision.cli.sessions_table import money
-from elision.cli.show_chart import chart
+from elision.cli.amounts import format_duration
+from elision.cli.savings import describe_caching, describe_hiding
+from elision.cli.session_names import format_session_name
+from elision.cli.sessions_table import format_usd
+from elision.cli.show_chart import draw_chart
 from elision.cli.view_screen import QUIET
 from elision.engine import HELD
 from elision.lab.report import figures
@@ -46,90 +46,92 @@ class SessionScreen:
 
     def show(self, account: SessionReport, branches: Sequence[SessionInfo]) -> None:
         """The session. branches: forks, rewritten histories and sub-agents that came from it."""
-        self._print(Rule(Text(shown(account.info.key), style="bold"), style=QUIET))
-        self._print(Text(_what(account), style=QUIET))
+        self._print_block(Rule(Text(format_session_name(account.info.key), style="bold"), style=QUIET))
+        self._print_block(Text(_describe_session(account), style=QUIET))
         if account.final is None:
-            self._print(Text(f"no call yet, {figures.plural(account.info.turns, 'turn')} kept"))
+            self._print_block(Text(f"no call yet, {figures.plural(account.info.turns, 'turn')} kept"))
             return
-        self._chart(account)
-        self._rows(_totals(account, account.final))
-        self._rows(_branches(branches))
-        self._timeline(account)
+        self._print_chart(account)
+        self._print_rows(_list_totals(account, account.final))
+        self._print_rows(_list_branches(branches))
+        self._print_timeline(account)
 
-    def _print(self, what: RenderableType) -> None:
+    def _print_block(self, what: RenderableType) -> None:
         # Sessions hold anyone's text: nothing in it is markup.
         self.console.print(what, markup=False, emoji=False, highlight=False)
 
-    def _rows(self, rows: Iterator[tuple[str, Text]]) -> None:
+    def _print_rows(self, rows: Iterator[tuple[str, Text]]) -> None:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style=QUIET, no_wrap=True, width=8)
         grid.add_column()
         for name, fact in rows:
             grid.add_row(name, fact)
         if grid.row_count:
-            self._print(grid)
+            self._print_block(grid)
 
-    def _chart(self, account: SessionReport) -> None:
+    def _print_chart(self, account: SessionReport) -> None:
         sent = [each.sent_tokens for each in account.calls]
         raw = [max(each.raw_tokens, each.sent_tokens) for each in account.calls]
-        self._print(Text())
-        for row in chart(sent, raw, min(self.console.width, _WIDEST)):
-            self._print(row)
+        self._print_block(Text())
+        for row in draw_chart(sent, raw, min(self.console.width, _WIDEST)):
+            self._print_block(row)
         if raw != sent:
             hidden = ", ░ hidden or summarized"
         else:
             hidden = ""
-        self._print(Text(f"       context in tokens, call 1 to {len(sent)}: █ sent{hidden}", style=QUIET))
-        self._print(Text())
+        self._print_block(Text(f"       context in tokens, call 1 to {len(sent)}: █ sent{hidden}", style=QUIET))
+        self._print_block(Text())
 
     # -- time line ------------------------------------------------------------------------------------------------
 
-    def _timeline(self, account: SessionReport) -> None:
+    def _print_timeline(self, account: SessionReport) -> None:
         """Every pass that did something, and what the calls from there to the next one saved."""
-        told = [each for each in account.calls if tells(each)]
-        self._print(Text())
+        told = [each for each in account.calls if has_news(each)]
+        self._print_block(Text())
         if not told:
-            self._print(Text(_nothing(account)))
+            self._print_block(Text(_explain_nothing_hidden(account)))
             return
         table = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(4):
             table.add_column(justify="right", no_wrap=True)
         table.add_column(ratio=1)
         table.add_row(*(Text(title, style="bold") for title in ("call", "at", "context", "saved", "what and why")))
-        rows = list(zip(told, _savings(account, told), strict=True))
+        rows = list(zip(told, _accumulate_savings(account, told), strict=True))
         between = [] if self.full else rows[FIRST:-LAST]
         for made, saved in rows[: FIRST if between else None]:
-            table.add_row(*self._cells(made, account, saved), Text("\n").join(self._lines(made)))
+            table.add_row(*self._timeline_cells(made, account, saved), Text("\n").join(self._timeline_lines(made)))
         if between:
-            table.add_row("⋮", "", "", money(sum(saved for _, saved in between)), _between(len(between)), style=QUIET)
+            table.add_row(
+                "⋮", "", "", format_usd(sum(saved for _, saved in between)), _format_gap(len(between)), style=QUIET
+            )
             for made, saved in rows[-LAST:]:
-                table.add_row(*self._cells(made, account, saved), Text("\n").join(self._lines(made)))
-        self._print(table)
-        self._print(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
+                table.add_row(*self._timeline_cells(made, account, saved), Text("\n").join(self._timeline_lines(made)))
+        self._print_block(table)
+        self._print_block(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
 
-    def _cells(self, made: CallReport, account: SessionReport, saved: float) -> Iterator[Text]:
+    def _timeline_cells(self, made: CallReport, account: SessionReport, saved: float) -> Iterator[Text]:
         told = made.diagnostics
         yield Text(figures.count(told.call), style="bold")
-        yield Text(_moment(made.at, account.calls[0].at), style=QUIET)
+        yield Text(_format_moment(made.at, account.calls[0].at), style=QUIET)
         after = figures.tokens(made.sent_tokens)
         yield Text(f"{figures.tokens(made.tokens_before)} → {after}" if told.after != told.before else after)
-        yield Text(money(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
+        yield Text(format_usd(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
 
-    def _lines(self, made: CallReport) -> Iterator[Text]:
+    def _timeline_lines(self, made: CallReport) -> Iterator[Text]:
         told = made.diagnostics
-        yield from _events(made)
+        yield from _list_events(made)
         if told.summarized is not None:
-            yield _summarized(told)
+            yield _describe_summary(told)
         if told.masked:
-            yield self._hidden("masked", told.masked, "yellow")
+            yield self._hidden_line("masked", told.masked, "yellow")
         if told.clipped:
-            yield self._hidden("cut to fit", told.clipped, "red")
+            yield self._hidden_line("cut to fit", told.clipped, "red")
         if told.acted or told.reason.startswith(HELD):
-            yield Text(f"why: {shown(told.reason)}", style=QUIET)
-        yield from _recalls(made)
-        yield from _exchanges(made)
+            yield Text(f"why: {format_session_name(told.reason)}", style=QUIET)
+        yield from _list_recalls(made)
+        yield from _list_exchanges(made)
 
-    def _hidden(self, word: str, hidden: Sequence[Hidden], colour: str) -> Text:
+    def _hidden_line(self, word: str, hidden: Sequence[Hidden], colour: str) -> Text:
         """How much, and the largest of it by handle."""
         tokens = sum(each.tokens for each in hidden)
         left = sum(each.left for each in hidden)
@@ -139,7 +141,11 @@ class SessionScreen:
             largest = hidden
         else:
             largest = sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
-        line.append(", ".join(f"{each.handle} {shown(each.tool)} {figures.tokens(each.tokens)}" for each in largest))
+        line.append(
+            ", ".join(
+                f"{each.handle} {format_session_name(each.tool)} {figures.tokens(each.tokens)}" for each in largest
+            )
+        )
         if more := len(hidden) - len(largest):
             line.append(f" and {more} more", style=QUIET)
         return line
@@ -151,11 +157,11 @@ _READ: Final = (
 )
 
 
-def _between(number: int) -> Text:
+def _format_gap(number: int) -> Text:
     return Text(f"{figures.plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}")
 
 
-def tells(made: CallReport) -> bool:
+def has_news(made: CallReport) -> bool:
     """Whether there is anything to say of a pass."""
     told = made.diagnostics
     beside = (
@@ -169,7 +175,7 @@ def tells(made: CallReport) -> bool:
     return bool(told.acted or beside or told.reason.startswith(HELD))
 
 
-def _savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:
+def _accumulate_savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:
     """Net USD that hiding saved from each of `told` up to the next."""
     passes = account.calls
     end = account.final
@@ -185,12 +191,12 @@ def _savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[flo
     )
 
 
-def _nothing(account: SessionReport) -> str:
-    reason = shown(account.calls[-1].diagnostics.reason)
+def _explain_nothing_hidden(account: SessionReport) -> str:
+    reason = format_session_name(account.calls[-1].diagnostics.reason)
     return f"Nothing was hidden in {figures.plural(len(account.calls), 'call')}; at the last one: {reason}."
 
 
-def _moment(at: float | None, first: float | None) -> str:
+def _format_moment(at: float | None, first: float | None) -> str:
     """Since the session's first call: +2:30, +1:04:10, +3 d."""
     if at is None or first is None:
         return figures.NOTHING
@@ -206,7 +212,7 @@ def _moment(at: float | None, first: float | None) -> str:
 # -- what happened ----------------------------------------------------------------------------------------------------
 
 
-def _events(made: CallReport) -> Iterator[Text]:
+def _list_events(made: CallReport) -> Iterator[Text]:
     if made.head_changed:
         yield Text("system prompt, tools or task changed: everything is sent anew", style="cyan")
     if made.tools_entered:
@@ -220,12 +226,15 @@ def _events(made: CallReport) -> Iterator[Text]:
             again = f"; not again before call {failed.retry_at}"
         else:
             again = ""
-        yield Text(f"no summary ({shown(failed.cause)}): {shown(failed.reason)}{cost}{again}", style="red")
+        yield Text(
+            f"no summary ({format_session_name(failed.cause)}): {format_session_name(failed.reason)}{cost}{again}",
+            style="red",
+        )
     if made.learned_window:
         yield Text(f"refused: the model's window is {figures.tokens(made.learned_window)} tokens", style="red")
 
 
-def _summarized(told: Diagnostics) -> Text:
+def _describe_summary(told: Diagnostics) -> Text:
     made = told.summarized
     assert made is not None
     line = Text.assemble((f"summarized turns {made.first}-{made.last}", "magenta"))
@@ -234,13 +243,15 @@ def _summarized(told: Diagnostics) -> Text:
     return line
 
 
-def _recalls(made: CallReport) -> Iterator[Text]:
+def _list_recalls(made: CallReport) -> Iterator[Text]:
     if made.recalled:
-        read = ", ".join(f"{handle(each.key)} ({figures.tokens(each.tokens)}, {_by(each)})" for each in made.recalled)
+        read = ", ".join(
+            f"{handle(each.key)} ({figures.tokens(each.tokens)}, {_describe_reader(each)})" for each in made.recalled
+        )
         yield Text.assemble(("read again: ", "cyan"), read)
 
 
-def _exchanges(made: CallReport) -> Iterator[Text]:
+def _list_exchanges(made: CallReport) -> Iterator[Text]:
     for each in made.exchanged:
         messages = len(each.messages)
         results = len(each.results)
@@ -252,41 +263,43 @@ def _exchanges(made: CallReport) -> Iterator[Text]:
         yield Text.assemble(("answered here: ", "cyan"), told)
 
 
-def _by(recalled: Recalled) -> str:
+def _describe_reader(recalled: Recalled) -> str:
     if recalled.by == "tool":
         return "by the agent"
-    return f"by the {shown(recalled.by)}"
+    return f"by the {format_session_name(recalled.by)}"
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
 
 
-def _what(account: SessionReport) -> str:
+def _describe_session(account: SessionReport) -> str:
     info = account.info
     now = time.time()
     if info.parent:
-        came = f"{info.relation or 'child'} of {shown(info.parent)}"
+        came = f"{info.relation or 'child'} of {format_session_name(info.parent)}"
     else:
         came = ""
     if account.model:
-        model = shown(account.model)
+        model = format_session_name(account.model)
     else:
         model = "no model named"
     if account.has_own_prices and account.prices.name == account.model:
         priced = ""
     else:
         priced = f"priced as {account.prices.name}"
-    changed = f"changed {span_out(now - info.changed)} ago"
-    return " · ".join(filter(None, (shown(account.strategy) if account.strategy else "", model, priced, came, changed)))
+    changed = f"changed {format_duration(now - info.changed)} ago"
+    return " · ".join(
+        filter(None, (format_session_name(account.strategy) if account.strategy else "", model, priced, came, changed))
+    )
 
 
-def _totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Text]]:
+def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Text]]:
     if account.shadow:
         yield "shadow", Text("requests went out as they came; all of this is what would have been", style="yellow")
-    yield "sent", _sent(account, end)
-    yield "cost", cost_line(end, account.calls)
-    yield "hidden", _hidden_now(end)
-    yield "rewrites", _rewrites(account, end)
+    yield "sent", _describe_tokens_sent(account, end)
+    yield "cost", describe_cost(end, account.calls)
+    yield "hidden", _describe_hidden_now(end)
+    yield "rewrites", _describe_rewrites(account, end)
     if end.recalls:
         if end.costs.recalls:
             cost = f", {figures.usd(end.costs.recalls)}"
@@ -299,7 +312,7 @@ def _totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Tex
         yield "hint", Text(str(end.hint), style="yellow")
 
 
-def _sent(account: SessionReport, end: Diagnostics) -> Text:
+def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Text:
     calls = figures.plural(len(account.calls), "call")
     turns = figures.plural(end.turns, "turn")
     line = Text.assemble((f"{figures.tokens(account.sent_tokens)} tokens", "bold"), f" in {calls} over {turns}")
@@ -311,12 +324,12 @@ def _sent(account: SessionReport, end: Diagnostics) -> Text:
     return line
 
 
-def cost_line(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
+def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
     line = Text.assemble((figures.usd(costs.ours), "bold"), f" instead of {figures.usd(costs.raw)}: ")
-    line.append(hiding_text(costs), style="green" if costs.hiding > 0 else "red" if costs.hiding < 0 else "")
-    if caching := caching_text(costs):
+    line.append(describe_hiding(costs), style="green" if costs.hiding > 0 else "red" if costs.hiding < 0 else "")
+    if caching := describe_caching(costs):
         line.append(f" · {caching}")
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.usd(usd)}" for name, usd in parts if usd]
@@ -332,7 +345,7 @@ def cost_line(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     return line
 
 
-def _hidden_now(end: Diagnostics) -> Text:
+def _describe_hidden_now(end: Diagnostics) -> Text:
     savings = end.savings
     seen = savings.masked + savings.visible + savings.covered
     line = Text.assemble(
@@ -346,7 +359,7 @@ def _hidden_now(end: Diagnostics) -> Text:
     return line
 
 
-def _rewrites(account: SessionReport, end: Diagnostics) -> Text:
+def _describe_rewrites(account: SessionReport, end: Diagnostics) -> Text:
     causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
     line = Text(f"{causes or 'none'} · {figures.plural(end.epoch, 'epoch')}")
     if account.failed_summary_count:
@@ -354,8 +367,8 @@ def _rewrites(account: SessionReport, end: Diagnostics) -> Text:
     return line
 
 
-def _branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Text]]:
+def _list_branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Text]]:
     now = time.time()
     for place, info in enumerate(branches):
-        told = f"{shown(info.key)} · {info.relation or 'child'} · {figures.plural(info.turns, 'turn')}"
-        yield "" if place else "branches", Text(f"{told} · changed {span_out(now - info.changed)} ago")
+        told = f"{format_session_name(info.key)} · {info.relation or 'child'} · {figures.plural(info.turns, 'turn')}"
+        yield "" if place else "branches", Text(f"{told} · changed {format_duration(now - info.changed)} ago")

@@ -10,11 +10,11 @@ from typing import Annotated, Final
 import typer
 
 from elision.cli import store_tables as tables
-from elision.cli.amounts import size_in, size_out, span_in
+from elision.cli.amounts import format_size, parse_duration, parse_size
 from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
-from elision.cli.store_files import log_of, run_of, write_lines
-from elision.config import settings
+from elision.cli.store_files import export_log, export_run, write_lines
+from elision.config import load_settings
 from elision.errors import CorruptError, SettingError, StoreError
 from elision.stores.linear_hash.repair import repair
 from elision.stores.log_file import LogFile
@@ -39,7 +39,7 @@ def du(
     everything: Annotated[bool, typer.Option("--all", help="Every session, not the largest twenty.")] = False,
 ) -> None:
     """Show what a store takes up, and which sessions most of it is."""
-    opened = _opened(url)
+    opened = _open_configured_store(url)
     try:
         footprint = opened.footprint()
         sessions = opened.sessions()
@@ -50,7 +50,7 @@ def du(
         shown = largest
     else:
         shown = largest[: tables.SHOWN]
-    open_console().print(tables.usage(footprint, shown, time.time()))
+    open_console().print(tables.render_usage(footprint, shown, time.time()))
 
 
 @store.command("gc")
@@ -72,18 +72,18 @@ def gc(
     if older_than is None:
         oldest = None
     else:
-        oldest = now - span_in(older_than, "--older-than")
+        oldest = now - parse_duration(older_than, "--older-than")
     if max_bytes is None:
         limit = None
     else:
-        limit = size_in(max_bytes, "--max-bytes")
-    opened = _opened(url)
+        limit = parse_size(max_bytes, "--max-bytes")
+    opened = _open_configured_store(url)
     console = open_console()
     try:
         if dry_run:
             footprint = opened.footprint()
             sessions = opened.sessions()
-            console.print(tables.doomed(footprint, sessions, oldest=oldest, limit=limit, now=now))
+            console.print(tables.render_deletions(footprint, sessions, oldest=oldest, limit=limit, now=now))
             return
         before = opened.footprint().stored_bytes
         purged = opened.purge(older_than=oldest, max_bytes=limit)
@@ -91,7 +91,9 @@ def gc(
         after = opened.footprint().stored_bytes
     finally:
         opened.close()
-    console.print(f"{tables.count(len(purged.sessions), 'session')} deleted, {size_out(max(0, before - after))} freed")
+    console.print(
+        f"{tables.format_count(len(purged.sessions), 'session')} deleted, {format_size(max(0, before - after))} freed"
+    )
 
 
 @store.command("fsck")
@@ -103,11 +105,11 @@ def fsck(
     ] = False,
 ) -> None:
     """Read everything in a store and list what is wrong; nothing is changed without --repair."""
-    address = url or settings().store
+    address = url or load_settings().store
     if mend:
-        _repaired(address)
+        _repair_store(address)
         return
-    opened = _opened(address)
+    opened = _open_configured_store(address)
     try:
         # First: where the store's own books are damaged, this tells, and counting them would only fail.
         found = opened.check()
@@ -116,25 +118,26 @@ def fsck(
         opened.close()
     console = open_console()
     if footprint is not None:
-        console.print(f"in order: {tables.contents(footprint)}")
+        console.print(f"in order: {tables.describe_contents(footprint)}")
         return
-    console.print(tables.findings(found))
+    console.print(tables.render_findings(found))
     lost = sum(finding.lost for finding in found)
     raise CorruptError(
-        f"{tables.count(len(found), 'finding')}, {lost} with losses; `elision store migrate` saves what can be read"
+        f"{tables.format_count(len(found), 'finding')}, {lost} with losses; "
+        "`elision store migrate` saves what can be read"
     )
 
 
-def _repaired(address: str) -> None:
+def _repair_store(address: str) -> None:
     scheme, _, rest = address.partition(":")
     if scheme != "linear-hash":
         raise SettingError("--repair is for linear-hash stores; `elision store migrate` saves what another holds")
     done = repair(Path(parse_path(rest, address)))
     console = open_console()
     if done.lost:
-        console.print(tables.findings(list(done.lost)))
+        console.print(tables.render_findings(list(done.lost)))
     kept = ", ".join(path.name for path in done.kept)
-    told = f"{tables.count(done.sessions, 'session')} with {tables.count(done.records, 'record')} kept"
+    told = f"{tables.format_count(done.sessions, 'session')} with {tables.format_count(done.records, 'record')} kept"
     console.print(f"{told}, {len(done.lost)} lost; the damaged files are kept as {kept}")
 
 
@@ -153,7 +156,7 @@ def migrate(
     try:
         two = open_store(target)
         try:
-            _report(copy_all(one, two))
+            _print_copies(copy_all(one, two))
         finally:
             two.close()
     finally:
@@ -174,8 +177,8 @@ def export(
     """Write stored sessions to a file: as runs that `elision replay` reads, or as logs that `import` reads."""
     if (session is None) != everything:
         raise SettingError("elision store export: name one session, or give --all")
-    redaction = None if raw else settings().redaction
-    opened = _opened(url)
+    redaction = None if raw else load_settings().redaction
+    opened = _open_configured_store(url)
     try:
         if session is not None:
             chosen = [opened.info(session)]
@@ -183,12 +186,12 @@ def export(
             chosen = list(reversed(opened.sessions()))
         if not chosen:
             raise StoreError("there is no session in the store; nothing is written")
-        write_lines(out, _lines(opened, chosen, log=log, redaction=redaction))
+        write_lines(out, _export_lines(opened, chosen, log=log, redaction=redaction))
     finally:
         opened.close()
     if str(out) != "-":
         open_console(stderr=True).print(
-            f"wrote {tables.count(len(chosen), 'session')} to {out}"
+            f"wrote {tables.format_count(len(chosen), 'session')} to {out}"
             + ("" if raw else "; secrets were replaced, --raw keeps them"),
             markup=False,
             highlight=False,
@@ -202,26 +205,28 @@ def import_(
 ) -> None:
     """Read logs into a store, and hold both against each other; nothing is overwritten."""
     logs = LogFile(file)
-    opened = open_store(url or settings().store)
+    opened = open_store(url or load_settings().store)
     try:
-        _report(copy_all(logs, opened))
+        _print_copies(copy_all(logs, opened))
     finally:
         opened.close()
 
 
-def _opened(url: str | None) -> Store:
-    return open_existing(url or settings().store)
+def _open_configured_store(url: str | None) -> Store:
+    return open_existing(url or load_settings().store)
 
 
-def _lines(opened: Store, sessions: Sequence[SessionInfo], *, log: bool, redaction: Redaction | None) -> Iterable[str]:
+def _export_lines(
+    opened: Store, sessions: Sequence[SessionInfo], *, log: bool, redaction: Redaction | None
+) -> Iterable[str]:
     for session in sessions:
-        yield from log_of(opened, session, redaction) if log else run_of(opened, session, redaction)
+        yield from export_log(opened, session, redaction) if log else export_run(opened, session, redaction)
 
 
-def _report(copies: Iterable[CopyResult | StoreError]) -> None:
+def _print_copies(copies: Iterable[CopyResult | StoreError]) -> None:
     """Show what was copied. Raises StoreError if anything was not."""
     done = list(copies)
-    open_console().print(tables.copies(done))
+    open_console().print(tables.render_copies(done))
     refused = [str(each) for each in done if isinstance(each, StoreError)]
     if refused:
-        raise StoreError(f"{tables.count(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")
+        raise StoreError(f"{tables.format_count(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")

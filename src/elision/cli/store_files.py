@@ -15,13 +15,13 @@ from elision.stores.store import SessionInfo, Store
 from elision.trajectory.redact import Redaction
 
 
-def run_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
+def export_run(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
     """`session` as a recorded run (`elision.trajectory/1`). redaction: None leaves secrets in."""
     for line in export(load_stored_session(store, session.key)):
         yield json.dumps(redaction.tree(json.loads(line)), separators=(",", ":")) if redaction else line
 
 
-def log_of(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
+def export_log(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
     """`session` as a log (`elision.log/1`)."""
     return format_log(session, store.events(session.key), redaction)
 

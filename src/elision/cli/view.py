@@ -11,21 +11,21 @@ from typing import Annotated, Any
 import typer
 
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, Tokens, prices_of
+from elision.cli.options import Model, Price, PriceSet, Tokens, choose_prices
 from elision.cli.outputs import replace_file
 from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.cli.view_screen import Screen
-from elision.cli.view_text import printable
+from elision.cli.view_screen import ViewScreen
+from elision.cli.view_text import escape_controls
 from elision.errors import ElisionError, FormatError, SpecError
 from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer, sizer
-from elision.lab.heads import with_recorded_head
-from elision.lab.views import ViewAt, as_json, views
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.views import ViewAt, list_views, to_json
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.trajectory import Problem, Trajectory
 
 #: How every line begins that this command writes: files that begin otherwise are not overwritten.
-MARK = '{"call": '
+LINE_START = '{"call": '
 #: Problems of a file that are told one by one.
 SHOWN_PROBLEMS = 5
 
@@ -60,60 +60,60 @@ def view(
     `elision view FILE --all --json OUT` writes one object per call: {"call", "epoch", "messages"}.
     """
     wanted = parse_strategy(strategy)
-    rates = prices_of(model, price, prices)
+    rates = choose_prices(model, price, prices)
     rendered = renderer(dialect)
     counting = sizer(dialect, tokens)
-    chosen, problems = _chosen(file, trajectory)
-    run = with_recorded_head(chosen, counting)
-    every = views(run, wanted, rates, counting, rendered)
+    chosen, problems = _choose_run(file, trajectory)
+    run = add_recorded_head(chosen, counting)
+    every = list_views(run, wanted, rates, counting, rendered)
     if all or delta:
         if call != "last":
             raise SpecError(f"{'--delta' if delta else '--all'} writes every call; leave out --call {call}")
-        _write(out, (_delta(shown) if delta else _whole(shown) for shown in every))
+        _write_objects(out, (_view_json_with_changes(shown) if delta else _view_json(shown) for shown in every))
     elif json:
-        shown = _at(every, call, len(run.turns))
-        _write(out, [_difference(shown) if diff else _whole(shown)])
+        shown = _find_call(every, call, len(run.turns))
+        _write_objects(out, [_changes_json(shown) if diff else _view_json(shown)])
     elif out is not None:
-        raise SpecError(f"{printable(str(out))}: a file is written with --json only")
+        raise SpecError(f"{escape_controls(str(out))}: a file is written with --json only")
     else:
-        screen = Screen(open_console(), run, strategy, counting, full=full)
-        (screen.difference if diff else screen.show)(_at(every, call, len(run.turns)))
+        screen = ViewScreen(open_console(), run, strategy, counting, full=full)
+        (screen.print_changes if diff else screen.print_view)(_find_call(every, call, len(run.turns)))
     exit_on_reader_bug(problems)
 
 
 # -- what is asked for --------------------------------------------------------------------------------------------
 
 
-def _chosen(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
+def _choose_run(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
     found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
-    _tell(problems)
+    _print_problems(problems)
     runs = [each for each in found if isinstance(each, Trajectory)]
     if id is None and runs:
         return max(runs, key=lambda run: len(run.turns)), problems
     chosen = [run for run in runs if run.id == id]
     if len(chosen) == 1:
         return chosen[0], problems
-    raise FormatError(_no_choice(file, id, runs, chosen))
+    raise FormatError(_explain_choice(file, id, runs, chosen))
 
 
-def _tell(problems: list[Problem]) -> None:
+def _print_problems(problems: list[Problem]) -> None:
     for problem in problems[:SHOWN_PROBLEMS]:
-        print(f"elision: {printable(str(problem))}", file=sys.stderr)
+        print(f"elision: {escape_controls(str(problem))}", file=sys.stderr)
     if len(problems) > SHOWN_PROBLEMS:
         print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", file=sys.stderr)
 
 
-def _no_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: list[Trajectory]) -> str:
+def _explain_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: list[Trajectory]) -> str:
     if not runs:
         return f"{file}: no run in it could be read"
     if chosen:
         return f"{file}: {id!r} is in several files: {', '.join(run.file for run in chosen)}; name one of them"
-    return f"{file}: no trajectory {id!r}; there are: {printable(', '.join(run.id for run in runs))}"
+    return f"{file}: no trajectory {id!r}; there are: {escape_controls(', '.join(run.id for run in runs))}"
 
 
-def _at(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
+def _find_call(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
     """The view of `call`, the last if it is "last"."""
     if call == "last":
         number = calls
@@ -129,7 +129,7 @@ def _at(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
 # -- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _whole(shown: ViewAt) -> dict[str, Any]:
+def _view_json(shown: ViewAt) -> dict[str, Any]:
     if shown.system:
         system = {"system": shown.system}
     else:
@@ -137,7 +137,7 @@ def _whole(shown: ViewAt) -> dict[str, Any]:
     return {"call": shown.call, "epoch": shown.epoch, **system, "messages": shown.messages}
 
 
-def _delta(shown: ViewAt) -> dict[str, Any]:
+def _view_json_with_changes(shown: ViewAt) -> dict[str, Any]:
     """`keep` messages of the call before, then `messages`; the system prompt where it is another one."""
     known = shown.before.system if shown.before else []
     if shown.system != known:
@@ -148,7 +148,7 @@ def _delta(shown: ViewAt) -> dict[str, Any]:
     return {"call": shown.call, "epoch": shown.epoch, **system, "keep": shown.keep, "messages": new}
 
 
-def _difference(shown: ViewAt) -> dict[str, Any]:
+def _changes_json(shown: ViewAt) -> dict[str, Any]:
     rewrite = shown.rewrite
     first = None
     if rewrite is not None:
@@ -158,27 +158,27 @@ def _difference(shown: ViewAt) -> dict[str, Any]:
             "byte": rewrite.byte,
             "tokens_kept": rewrite.tokens,
         }
-    return {**_delta(shown), "first_rewritten": first}
+    return {**_view_json_with_changes(shown), "first_rewritten": first}
 
 
-def _write(out: Path | None, objects: Any) -> None:
+def _write_objects(out: Path | None, objects: Any) -> None:
     """One object a line, to `out` or to standard output."""
     if out is None or str(out) == "-":
         for each in objects:
-            typer.echo(as_json(each))
+            typer.echo(to_json(each))
         return
-    _refuse_foreign(out)
-    replace_file(out, (f"{as_json(each)}\n".encode() for each in objects))
+    _check_overwritable(out)
+    replace_file(out, (f"{to_json(each)}\n".encode() for each in objects))
 
 
-def _refuse_foreign(out: Path) -> None:
+def _check_overwritable(out: Path) -> None:
     """A recording is never overwritten, however FILE and OUT were mixed up."""
     try:
         if not out.is_file():
             return
         with out.open(encoding="utf-8", errors="replace") as stream:
-            begins = stream.read(len(MARK))
+            begins = stream.read(len(LINE_START))
     except OSError as error:
         raise ElisionError(f"{out}: cannot be written ({error.strerror})") from error
-    if begins not in ("", MARK):
+    if begins not in ("", LINE_START):
         raise ElisionError(f"{out}: is there already and is no view; the recording comes first, then the file to write")

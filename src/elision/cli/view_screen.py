@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text as Line
 
-from elision.cli.view_text import Folded, folded, printable
+from elision.cli.view_text import FoldedText, escape_controls, fold_text
 from elision.dialects.render import describe_part
 from elision.lab.views import ViewAt
 from elision.trajectory.content import Content, Text
@@ -41,15 +41,15 @@ COLOURS: Mapping[str, str] = {
 }
 #: Rows shown of a long text: from its beginning, and from its end.
 Rows: TypeAlias = tuple[int, int]
-USUAL: Rows = (7, 3)
-REASONING: Rows = (4, 1)
-ARGUMENTS: Rows = (4, 1)
-SUMMARY: Rows = (30, 4)
-GONE: Rows = (2, 1)
+USUAL_ROWS: Rows = (7, 3)
+REASONING_ROWS: Rows = (4, 1)
+ARGUMENT_ROWS: Rows = (4, 1)
+SUMMARY_ROWS: Rows = (30, 4)
+REMOVED_ROWS: Rows = (2, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Barred:
+class BarredBlock:
     """`body` with `mark` in front of every row."""
 
     body: RenderableType
@@ -65,7 +65,7 @@ class Barred:
             yield Piece.line()
 
 
-class Screen:
+class ViewScreen:
     """Prints views of `trajectory`.
 
     label: the strategy as the user wrote it. full: show every text whole.
@@ -78,68 +78,70 @@ class Screen:
         self.sizer = sizer
         self.full = full
 
-    def show(self, shown: ViewAt, *, title: str = "", more: Iterable[tuple[str, Line]] = ()) -> None:
+    def print_view(self, shown: ViewAt, *, title: str = "", more: Iterable[tuple[str, Line]] = ()) -> None:
         """The whole view. more: lines for the foot of the page."""
-        self._title(title or f"call {shown.call} of {len(self.trajectory.turns)}")
-        self._entries(shown.view.segments, shown)
-        self._totals(shown, more)
+        self._print_title(title or f"call {shown.call} of {len(self.trajectory.turns)}")
+        self._print_entries(shown.view.segments, shown)
+        self._print_totals(shown, more)
 
-    def difference(self, shown: ViewAt) -> None:
+    def print_changes(self, shown: ViewAt) -> None:
         """What is not as it was at the call before."""
         if shown.before is None:
-            self._title(f"call 1 of {len(self.trajectory.turns)}: everything is new")
-            self._entries(shown.view.segments, shown, mark="+")
+            self._print_title(f"call 1 of {len(self.trajectory.turns)}: everything is new")
+            self._print_entries(shown.view.segments, shown, mark="+")
         else:
-            self._title(f"call {shown.call} of {len(self.trajectory.turns)}, against call {shown.before.call}")
-            self._changes(shown, shown.before)
-        self._totals(shown)
+            self._print_title(f"call {shown.call} of {len(self.trajectory.turns)}, against call {shown.before.call}")
+            self._print_changed_segments(shown, shown.before)
+        self._print_totals(shown)
 
-    def _print(self, what: RenderableType) -> None:
+    def _print_block(self, what: RenderableType) -> None:
         # No markup, emoji codes or highlighting: trajectories only ever come as `Text`, and are not to be read.
         self.console.print(what, markup=False, emoji=False, highlight=False)
 
-    def _title(self, what: str) -> None:
+    def _print_title(self, what: str) -> None:
         run = self.trajectory
-        self._print(Rule(Line(what, style="bold"), style=QUIET))
-        self._print(Line(printable(self.label), style="bold"))
-        self._print(Line(printable(" · ".join(filter(None, (run.file, run.id, run.format, run.model)))), style=QUIET))
+        self._print_block(Rule(Line(what, style="bold"), style=QUIET))
+        self._print_block(Line(escape_controls(self.label), style="bold"))
+        self._print_block(
+            Line(escape_controls(" · ".join(filter(None, (run.file, run.id, run.format, run.model)))), style=QUIET)
+        )
 
-    def _totals(self, shown: ViewAt, more: Iterable[tuple[str, Line]] = ()) -> None:
-        self._print(Rule(style=QUIET))
+    def _print_totals(self, shown: ViewAt, more: Iterable[tuple[str, Line]] = ()) -> None:
+        self._print_block(Rule(style=QUIET))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style=QUIET, no_wrap=True)
         grid.add_column()
-        for name, fact in (*facts(shown), *more):
+        for name, fact in (*list_view_facts(shown), *more):
             grid.add_row(name, fact)
-        self._print(grid)
+        self._print_block(grid)
 
-    def _entries(self, segments: Iterable[Segment], shown: ViewAt, mark: str = "▌") -> None:
+    def _print_entries(self, segments: Iterable[Segment], shown: ViewAt, mark: str = "▌") -> None:
         for turn, group in groupby(segments, key=lambda segment: segment.turn):
-            self._turn(turn)
+            self._print_turn_head(turn)
             for segment in group:
-                self._print(self._entry(segment, shown, mark))
+                self._print_block(self._build_entry(segment, shown, mark))
 
-    def _turn(self, turn: int) -> None:
+    def _print_turn_head(self, turn: int) -> None:
         if turn:
-            self._print(Line(""))
-            self._print(Rule(Line(f"turn {turn}", style=QUIET), style=QUIET, align="left", characters="·"))
+            self._print_block(Line(""))
+            self._print_block(Rule(Line(f"turn {turn}", style=QUIET), style=QUIET, align="left", characters="·"))
 
     # -- one segment ----------------------------------------------------------------------------------------------
 
-    def _entry(self, segment: Segment, shown: ViewAt, mark: str) -> RenderableType:
-        name, colour = named(segment)
+    def _build_entry(self, segment: Segment, shown: ViewAt, mark: str) -> RenderableType:
+        name, colour = name_segment(segment)
         title = Line(name, style=f"bold {colour}")
-        title.append(self._note(segment, shown), style=f"not bold italic {colour}")
+        title.append(self._describe_segment(segment, shown), style=f"not bold italic {colour}")
         grid = Table.grid(expand=True, padding=(0, 1))
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True, style=QUIET)
-        grid.add_row(title, tokens(segment.tokens))
-        return Barred(Group(grid, *self._body(segment, colour)), mark, colour)
+        grid.add_row(title, format_tokens(segment.tokens))
+        return BarredBlock(Group(grid, *self._body_lines(segment, colour)), mark, colour)
 
-    def _note(self, segment: Segment, shown: ViewAt) -> str:
+    def _describe_segment(self, segment: Segment, shown: ViewAt) -> str:
         source = segment.source
         if segment.kind == "summary":
-            return f"  of turns 1-{covered(shown)}{', written now' if shown.decided.summary else ''}"
+            return f"  of turns 1-{covered_turns(shown)}{', written now' if shown.decided.summary else ''}"
         if not isinstance(source, Observation):
             return ""
         if segment.kind in ("placeholder", "clipped"):
@@ -147,97 +149,97 @@ class Screen:
                 word = "masked"
             else:
                 word = "cut to fit"
-            if (segment.turn, segment.index) in changed(shown):
+            if (segment.turn, segment.index) in changed_segments(shown):
                 now = " now"
             else:
                 now = ""
-            return f"  {word}{now}, was {tokens(self.sizer.observation(source))}"
+            return f"  {word}{now}, was {format_tokens(self.sizer.observation(source))}"
         if source.error:
             return "  an error"
         return ""
 
-    def _body(self, segment: Segment, colour: str) -> Iterator[Line]:
+    def _body_lines(self, segment: Segment, colour: str) -> Iterator[Line]:
         source = segment.source
         if segment.kind == "tools":
-            yield self._text(", ".join(tool_names(self.trajectory)), QUIET)
+            yield self._folded_text(", ".join(list_tool_names(self.trajectory)), QUIET)
         elif segment.kind == "hidden":
-            yield Line(f"[unrecorded head, {tokens(segment.tokens)}]", style=f"italic {QUIET}")
+            yield Line(f"[unrecorded head, {format_tokens(segment.tokens)}]", style=f"italic {QUIET}")
         elif segment.text:
-            yield self._text(segment.text, colour, SUMMARY if segment.kind == "summary" else USUAL)
+            yield self._folded_text(segment.text, colour, SUMMARY_ROWS if segment.kind == "summary" else USUAL_ROWS)
         elif isinstance(source, Turn):
-            yield from self._spoken(source)
+            yield from self._spoken_lines(source)
         elif isinstance(source, Message | Observation):
-            yield self._text(words(source.content))
+            yield self._folded_text(text_of_content(source.content))
 
-    def _spoken(self, turn: Turn) -> Iterator[Line]:
+    def _spoken_lines(self, turn: Turn) -> Iterator[Line]:
         if turn.reasoning:
-            yield self._text(turn.reasoning, f"italic {QUIET}", REASONING)
+            yield self._folded_text(turn.reasoning, f"italic {QUIET}", REASONING_ROWS)
         calls = [action for action in turn.actions if not action.implicit]
         if turn.content or not (calls or turn.reasoning):
-            yield self._text(words(turn.content))
-        yield from map(self._call, calls)
+            yield self._folded_text(text_of_content(turn.content))
+        yield from map(self._call_line, calls)
 
-    def _call(self, action: Action) -> Line:
-        arguments = self._text(action.arguments, rows=ARGUMENTS)
-        return Line.assemble(("→ ", "green"), (printable(action.name), "bold"), " ", arguments)
+    def _call_line(self, action: Action) -> Line:
+        arguments = self._folded_text(action.arguments, rows=ARGUMENT_ROWS)
+        return Line.assemble(("→ ", "green"), (escape_controls(action.name), "bold"), " ", arguments)
 
-    def _text(self, text: str, style: str = "", rows: Rows = USUAL) -> Line:
-        clean = printable(text).strip("\n")
+    def _folded_text(self, text: str, style: str = "", rows: Rows = USUAL_ROWS) -> Line:
+        clean = escape_controls(text).strip("\n")
         if not clean.strip():
             return Line("(empty)", style=f"italic {QUIET}")
-        return line_of(
-            Folded(clean) if self.full else folded(clean, *rows, width=max(20, self.console.width - 2)), style
+        return build_line(
+            FoldedText(clean) if self.full else fold_text(clean, *rows, width=max(20, self.console.width - 2)), style
         )
 
     # -- differences ----------------------------------------------------------------------------------------------
 
-    def _changes(self, shown: ViewAt, before: ViewAt) -> None:
+    def _print_changed_segments(self, shown: ViewAt, before: ViewAt) -> None:
         kept = shown.view.common(before.view)
         now = shown.view.segments
         then = before.view.segments
-        self._print(_rewritten(shown))
-        self._quiet(f"⋮ {_messages(now[:kept])} kept")
-        self._gone(shown, then[kept:])
-        old = {_identity(segment) for segment in then}
+        self._print_block(_describe_rewrite_line(shown))
+        self._print_quietly(f"⋮ {_describe_messages(now[:kept])} kept")
+        self._print_removed(shown, then[kept:])
+        old = {_segment_identity(segment) for segment in then}
         replaced = {(segment.turn, segment.index): segment for segment in then[kept:] if segment.index}
-        for same, group in groupby(now[kept:], key=lambda segment: _identity(segment) in old):
+        for same, group in groupby(now[kept:], key=lambda segment: _segment_identity(segment) in old):
             segments = list(group)
             if same:
-                self._quiet(f"⋮ {_messages(segments)} as before, sent anew")
+                self._print_quietly(f"⋮ {_describe_messages(segments)} as before, sent anew")
                 continue
             for turn, each in groupby(segments, key=lambda segment: segment.turn):
-                self._turn(turn)
+                self._print_turn_head(turn)
                 for segment in each:
-                    self._replaced(segment, replaced.get((segment.turn, segment.index)))
-                    self._print(self._entry(segment, shown, "+"))
+                    self._print_replaced(segment, replaced.get((segment.turn, segment.index)))
+                    self._print_block(self._build_entry(segment, shown, "+"))
 
-    def _replaced(self, segment: Segment, old: Segment | None) -> None:
+    def _print_replaced(self, segment: Segment, old: Segment | None) -> None:
         if old is None or segment.kind not in ("placeholder", "clipped"):
             return
-        title = Line(f"{named(old)[0]}  {tokens(old.tokens)}", style="bold red")
-        text = old.text or (words(old.source.content) if isinstance(old.source, Observation) else "")
-        self._print(Barred(Group(title, self._text(text, "red", GONE)), "−", "red"))
+        title = Line(f"{name_segment(old)[0]}  {format_tokens(old.tokens)}", style="bold red")
+        text = old.text or (text_of_content(old.source.content) if isinstance(old.source, Observation) else "")
+        self._print_block(BarredBlock(Group(title, self._folded_text(text, "red", REMOVED_ROWS)), "−", "red"))
 
-    def _gone(self, shown: ViewAt, then: Sequence[Segment]) -> None:
+    def _print_removed(self, shown: ViewAt, then: Sequence[Segment]) -> None:
         """What a summary written now takes the place of."""
         if shown.decided.summary is None:
             return
-        stays = {_identity(segment) for segment in shown.view.segments}
-        lost = [each for each in then if _identity(each) not in stays and each.turn <= covered(shown)]
-        self._print(Line(f"− {_messages(lost)} give way to a summary", style="red"))
+        stays = {_segment_identity(segment) for segment in shown.view.segments}
+        lost = [each for each in then if _segment_identity(each) not in stays and each.turn <= covered_turns(shown)]
+        self._print_block(Line(f"− {_describe_messages(lost)} give way to a summary", style="red"))
 
-    def _quiet(self, text: str) -> None:
-        self._print(Line(text, style=QUIET))
+    def _print_quietly(self, text: str) -> None:
+        self._print_block(Line(text, style=QUIET))
 
 
-def _identity(segment: Segment) -> int:
+def _segment_identity(segment: Segment) -> int:
     """Equal where the same is sent: what the user said behind a covered turn moves, and stays what it is."""
     if segment.kind == "interjection":
         return id(segment.source)
     return id(segment)
 
 
-def line_of(cut: Folded, style: str = "") -> Line:
+def build_line(cut: FoldedText, style: str = "") -> Line:
     """A folded text, with a count in place of what is left out."""
     line = Line(cut.head, style=style)
     if cut.rows:
@@ -246,45 +248,45 @@ def line_of(cut: Folded, style: str = "") -> Line:
     return line
 
 
-def tokens(count: int) -> str:
+def format_tokens(count: int) -> str:
     return f"{count:,} token{'' if count == 1 else 's'}"
 
 
-def _messages(segments: Sequence[Segment]) -> str:
+def _describe_messages(segments: Sequence[Segment]) -> str:
     count = sum(segment.kind not in ("hidden", "tools", "recall") for segment in segments)
     parts = f"{count:,} message{'' if count == 1 else 's'}"
-    return f"{parts}, {tokens(sum(segment.tokens for segment in segments))}"
+    return f"{parts}, {format_tokens(sum(segment.tokens for segment in segments))}"
 
 
-def named(segment: Segment) -> tuple[str, str]:
+def name_segment(segment: Segment) -> tuple[str, str]:
     """What a segment is called, and its colour."""
     source = segment.source
     if isinstance(source, Message):
         return source.role, COLOURS[source.role]
     if isinstance(source, Observation):
-        tool = printable(source.tool) or "result"
+        tool = escape_controls(source.tool) or "result"
         return f"{handle((segment.turn, segment.index))} {tool}", COLOURS[segment.kind]
     return {"hidden": "head"}.get(segment.kind, segment.kind), COLOURS[segment.kind]
 
 
-def words(parts: Content) -> str:
+def text_of_content(parts: Content) -> str:
     """Content as text; parts that are none by name or, where they can be read, as JSON."""
     return "\n".join(part.text if isinstance(part, Text) else describe_part(part) or f"[{part.kind}]" for part in parts)
 
 
-def tool_names(trajectory: Trajectory) -> list[str]:
+def list_tool_names(trajectory: Trajectory) -> list[str]:
     """The names in tool definitions of any dialect."""
-    found = (tool.get("name") or _mapping(tool.get("function")).get("name") for tool in trajectory.head.tools)
-    return [printable(name) if isinstance(name, str) else "?" for name in found]
+    found = (tool.get("name") or _as_mapping(tool.get("function")).get("name") for tool in trajectory.head.tools)
+    return [escape_controls(name) if isinstance(name, str) else "?" for name in found]
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _as_mapping(value: object) -> Mapping[str, object]:
     if isinstance(value, Mapping):
         return value
     return {}
 
 
-def covered(shown: ViewAt) -> int:
+def covered_turns(shown: ViewAt) -> int:
     """The newest turn that the view's summary covers; 0 without one."""
     if not any(segment.kind == "summary" for segment in shown.view.segments):
         return 0
@@ -292,7 +294,7 @@ def covered(shown: ViewAt) -> int:
     return min(turns, default=shown.call) - 1
 
 
-def changed(shown: ViewAt) -> set[tuple[int, int]]:
+def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
     """Observations that this pass hid or cut."""
     return {mask.key for mask in shown.decided.masks} | {clip.key for clip in shown.decided.clips}
 
@@ -300,23 +302,23 @@ def changed(shown: ViewAt) -> set[tuple[int, int]]:
 # -- totals -----------------------------------------------------------------------------------------------------------
 
 
-def facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
+def list_view_facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
     """The lines under a view: name and text."""
-    yield "sent", _sent(shown)
-    yield "cache", _cache(shown)
-    yield "hidden", _hidden(shown)
-    yield "this pass", _pass(shown)
+    yield "sent", _describe_sent_line(shown)
+    yield "cache", _describe_cache_line(shown)
+    yield "hidden", _describe_hidden_line(shown)
+    yield "this pass", _describe_decision_line(shown)
 
 
-def _sent(shown: ViewAt) -> Line:
-    total = Line.assemble((tokens(shown.view.tokens), "bold"), f" · epoch {shown.epoch}")
+def _describe_sent_line(shown: ViewAt) -> Line:
+    total = Line.assemble((format_tokens(shown.view.tokens), "bold"), f" · epoch {shown.epoch}")
     if shown.raw.sent > shown.view.tokens:
         share = 1 - shown.view.tokens / shown.raw.sent
         total.append(f" · {share:.0%} less than sending everything ({shown.raw.sent:,})")
     return total
 
 
-def _cache(shown: ViewAt) -> Line:
+def _describe_cache_line(shown: ViewAt) -> Line:
     bill = shown.bill
     if bill.sent:
         share = bill.cache_read / bill.sent
@@ -326,40 +328,40 @@ def _cache(shown: ViewAt) -> Line:
     return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
 
 
-def _hidden(shown: ViewAt) -> Line:
+def _describe_hidden_line(shown: ViewAt) -> Line:
     """What became of the observations made so far."""
     seen = [segment for segment in shown.view.segments if isinstance(segment.source, Observation)]
     masked = sum(segment.kind == "placeholder" for segment in seen)
-    behind = covered(shown)
+    behind = covered_turns(shown)
     line = Line.assemble((f"{masked} of {len(seen)} observations masked", "yellow" if masked else ""))
     if behind:
         line.append(" · ").append(f"turns 1-{behind} in the summary", style="magenta")
     return line
 
 
-def _pass(shown: ViewAt) -> Line:
+def _describe_decision_line(shown: ViewAt) -> Line:
     decided = shown.decided
-    line = Line(printable(decided.reason))
+    line = Line(escape_controls(decided.reason))
     if decided.masks:
         count = len(decided.masks)
         line.append(f" · {count} observation{'' if count == 1 else 's'} masked now", style="yellow")
     if decided.summary:
-        line.append(f" · summary written now, from {tokens(decided.summary.input_tokens)}", style="magenta")
+        line.append(f" · summary written now, from {format_tokens(decided.summary.input_tokens)}", style="magenta")
     if decided.clips:
         line.append(f" · {len(decided.clips)} cut to fit", style="red")
     return line
 
 
-def _rewritten(shown: ViewAt) -> Line:
+def _describe_rewrite_line(shown: ViewAt) -> Line:
     """The first line of a difference."""
     rewrite = shown.rewrite
     if rewrite is None or shown.before is None:
         return Line("Nothing was rewritten: what was sent before stands, byte for byte.", style="green")
     place = shown.view.segments[rewrite.place : rewrite.place + 1]
-    what = named(place[0])[0] if place else "its end"
+    what = name_segment(place[0])[0] if place else "its end"
     return Line.assemble(
         (f"First rewritten byte {rewrite.byte:,}", "bold red"),
         f": message {rewrite.message} ({what}), character {rewrite.character:,} · ",
-        (f"{tokens(rewrite.tokens)} kept", "bold"),
+        (f"{format_tokens(rewrite.tokens)} kept", "bold"),
         f" · epoch {shown.before.epoch} → {shown.epoch}",
     )

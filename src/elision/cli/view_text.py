@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: Fewer hidden rows than this are not worth folding.
-LEAST = 3
+LEAST_FOLDED_ROWS = 3
 
 # CSI sequences; OSC, DCS, SOS, PM and APC strings; two-letter escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
@@ -15,19 +15,19 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """`text` without anything that a terminal would act on but newlines; tabs are four letters wide."""
     clean = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _CONTROLS.sub("", clean).encode("utf-8", "replace").decode("utf-8").expandtabs(4)
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """`text` with a sign for everything that a terminal would act on, and newlines and tabs as they are."""
-    clean = _CONTROLS.sub(lambda found: _sign(ord(found[0])), text.replace("\r\n", "\n"))
+    clean = _CONTROLS.sub(lambda found: _visible_sign(ord(found[0])), text.replace("\r\n", "\n"))
     return clean.encode("utf-8", "replace").decode("utf-8")
 
 
-def _sign(code: int) -> str:
+def _visible_sign(code: int) -> str:
     """Unicode's picture of a control character; others by their number."""
     if code < 0x20 or code == 0x7F:
         return chr(0x2421 if code == 0x7F else 0x2400 + code)
@@ -35,7 +35,7 @@ def _sign(code: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedText:
     """A text as it is shown: its beginning and end; between them `rows` rows, `letters` letters, are left out."""
 
     head: str
@@ -44,18 +44,18 @@ class Folded:
     letters: int = 0
 
 
-def folded(text: str, head: int, tail: int, width: int) -> Folded:
+def fold_text(text: str, head: int, tail: int, width: int) -> FoldedText:
     """`text` in at most `head` + `tail` rows of `width` letters; whole where fewer than 3 rows would be left out."""
-    rows = [row for line in text.split("\n") for row in _rows(line, width)]
+    rows = [row for line in text.split("\n") for row in _wrap_line(line, width)]
     hidden = len(rows) - head - tail
-    if hidden < LEAST:
-        return Folded(text)
+    if hidden < LEAST_FOLDED_ROWS:
+        return FoldedText(text)
     first = "".join(rows[:head]).removesuffix("\n")
     last = "".join(rows[head + hidden :]).removesuffix("\n")
-    return Folded(first, last, hidden, len(text) - len(first) - len(last))
+    return FoldedText(first, last, hidden, len(text) - len(first) - len(last))
 
 
-def _rows(line: str, width: int) -> Iterator[str]:
+def _wrap_line(line: str, width: int) -> Iterator[str]:
     """The rows that a line takes, broken at spaces where there are some; the last of them ends with its newline."""
     start = 0
     while len(line) - start > width:

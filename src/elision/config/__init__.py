@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from elision.config.effective_settings import SettingEntry, Settings, load_settings
 from elision.config.gateway_keys import GATEWAY_KEYS
-from elision.config.in_force import Entry, Settings, settings
-from elision.config.keys import KEYS
-from elision.config.sources import OPTION, Typed
+from elision.config.setting_keys import KEYS
+from elision.config.setting_sources import OPTION, TypedOption
 
-__all__ = ["GATEWAY_KEYS", "KEYS", "OPTION", "Entry", "Settings", "Typed", "settings"]
+__all__ = ["GATEWAY_KEYS", "KEYS", "OPTION", "SettingEntry", "Settings", "TypedOption", "load_settings"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from elision.config import values
-from elision.config.keys import KEYS, Key
-from elision.config.values import Reader, optional, whole
+from elision.config import setting_readers
+from elision.config.setting_keys import KEYS, Key
+from elision.config.setting_readers import Reader, optional, whole
 
 #: In front of their names; in a file they stand in the table of that name, without it.
 TABLE: Final = "gateway"
@@ -27,7 +27,12 @@ def _key(name: str, read: Reader, default: Any, meaning: str, *, secret: bool = 
 _MIB: Final = 2**20
 
 _LISTENING: Final = (
-    _key("host", values.text, "127.0.0.1", "address that it listens at; beyond loopback only with an admin token"),
+    _key(
+        "host",
+        setting_readers.text,
+        "127.0.0.1",
+        "address that it listens at; beyond loopback only with an admin token",
+    ),
     _key(
         "port",
         whole(0, "the number of a port", most=65_535),
@@ -38,47 +43,57 @@ _LISTENING: Final = (
     _key("workers", whole(1, "processes", most=256), 1, "processes that share the port"),
     _key(
         "admin_token",
-        optional(values.token),
+        optional(setting_readers.token),
         None,
         "opens dashboard and metrics beyond loopback; shown nowhere",
         secret=True,
     ),
     _key(
         "secret",
-        optional(values.token),
+        optional(setting_readers.token),
         None,
         "what API keys are hashed with to tell clients apart; if not given it is made and kept with the store",
         secret=True,
     ),
-    _key("log", values.choice(("none", "text", "json")), "json", "one line for each request, on standard error"),
+    _key(
+        "log", setting_readers.choice(("none", "text", "json")), "json", "one line for each request, on standard error"
+    ),
 )
 
 _UPSTREAM: Final = (
     _key(
         "upstream_openai",
-        optional(values.upstream),
+        optional(setting_readers.upstream),
         "https://api.openai.com",
         "where requests in OpenAI's shapes go on to",
     ),
     _key(
         "upstream_anthropic",
-        optional(values.upstream),
+        optional(setting_readers.upstream),
         "https://api.anthropic.com",
         "where requests in Anthropic's shape go on to",
     ),
-    _key("connect_seconds", values.seconds, 10.0, "seconds until a connection to the provider stands"),
-    _key("read_seconds", values.seconds, 600.0, "seconds that the provider may be silent"),
-    _key("proxy_env", values.flag, False, "whether HTTPS_PROXY and NO_PROXY are heeded on the way to the provider"),
+    _key("connect_seconds", setting_readers.seconds, 10.0, "seconds until a connection to the provider stands"),
+    _key("read_seconds", setting_readers.seconds, 600.0, "seconds that the provider may be silent"),
+    _key(
+        "proxy_env",
+        setting_readers.flag,
+        False,
+        "whether HTTPS_PROXY and NO_PROXY are heeded on the way to the provider",
+    ),
 )
 
 _WHAT: Final = (
-    _key("off", values.flag, False, "everything passes as it comes, byte for byte, and nothing is kept"),
+    _key("off", setting_readers.flag, False, "everything passes as it comes, byte for byte, and nothing is kept"),
     _key(
-        "shadow", values.flag, False, "everything passes as it comes; what would be hidden is decided, priced and kept"
+        "shadow",
+        setting_readers.flag,
+        False,
+        "everything passes as it comes; what would be hidden is decided, priced and kept",
     ),
     _key(
         "recall_bound",
-        values.choice(("start", "never")),
+        setting_readers.choice(("start", "never")),
         "never",
         "when models whose thinking is bound to its prefix are offered the recall tools",
     ),
@@ -87,30 +102,45 @@ _WHAT: Final = (
 _LIMITS: Final = (
     _key(
         "max_read_bytes",
-        values.size,
+        setting_readers.size,
         64 * _MIB,
         "largest request that is taken apart; larger ones pass as they come",
     ),
-    _key("max_body_bytes", values.size, 512 * _MIB, "largest request that is taken at all"),
-    _key("memory_bytes", values.size, 512 * _MIB, "bytes of requests that a worker holds at once"),
+    _key("max_body_bytes", setting_readers.size, 512 * _MIB, "largest request that is taken at all"),
+    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests that a worker holds at once"),
     _key("max_concurrent", whole(1, "requests"), 512, "requests that a worker serves at once"),
     _key("max_waiting", whole(0, "requests"), 512, "requests that may wait for their turn"),
-    _key("wait_seconds", values.seconds, 10.0, "seconds that a request waits for its turn"),
-    _key("body_seconds", values.seconds, 60.0, "seconds in which a client must have sent its request"),
-    _key("drain_seconds", values.seconds, 30.0, "seconds that answers under way are given when the gateway stops"),
+    _key("wait_seconds", setting_readers.seconds, 10.0, "seconds that a request waits for its turn"),
+    _key("body_seconds", setting_readers.seconds, 60.0, "seconds in which a client must have sent its request"),
+    _key(
+        "drain_seconds",
+        setting_readers.seconds,
+        30.0,
+        "seconds that answers under way are given when the gateway stops",
+    ),
     _key("max_sessions", whole(1, "sessions"), 1_000, "sessions that a worker keeps in memory; all are in the store"),
-    _key("session_memory_bytes", values.size, 1_024 * _MIB, "memory of a worker's sessions, about"),
-    _key("session_idle_seconds", values.seconds, 3_600.0, "seconds without a request after which one leaves memory"),
+    _key("session_memory_bytes", setting_readers.size, 1_024 * _MIB, "memory of a worker's sessions, about"),
+    _key(
+        "session_idle_seconds",
+        setting_readers.seconds,
+        3_600.0,
+        "seconds without a request after which one leaves memory",
+    ),
 )
 
 _BUDGETS: Final = (
-    _key("session_max_cost_usd", optional(values.usd), None, "USD that a session may cost; default: max_cost_usd"),
+    _key(
+        "session_max_cost_usd",
+        optional(setting_readers.usd),
+        None,
+        "USD that a session may cost; default: max_cost_usd",
+    ),
     _key("session_max_turns", optional(whole(1, "turns")), None, "turns that a session may have; default: max_turns"),
-    _key("key_max_cost_usd", optional(values.usd), None, "USD that all sessions of an API key may cost"),
+    _key("key_max_cost_usd", optional(setting_readers.usd), None, "USD that all sessions of an API key may cost"),
     _key("key_max_turns", optional(whole(1, "turns")), None, "turns that all sessions of an API key may have"),
     _key(
         "at_limit",
-        values.choice(("hint", "refuse")),
+        setting_readers.choice(("hint", "refuse")),
         "hint",
         "what happens beyond such a limit: a header says so, or the request is refused with 429",
     ),
@@ -121,6 +151,6 @@ GATEWAY_KEYS: Final[dict[str, Key]] = {key.name: key for key in (*_LISTENING, *_
 ALL_KEYS: Final[dict[str, Key]] = KEYS | GATEWAY_KEYS
 
 
-def short(name: str) -> str:
+def strip_prefix(name: str) -> str:
     """A gateway setting's name as it stands in the table."""
     return name.removeprefix(f"{TABLE}_")

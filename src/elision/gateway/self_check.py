@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from elision.config.values import concealed
+from elision.config.setting_readers import concealed
 from elision.errors import ElisionError
 from elision.gateway.health import is_store_reachable
 from elision.gateway.routes import Provider, Route, build_url

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from elision.config import OPTION, Settings, settings
+from elision.config import OPTION, Settings, load_settings
 from elision.errors import SettingError
 
 #: Stores that several processes cannot share.
@@ -94,9 +94,9 @@ class GatewaySettings:
 def gateway_settings(
     environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
 ) -> GatewaySettings:
-    """The settings in force, as `elision.config.settings` finds them: arguments have the names that `elision config`
-    shows, such as gateway_port and store. Raises SettingError."""
-    found = settings(environ, folder, **arguments)
+    """The settings in force, as `elision.config.load_settings` finds them: arguments have the names that
+    `elision config` shows, such as gateway_port and store. Raises SettingError."""
+    found = load_settings(environ, folder, **arguments)
     return GatewaySettings(**found.gateway, library=found)
 
 

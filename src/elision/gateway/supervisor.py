@@ -43,7 +43,7 @@ _METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 def supervise(
     settings: GatewaySettings, listening_socket: socket.socket, on_serving: Callable[[], None] = lambda: None
 ) -> int:
-    """Run `settings.workers` processes until SIGTERM or SIGINT; return the exit code.
+    """Run `load_settings.workers` processes until SIGTERM or SIGINT; return the exit code.
 
     listening_socket: closed when they stop. on_serving: called when the first worker serves. Raises ElisionError where
     no worker starts.

@@ -1,8 +1,9 @@
 """The recorded bill beside the simulated one, and where they part, why.
 
-Two simulations run over the same requests (`lab/sent.py`) through the cache of the lab (`trajectory/cache.py`):
-`counted` sizes them as we count our rendered messages, `lengths` takes every prompt as long as it was billed. The
-first is what a replay can know; the second leaves nothing but the cache's behaviour to be wrong about.
+Two simulations run over the same requests (`lab/recorded_requests.py`) through the cache of the lab
+(`trajectory/cache.py`): `counted` sizes them as we count our rendered messages, `lengths` takes every prompt as long
+as it was billed. The first is what a replay can know; the second leaves nothing but the cache's behaviour to be wrong
+about.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from elision.engine import output_tokens
 from elision.errors import PriceError
-from elision.lab.sent import Request, Restart, requests
+from elision.lab.recorded_requests import RecordedRequest, Restart, list_requests
 from elision.trajectory.cache import HOUR, PromptCache
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import load_price_table
@@ -70,7 +71,7 @@ class Billing:
     prices: Prices | None
     rules: CacheRules
 
-    def usage(self, prompt: int, read: int, output: int, hour: int = 0) -> Usage:
+    def build_usage(self, prompt: int, read: int, output: int, hour: int = 0) -> Usage:
         """A call's bill; without a price list no USD, and all that is not read is plain input.
 
         hour: leading tokens whose entries live an hour.
@@ -87,7 +88,7 @@ class Billing:
             cache_write_1h=bill.cache_write_1h,
         )
 
-    def usd(self, usage: Usage) -> float | None:
+    def cost_usd(self, usage: Usage) -> float | None:
         """What recorded token counts cost, in USD: as recorded, else at the list price."""
         if usage.usd is not None or self.prices is None:
             return usage.usd
@@ -95,7 +96,7 @@ class Billing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CalibratedCall:
     """One call. counted, lengths: as simulated.
 
     added: tokens that it sent beyond this model's call before, as counted and as billed; (0, 0) where the two are not
@@ -118,7 +119,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class CauseTally:
     """Calls of one cause, and the tokens that the simulation by billed lengths reads too many there (signed)."""
 
     calls: int = 0
@@ -138,7 +139,7 @@ class Calibration:
     model: str = ""
     priced_as: str | None = None
     stated: bool = False
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CalibratedCall, ...] = ()
 
     @property
     def cached(self) -> bool:
@@ -147,15 +148,15 @@ class Calibration:
 
     @property
     def billed(self) -> Usage:
-        return total(call.billed for call in self.calls)
+        return sum_usages(call.billed for call in self.calls)
 
     @property
     def counted(self) -> Usage:
-        return total(call.counted for call in self.calls)
+        return sum_usages(call.counted for call in self.calls)
 
     @property
     def lengths(self) -> Usage:
-        return total(call.lengths for call in self.calls)
+        return sum_usages(call.lengths for call in self.calls)
 
     @property
     def difference(self) -> float:
@@ -168,14 +169,16 @@ class Calibration:
         plain = [call for call in self.calls if call.cause is None or call.cause in FORESEEN]
         if not plain:
             return None
-        return read_share(total(call.counted for call in plain)) - read_share(total(call.billed for call in plain))
+        return read_share(sum_usages(call.counted for call in plain)) - read_share(
+            sum_usages(call.billed for call in plain)
+        )
 
     @property
-    def causes(self) -> dict[Cause, Tally]:
+    def causes(self) -> dict[Cause, CauseTally]:
         """In the order of CAUSES, those that occur."""
         found = {cause: [call for call in self.calls if call.cause == cause] for cause in CAUSES}
         return {
-            cause: Tally(calls=len(calls), tokens=sum(call.over for call in calls))
+            cause: CauseTally(calls=len(calls), tokens=sum(call.over for call in calls))
             for cause, calls in found.items()
             if calls
         }
@@ -188,7 +191,7 @@ class Calibration:
             return sum(call.added[1] for call in self.calls) / counted
         return None
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "file": self.file,
             "trajectory": self.trajectory,
@@ -196,12 +199,12 @@ class Calibration:
             "model": self.model,
             "priced_as": self.priced_as,
             "usd_recorded": self.stated,
-            **figures(self),
+            **calibration_figures(self),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
+class CalibrationStudy:
     """Everything a calibration found. counter: how tokens were counted. silent: recordings without usage."""
 
     counter: str
@@ -230,18 +233,18 @@ class Study:
     def scales(self) -> dict[str, float]:
         """Model -> billed tokens per token that we count, all its comparable runs together."""
         models = dict.fromkeys(run.priced_as or run.model for run in self.cached)
-        return {name: scale for name in models if (scale := self._of(name).scale) is not None}
+        return {name: scale for name in models if (scale := self._calibration_of_model(name).scale) is not None}
 
-    def _of(self, model: str) -> Calibration:
+    def _calibration_of_model(self, model: str) -> Calibration:
         runs = [run for run in self.cached if (run.priced_as or run.model) == model]
         return Calibration(calls=tuple(call for run in runs for call in run.calls))
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "counter": self.counter,
-            "runs": [run.json() for run in self.runs],
-            "totals": {"runs": len(self.cached), **figures(self.total)},
+            "runs": [run.to_json() for run in self.runs],
+            "totals": {"runs": len(self.cached), **calibration_figures(self.total)},
             "billed_per_counted_token": self.scales,
             "without_usage": [{"file": file, "trajectory": trajectory} for file, trajectory in self.silent],
             "problems": [
@@ -257,19 +260,19 @@ def read_share(usage: Usage) -> float:
     return 0.0
 
 
-def total(usages: Iterable[Usage]) -> Usage:
+def sum_usages(usages: Iterable[Usage]) -> Usage:
     """The sum; USD only where every part has it."""
     return sum(usages, Usage(usd=0.0))
 
 
-def figures(run: Calibration) -> dict[str, Any]:
+def calibration_figures(run: Calibration) -> dict[str, Any]:
     """The numbers of a run, or of many, as JSON."""
     restarts = [call.restart for call in run.calls]
     return {
         "calls": len(run.calls),
-        "billed": _sums(run.billed),
-        "counted": _sums(run.counted),
-        "lengths": _sums(run.lengths),
+        "billed": _usage_json(run.billed),
+        "counted": _usage_json(run.counted),
+        "lengths": _usage_json(run.lengths),
         "difference": run.difference,
         "difference_elsewhere": run.elsewhere,
         "billed_per_counted_token": run.scale,
@@ -278,7 +281,7 @@ def figures(run: Calibration) -> dict[str, Any]:
     }
 
 
-def _sums(usage: Usage) -> dict[str, Any]:
+def _usage_json(usage: Usage) -> dict[str, Any]:
     return {
         "prompt": usage.prompt,
         "input": usage.input,
@@ -293,13 +296,13 @@ def _sums(usage: Usage) -> dict[str, Any]:
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-def calibrate(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
+def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
     """`trajectory` as it was billed and as it is simulated; None where no usage was recorded."""
-    sent = list(requests(trajectory, sizer))
+    sent = list(list_requests(trajectory, sizer))
     if not sent:
         return None
-    billings = _billings(sent)
-    books = _Books(
+    billings = _open_billings(sent)
+    books = _CalibrationLedger(
         billings,
         warm=sent[0].usage.cache_read if sent[0].call == 1 else 0,
         no_cache=not any(request.usage.cache_read or request.usage.cache_write for request in sent),
@@ -316,11 +319,11 @@ def calibrate(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         model=trajectory.model,
         priced_as=main.prices.name if main.prices else None,
         stated=all(request.usage.usd is not None for request in sent),
-        calls=tuple(books.enter(request, outputs[request.call]) for request in sent),
+        calls=tuple(books.add_call(request, outputs[request.call]) for request in sent),
     )
 
 
-def _billings(sent: Iterable[Request]) -> dict[str, Billing]:
+def _open_billings(sent: Iterable[RecordedRequest]) -> dict[str, Billing]:
     """Model -> how it is billed, on the day of its first call."""
     found: dict[str, Billing] = {}
     writes = {request.model for request in sent if request.usage.cache_write}
@@ -330,11 +333,11 @@ def _billings(sent: Iterable[Request]) -> dict[str, Billing]:
                 day = None
             else:
                 day = datetime.fromtimestamp(request.now, UTC).date()
-            found[request.model] = billing(request.model, day, writes=request.model in writes)
+            found[request.model] = open_billing(request.model, day, writes=request.model in writes)
     return found
 
 
-def billing(model: str, on: date | None, *, writes: bool) -> Billing:
+def open_billing(model: str, on: date | None, *, writes: bool) -> Billing:
     """How `model` is billed on a day. writes: whether its recorded bills hold cache writes.
 
     A model without a price keeps the cache rules of the provider it names, or of the way of billing it shows.
@@ -343,10 +346,10 @@ def billing(model: str, on: date | None, *, writes: bool) -> Billing:
         prices = find_prices(model, on=on)
         return Billing(prices=prices, rules=prices.cache)
     except PriceError:
-        return Billing(prices=None, rules=_rules(model, writes=writes))
+        return Billing(prices=None, rules=_find_cache_rules(model, writes=writes))
 
 
-def _rules(model: str, *, writes: bool) -> CacheRules:
+def _find_cache_rules(model: str, *, writes: bool) -> CacheRules:
     providers = load_price_table().providers
     if writes:
         return providers["anthropic"].cache
@@ -357,7 +360,7 @@ def _rules(model: str, *, writes: bool) -> CacheRules:
     return CacheRules()
 
 
-class _Books:
+class _CalibrationLedger:
     """Both simulated caches of a run, call by call.
 
     warm: tokens that other runs had left in the first model's cache; `billings` is in call order.
@@ -370,20 +373,20 @@ class _Books:
         warmth = {model: warm if model == first else 0 for model in billings}
         self._counted = {model: PromptCache(billing.rules, warmth[model]) for model, billing in billings.items()}
         self._lengths = {model: PromptCache(billing.rules, warmth[model]) for model, billing in billings.items()}
-        self._before: dict[str, Request] = {}
+        self._before: dict[str, RecordedRequest] = {}
         self._newest = ""
 
-    def enter(self, request: Request, output: int) -> Call:
+    def add_call(self, request: RecordedRequest, output: int) -> CalibratedCall:
         model = request.model
-        counted = self._bill(self._counted[model], request, request.counted, output)
-        lengths = self._bill(self._lengths[model], request, request.billed, output)
-        moment = self._moment(request, lengths.cache_read)
-        cause = cause_of(moment)
+        counted = self._bill_request(self._counted[model], request, request.counted, output)
+        lengths = self._bill_request(self._lengths[model], request, request.billed, output)
+        moment = self._describe_moment(request, lengths.cache_read)
+        cause = find_cause(moment)
         self._before[model], self._newest = request, model
-        return Call(
+        return CalibratedCall(
             index=request.call,
             model=model,
-            billed=replace(request.usage, usd=self._billings[model].usd(request.usage)),
+            billed=replace(request.usage, usd=self._billings[model].cost_usd(request.usage)),
             counted=counted,
             lengths=lengths,
             restart=request.restart,
@@ -391,11 +394,11 @@ class _Books:
             added=(0, 0) if request.restart or cause == "unsent" else moment.added,
         )
 
-    def _bill(self, cache: PromptCache, request: Request, view: View, output: int) -> Usage:
+    def _bill_request(self, cache: PromptCache, request: RecordedRequest, view: View, output: int) -> Usage:
         read = cache.send(view, request.now, request.model)
-        return self._billings[request.model].usage(view.tokens, read, output, view.hour_tokens)
+        return self._billings[request.model].build_usage(view.tokens, read, output, view.hour_tokens)
 
-    def _moment(self, request: Request, simulated: int) -> _Moment:
+    def _describe_moment(self, request: RecordedRequest, simulated: int) -> _Moment:
         return _Moment(
             request=request,
             before=self._before.get(request.model),
@@ -416,8 +419,8 @@ class _Moment:
     before: this model's call before. interleaved: whether another model's call came in between. simulated: tokens read.
     """
 
-    request: Request
-    before: Request | None
+    request: RecordedRequest
+    before: RecordedRequest | None
     interleaved: bool
     rules: CacheRules
     simulated: int
@@ -435,15 +438,15 @@ class _Moment:
         return 0
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         return self.left - self.request.usage.cache_read > self.slack
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         return self.request.usage.cache_read - self.simulated > self.slack
 
     @property
-    def unsent(self) -> bool:
+    def is_unsent(self) -> bool:
         """Whether we count far more new text than was billed; tokenizers differ, but by less than half."""
         counted, billed = self.added
         return counted - billed > max(self.slack, billed // 2)
@@ -457,7 +460,7 @@ class _Moment:
         return counted, self.request.usage.prompt - self.before.usage.prompt
 
     @property
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         """Whether the entry of the call before was dead by now."""
         if self.before is None or self.before.now is None or self.request.now is None:
             return False
@@ -469,17 +472,17 @@ class _Moment:
 _WHY: Final[tuple[tuple[Cause, Callable[[_Moment], bool]], ...]] = (
     ("no-cache", lambda moment: moment.no_cache),
     ("compaction", lambda moment: bool(moment.request.restart)),
-    ("kept-longer", lambda moment: moment.more and moment.late),
-    ("answer", lambda moment: moment.more and moment.rules.kind == "prefix" and bool(moment.before)),
-    ("gap", lambda moment: moment.lost and moment.late),
-    ("minimum", lambda moment: moment.lost and moment.left < moment.rules.minimum),
+    ("kept-longer", lambda moment: moment.has_more and moment.is_late),
+    ("answer", lambda moment: moment.has_more and moment.rules.kind == "prefix" and bool(moment.before)),
+    ("gap", lambda moment: moment.is_lost and moment.is_late),
+    ("minimum", lambda moment: moment.is_lost and moment.left < moment.rules.minimum),
     ("second-model", lambda moment: moment.interleaved and moment.before is None),
-    ("missed", lambda moment: moment.lost and moment.rules.kind == "prefix"),
-    ("changed-prefix", lambda moment: moment.lost),
-    ("unsent", lambda moment: moment.unsent),
+    ("missed", lambda moment: moment.is_lost and moment.rules.kind == "prefix"),
+    ("changed-prefix", lambda moment: moment.is_lost),
+    ("unsent", lambda moment: moment.is_unsent),
 )
 
 
-def cause_of(moment: _Moment) -> Cause | None:
+def find_cause(moment: _Moment) -> Cause | None:
     """The likely cause why this call did not simply read what the one before left; None where it did."""
     return next((cause for cause, holds in _WHY if holds(moment)), None)

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, Cause, Study, read_share
+from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, CalibrationStudy, Cause, read_share
 from elision.lab.report.figures import plural
 from elision.lab.report.fitting import fitting
 from elision.lab.report.fitting import width as width_of
@@ -29,62 +29,64 @@ _TOKENS: Final = {"prompt": 6, "read": 5, "written": 3, "plain": 1, "output": 2,
 _SUFFIXES: Final = (".gz", ".tar", ".jsonl", ".json", ".traj", ".eval")
 
 
-def print_study(study: Study, console: Console, *, detail: bool = False) -> None:
+def print_study(study: CalibrationStudy, console: Console, *, detail: bool = False) -> None:
     """The whole of `study`. detail: the token bill of every run too."""
-    for number, part in enumerate(_parts(study, console.width, detail=detail)):
+    for number, part in enumerate(_build_parts(study, console.width, detail=detail)):
         if number:
             console.print()
         console.print(part)
 
 
-def _parts(study: Study, width: int, *, detail: bool) -> Iterator[RenderableType]:
-    names = labels(study.runs)
+def _build_parts(study: CalibrationStudy, width: int, *, detail: bool) -> Iterator[RenderableType]:
+    names = label_runs(study.runs)
     cached = [(name, run) for name, run in zip(names, study.runs, strict=True) if run.cached]
     if cached:
-        yield _shares(cached, study, width)
-        yield from _causes(cached, study, width)
+        yield _build_shares_table(cached, study, width)
+        yield from _build_causes(cached, study, width)
         if detail:
-            yield from (_bill(name, run, width) for name, run in cached)
-        yield _bill(f"All {len(cached)} runs, in tokens" if len(cached) > 1 else "In tokens", study.total, width)
-        yield _key(study)
-    yield from _rest(study)
+            yield from (_build_bill_table(name, run, width) for name, run in cached)
+        yield _build_bill_table(
+            f"All {len(cached)} runs, in tokens" if len(cached) > 1 else "In tokens", study.total, width
+        )
+        yield _build_key(study)
+    yield from _list_left_out(study)
 
 
-def labels(runs: Sequence[Calibration]) -> list[str]:
+def label_runs(runs: Sequence[Calibration]) -> list[str]:
     """What to call each run: its file or archive, with its folder where names collide, its id where it is not alone."""
     held = Counter(run.file for run in runs)
     places = {file: file.partition("!")[0] for file in held}
-    short = {file: _stem(place) for file, place in places.items()}
+    short = {file: _strip_suffixes(place) for file, place in places.items()}
     taken = Counter(short.values())
     found = []
     for run in runs:
         if taken[short[run.file]] == 1:
             name = short[run.file]
         else:
-            name = _longer(run.file)
-        found.append(plain(name + (f" {run.trajectory}" if held[run.file] > 1 else "")))
+            name = _lengthen_label(run.file)
+        found.append(strip_controls(name + (f" {run.trajectory}" if held[run.file] > 1 else "")))
     return found
 
 
-def _longer(file: str) -> str:
+def _lengthen_label(file: str) -> str:
     """File and folder, the member of an archive included."""
     *folders, name = file.replace("!", "/").split("/")
-    return "/".join((*folders[-1:], _stem(name)))
+    return "/".join((*folders[-1:], _strip_suffixes(name)))
 
 
-def plain(text: str) -> str:
+def strip_controls(text: str) -> str:
     """`text` without anything a terminal would act on."""
     return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
-def _stem(file: str) -> str:
+def _strip_suffixes(file: str) -> str:
     name = file.rsplit("/", 1)[-1]
     while name.endswith(_SUFFIXES):
         name = name.rpartition(".")[0]
     return name or file
 
 
-def _cropped(name: str, width: int) -> Text:
+def _crop_name(name: str, width: int) -> Text:
     """The end of a name tells more than its beginning; never read as markup."""
     return Text(name if len(name) <= width else f"…{name[1 - width :]}")
 
@@ -92,7 +94,7 @@ def _cropped(name: str, width: int) -> Text:
 # -- one line a run ---------------------------------------------------------------------------------------------------
 
 
-def _table() -> Table:
+def _new_table() -> Table:
     """Light enough that eight columns fit into 80 characters."""
     table = Table(box=SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0)
@@ -101,56 +103,56 @@ def _table() -> Table:
     return table
 
 
-def _titled(title: str, table: Table) -> Group:
+def _add_title(title: str, table: Table) -> Group:
     return Group(Text(title, style="bold"), table)
 
 
-def _shares(cached: Sequence[tuple[str, Calibration]], study: Study, width: int) -> Group:
+def _build_shares_table(cached: Sequence[tuple[str, Calibration]], study: CalibrationStudy, width: int) -> Group:
     runs = [*cached, *([("all", study.total)] if len(cached) > 1 else [])]
-    cells = [_cells(run) for _, run in runs]
-    shown = _shown(_SHARES, cells, width - _NAME)
-    taken = sum(width_of(_column(_SHARES, cells, place)) for place in shown)
+    cells = [_row_cells(run) for _, run in runs]
+    shown = _choose_columns(_SHARES, cells, width - _NAME)
+    taken = sum(width_of(_column_cells(_SHARES, cells, place)) for place in shown)
     room = 26 if width >= WIDE else width - taken
-    table = _numbers("run", _SHARES, shown)
+    table = _build_number_table("run", _SHARES, shown)
     if width >= WIDE:
         table.add_column("cause: calls")
     for place, ((name, run), row) in enumerate(zip(runs, cells, strict=True)):
-        causes = [_listed(run)] if width >= WIDE else []
+        causes = [_list_causes(run)] if width >= WIDE else []
         style = "bold" if place == len(cached) else ""
-        table.add_row(_cropped(name, room), *(row[column] for column in shown), *causes, style=style)
-    return _titled("Share of prompt tokens read from cache, and USD", table)
+        table.add_row(_crop_name(name, room), *(row[column] for column in shown), *causes, style=style)
+    return _add_title("Share of prompt tokens read from cache, and USD", table)
 
 
-def _numbers(first: str, titles: Mapping[str, int], shown: Sequence[int]) -> Table:
-    table = _table()
+def _build_number_table(first: str, titles: Mapping[str, int], shown: Sequence[int]) -> Table:
+    table = _new_table()
     table.add_column(first, no_wrap=True)
     for place in shown:
         table.add_column(list(titles)[place], justify="right", no_wrap=True)
     return table
 
 
-def _column(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], place: int) -> list[str]:
+def _column_cells(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], place: int) -> list[str]:
     return [list(titles)[place], *(str(row[place]) for row in rows)]
 
 
-def _shown(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], room: int) -> list[int]:
+def _choose_columns(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], room: int) -> list[int]:
     """Places of the columns of numbers that fit into `room` cells, whole."""
-    return fitting([_column(titles, rows, place) for place in range(len(titles))], list(titles.values()), room)
+    return fitting([_column_cells(titles, rows, place) for place in range(len(titles))], list(titles.values()), room)
 
 
-def _cells(run: Calibration) -> list[Text | str]:
+def _row_cells(run: Calibration) -> list[Text | str]:
     return [
         f"{len(run.calls):,}",
         f"{read_share(run.billed):.3f}",
         f"{read_share(run.counted):.3f}",
-        Text(f"{round(run.difference, 3) + 0.0:+.3f}", style=_style(run)),  # + 0.0 turns -0 into 0
+        Text(f"{round(run.difference, 3) + 0.0:+.3f}", style=_row_style(run)),  # + 0.0 turns -0 into 0
         f"{read_share(run.lengths):.3f}",
-        _usd(run.billed.usd),
-        _usd(run.counted.usd),
+        _format_usd(run.billed.usd),
+        _format_usd(run.counted.usd),
     ]
 
 
-def _style(run: Calibration) -> str:
+def _row_style(run: Calibration) -> str:
     """Green within the bar, yellow where the calls without an unforeseen cause are, else red."""
     if abs(run.difference) <= BAR:
         return "green"
@@ -159,7 +161,7 @@ def _style(run: Calibration) -> str:
     return "red"
 
 
-def _usd(usd: float | None) -> str:
+def _format_usd(usd: float | None) -> str:
     if usd is None:
         return "–"
     if usd >= 1:
@@ -170,7 +172,7 @@ def _usd(usd: float | None) -> str:
 # -- causes -----------------------------------------------------------------------------------------------------------
 
 
-def _listed(run: Calibration) -> Text:
+def _list_causes(run: Calibration) -> Text:
     """Causes and their calls; those that the simulation foresees are dim."""
     parts = [
         Text(f"{cause} {tally.calls}", style="dim" if cause in FORESEEN else "") for cause, tally in run.causes.items()
@@ -180,23 +182,25 @@ def _listed(run: Calibration) -> Text:
     return Text("")
 
 
-def _causes(cached: Sequence[tuple[str, Calibration]], study: Study, width: int) -> Iterator[RenderableType]:
+def _build_causes(
+    cached: Sequence[tuple[str, Calibration]], study: CalibrationStudy, width: int
+) -> Iterator[RenderableType]:
     """Per run, where the first table has no room for it; then what each cause means and what it amounts to."""
     found = study.total.causes
     if not found:
         return
     if width < WIDE:
-        table = _table()
+        table = _new_table()
         table.add_column("run", no_wrap=True)
         table.add_column("cause: calls")
         for name, run in cached:
             if run.causes:
-                table.add_row(_cropped(name, min(30, width // 2)), _listed(run))
-        yield _titled("Calls that did not simply read what the call before had left", table)
-    yield _legend(found)
+                table.add_row(_crop_name(name, min(30, width // 2)), _list_causes(run))
+        yield _add_title("Calls that did not simply read what the call before had left", table)
+    yield _build_legend(found)
 
 
-def _legend(found: Iterable[Cause]) -> RenderableType:
+def _build_legend(found: Iterable[Cause]) -> RenderableType:
     known = [cause for cause in found if cause in FORESEEN]
     other = [cause for cause in found if cause not in FORESEEN]
     grid = Table.grid(padding=(0, 2))
@@ -209,24 +213,24 @@ def _legend(found: Iterable[Cause]) -> RenderableType:
 # -- bills ------------------------------------------------------------------------------------------------------------
 
 
-def _bill(title: str, run: Calibration, width: int) -> Group:
+def _build_bill_table(title: str, run: Calibration, width: int) -> Group:
     usages = (("billed", run.billed), ("ours", run.counted), ("length", run.lengths))
-    rows = [[*_tokens(usage), _usd(usage.usd)] for _, usage in usages]
-    shown = _shown(_TOKENS, rows, width - len("billed"))
-    table = _numbers("", _TOKENS, shown)
+    rows = [[*_token_cells(usage), _format_usd(usage.usd)] for _, usage in usages]
+    shown = _choose_columns(_TOKENS, rows, width - len("billed"))
+    table = _build_number_table("", _TOKENS, shown)
     for (name, _), row in zip(usages, rows, strict=True):
         table.add_row(name, *(row[place] for place in shown))
-    return _titled(title, table)
+    return _add_title(title, table)
 
 
-def _tokens(usage: Usage) -> list[str]:
+def _token_cells(usage: Usage) -> list[str]:
     counts = (usage.prompt, usage.cache_read, usage.cache_write, usage.input, usage.output)
     return [f"{count:,}" for count in counts]
 
 
-def _key(study: Study) -> RenderableType:
+def _build_key(study: CalibrationStudy) -> RenderableType:
     lines = [f"ours: prompts as long as we count them ({study.counter}); length: as long as they were billed."]
-    if scales := ", ".join(f"{plain(model)} {scale:.2f}" for model, scale in study.scales.items()):
+    if scales := ", ".join(f"{strip_controls(model)} {scale:.2f}" for model, scale in study.scales.items()):
         lines.append(f"Billed tokens per token that we count: {scales}.")
     if not study.total.stated:
         lines.append("Where a recording states no cost, USD billed is its token counts at the list price.")
@@ -236,25 +240,24 @@ def _key(study: Study) -> RenderableType:
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _rest(study: Study) -> Iterator[RenderableType]:
+def _list_left_out(study: CalibrationStudy) -> Iterator[RenderableType]:
     """What could not be compared, a line each."""
     lines = []
     if study.uncached:
-        lines.append(
-            f"No cache recorded, {plural(len(study.uncached), 'run')}: {_files(run.file for run in study.uncached)}"
-        )
+        files = _format_files(run.file for run in study.uncached)
+        lines.append(f"No cache recorded, {plural(len(study.uncached), 'run')}: {files}")
     if study.silent:
         lines.append(
-            f"No usage recorded, {plural(len(study.silent), 'run')}: {_files(file for file, _ in study.silent)}"
+            f"No usage recorded, {plural(len(study.silent), 'run')}: {_format_files(file for file, _ in study.silent)}"
         )
     if study.problems:
-        lines.append(f"{plural(len(study.problems), 'problem')}, first: {plain(str(study.problems[0]))}")
+        lines.append(f"{plural(len(study.problems), 'problem')}, first: {strip_controls(str(study.problems[0]))}")
     if lines:
         yield Text("\n".join(lines))
 
 
-def _files(files: Iterable[str], most: int = 5) -> str:
-    held = Counter(plain(_stem(file)) for file in files)
+def _format_files(files: Iterable[str], most: int = 5) -> str:
+    held = Counter(strip_controls(_strip_suffixes(file)) for file in files)
     named = [name if runs == 1 else f"{name} ({runs})" for name, runs in held.items()]
     rest = len(named) - most
     return ", ".join((*named[:most], *([f"and {rest} more"] if rest > 0 else [])))

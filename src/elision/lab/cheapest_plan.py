@@ -27,7 +27,7 @@ _NOWHERE = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class CheapestPlan:
     """The cheapest plan: calls at which to mask and to summarize, and its whole cost, answers included, in USD."""
 
     usd: float
@@ -40,7 +40,7 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class SummaryRhythm:
     """When a summary is allowed: `every` turns behind the last one (0: never). All but the newest `tail` join it."""
 
     every: int = 0
@@ -98,7 +98,7 @@ class _Holding:
 class PlanSearch:
     """Every state of one run, the cheapest way to reach it, and the cheapest way to the run's end."""
 
-    def __init__(self, run: RunFigures, rhythm: Rhythm) -> None:
+    def __init__(self, run: RunFigures, rhythm: SummaryRhythm) -> None:
         self.run = run
         self.rhythm = rhythm
         self.last = len(run.raw) - 1
@@ -123,7 +123,7 @@ class PlanSearch:
         if rhythm.every:
             self._bill_summaries()
 
-    def solve(self, on_progress: Callable[[float], None] | None = None) -> Best:
+    def solve(self, on_progress: Callable[[float], None] | None = None) -> CheapestPlan:
         """Return the cheapest plan. on_progress: called with the share of the work that is done, from 0 to 1."""
         best = np.inf
         end = (0, 0)
@@ -137,7 +137,7 @@ class PlanSearch:
                 end = (row, masking)
             if on_progress is not None:
                 on_progress(self._share_done(masking + 1))
-        return self._trace(best, end)
+        return self._trace_back(best, end)
 
     def _share_done(self, maskings: int) -> float:
         """The share of the work that is done after so many of the steps: their matrices' sizes differ."""
@@ -146,7 +146,7 @@ class PlanSearch:
             return part * part * (3 - 2 * part)
         return part * (2 - part)
 
-    def _trace(self, usd: float, end: tuple[int, int]) -> Best:
+    def _trace_back(self, usd: float, end: tuple[int, int]) -> CheapestPlan:
         """Return the plan that ends in the state `end`, found by going back to the first call."""
         masks: set[int] = set()
         summaries: set[int] = set()
@@ -158,7 +158,7 @@ class PlanSearch:
             else:
                 masks.add(masking)
                 masking = int(self.mask_from[row, masking])
-        return Best(usd, frozenset(masks), frozenset(summaries))
+        return CheapestPlan(usd, frozenset(masks), frozenset(summaries))
 
     def _add_up_savings(self, height: int) -> Numbers:
         """By row and call: tokens saved if everything eligible by then is masked."""
@@ -174,7 +174,7 @@ class PlanSearch:
         calls = np.arange(self.last + 1)
         #: By call: tokens of the view right after a summary, and what that call costs.
         self.summed = run.raw + self.shifts - np.diagonal(self.saved)
-        head = self._read(calls, np.full(len(calls), run.head))
+        head = self._bill_reads(calls, np.full(len(calls), run.head))
         self.summed_usd = self._bill(calls, self.summed, np.minimum(head, self.summed))
         # By row and call: the cost of a summary that is written from the covered turns alone.
         known = np.where(calls > 0, run.limit, run.task)[:, None]
@@ -191,7 +191,7 @@ class PlanSearch:
         calls = np.arange(masking + 1, self.last + 1)
         lead = (self.shifts[rows] - self.saved[rows, masking])[:, None]
         tokens = run.raw[masking + 1 :] + lead
-        cached = self._read(calls, run.raw[masking : self.last] + lead)
+        cached = self._bill_reads(calls, run.raw[masking : self.last] + lead)
         held = np.zeros((len(rows), len(calls) + 1))
         np.cumsum(self._bill(calls, tokens, cached), axis=1, out=held[:, 1:])
         held += self.cost[rows, masking][:, None]
@@ -210,7 +210,7 @@ class PlanSearch:
         first = self._find_first_change(state.masking, rows)
         shift = self.shifts[rows][:, None]
         tokens = run.raw[calls] + shift - self.saved[rows, state.masking + 1 :]
-        cached = self._read(calls, np.minimum(first, run.raw[calls - 1] + shift))
+        cached = self._bill_reads(calls, np.minimum(first, run.raw[calls - 1] + shift))
         cost = state.before + self._bill(calls, tokens, np.minimum(cached, tokens))
         known = self.cost[rows, state.masking + 1 :]
         better = (cost < known) & (first < _NOWHERE)
@@ -259,7 +259,7 @@ class PlanSearch:
         self.cost[at, at] = cheapest[better]
         self.summary_from[:, at] = rows[row[better]], np.full(len(at), state.masking)
 
-    def _read(self, calls: Numbers, prefix: Numbers) -> Numbers:
+    def _bill_reads(self, calls: Numbers, prefix: Numbers) -> Numbers:
         """Tokens that `calls` read from the cache, the first `prefix` of their views being as they were."""
         run = self.run
         rules = self.run.prices.cache

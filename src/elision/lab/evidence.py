@@ -62,7 +62,7 @@ class Evidence:
         return sum(map(len, self.uses.values()))
 
 
-def evidence(trajectory: Trajectory) -> Evidence:
+def collect_evidence(trajectory: Trajectory) -> Evidence:
     """Read `trajectory` once, front to back."""
     written = {item for message in trajectory.head.messages for item in items(message.text)}
     seen: dict[str, list[Key]] = defaultdict(list)
@@ -91,7 +91,7 @@ def evidence(trajectory: Trajectory) -> Evidence:
 
 
 @dataclass(slots=True)
-class Tally:
+class EvidenceTally:
     """What one replay hid of one run's evidence.
 
     common: items left out of the filtered columns.
@@ -109,15 +109,15 @@ class Tally:
     repeats_hidden: int = 0
     _shown: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def look(self, known: Evidence, turn: int, state: State) -> None:
+    def count_turn(self, known: Evidence, turn: int, state: State) -> None:
         """Turn `turn` answers a call whose view is `state`'s; count what its evidence still finds there."""
         lost = lost_filtered = False
         if state.summary:
-            summary = self._items(state.summary.block)
+            summary = self._visible_items(state.summary.block)
         else:
             summary = frozenset()
         for use in known.uses.get(turn, ()):
-            plain = any(self._visible(key, use.item, state) for key in use.seen)
+            plain = any(self._is_visible(key, use.item, state) for key in use.seen)
             found = plain or use.item in summary
             rare = use.item not in self.common
             self.items += 1
@@ -133,13 +133,13 @@ class Tally:
             self.repeats += 1
             self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered
 
-    def _visible(self, key: Key, item: str, state: State) -> bool:
+    def _is_visible(self, key: Key, item: str, state: State) -> bool:
         if key[0] <= state.covered:
             return False
         text = state.hidden.get(key)
-        return text is None or item in self._items(text)
+        return text is None or item in self._visible_items(text)
 
-    def _items(self, text: str) -> frozenset[str]:
+    def _visible_items(self, text: str) -> frozenset[str]:
         if text not in self._shown:
             self._shown[text] = frozenset(items(text))
         return self._shown[text]
@@ -156,7 +156,7 @@ def common_items(runs: Sequence[Evidence]) -> list[frozenset[str]]:
     return [frozenset(item for item in run.fresh if counts[item] - (item in run.observed) > limit) for run in runs]
 
 
-def noise(runs: Sequence[Evidence], common: Sequence[Collection[str]]) -> list[float | None]:
+def measure_noise(runs: Sequence[Evidence], common: Sequence[Collection[str]]) -> list[float | None]:
     """For each of `runs`: the mean count of its items that another run's observations hold, as a share of its own.
 
     Items of `common` are left out on both sides. None where the run has no item of its own or no other run exists.

@@ -35,7 +35,7 @@ def strip_gutters(text: str) -> str:
     numbered = list(_NUMBERED.finditer(text))
     parts = []
     end = 0
-    for run in _runs(text, numbered):
+    for run in _find_listings(text, numbered):
         for match in run:
             if _is_gutter(text, match, len(run)):
                 parts += [text[end : match.start(2)], " "]
@@ -45,11 +45,11 @@ def strip_gutters(text: str) -> str:
     return text
 
 
-def _runs(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
+def _find_listings(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
     """`numbered` in runs of neighbouring lines whose numbers follow each other."""
     run: list[re.Match[str]] = []
     for match in numbered:
-        if run and not _follows(text, run[-1], match):
+        if run and not _is_next_line(text, run[-1], match):
             yield run
             run = []
         run.append(match)
@@ -57,7 +57,7 @@ def _runs(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Matc
         yield run
 
 
-def _follows(text: str, before: re.Match[str], match: re.Match[str]) -> bool:
+def _is_next_line(text: str, before: re.Match[str], match: re.Match[str]) -> bool:
     """Whether the line of `match` comes right after that of `before`, with the next number."""
     return (
         int(match[2][-9:]) == int(before[2][-9:]) + 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from elision.engine import Session, drive, output_tokens
 from elision.errors import SummaryError
-from elision.lab.cheapest_plan import Best, PlanSearch, Rhythm, RunFigures
+from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
@@ -32,56 +32,56 @@ from elision.trajectory.trajectory import Trajectory
 LONGEST = 500
 
 
-def hindsight(
+def find_cheapest_plan(
     trajectory: Trajectory,
     strategy: Strategy,
     prices: Prices,
     sizer: Sizer,
     on_progress: Callable[[float], None] | None = None,
-) -> Best | None:
+) -> CheapestPlan | None:
     """Return the cheapest plan for `strategy` on this run; None where there is none to compute.
 
     That is: a strategy whose path matters (a budget, a trigger that counts tokens, two-tier), summaries in a run of
     more than 500 turns, or several models in one run.
     on_progress: called with the share of the search that is done, from 0 to 1.
     """
-    rhythm = _rhythm(strategy)
+    rhythm = _find_rhythm(strategy)
     if rhythm is None or (rhythm.every and len(trajectory.turns) > LONGEST):
         return None
     if len({turn.model for turn in trajectory.turns}) > 1:
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
         return None
-    run = _observe(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
-    if _limited(strategy, prices, int(run.raw.max(initial=0))):
+    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
+    if _is_limited(strategy, prices, int(run.raw.max(initial=0))):
         return None
     return PlanSearch(run, rhythm).solve(on_progress)
 
 
 def has_hindsight(strategy: Strategy) -> bool:
     """Whether a cheapest schedule can be worked out for `strategy` at all."""
-    return _rhythm(strategy) is not None
+    return _find_rhythm(strategy) is not None
 
 
-def _limited(strategy: Strategy, prices: Prices, peak: int) -> bool:
+def _is_limited(strategy: Strategy, prices: Prices, peak: int) -> bool:
     """Whether a budget could matter in a run whose raw views reach `peak` tokens."""
     usable = strategy.limit_view(prices)
     return usable is not None and peak > usable
 
 
-def _rhythm(strategy: Strategy) -> Rhythm | None:
+def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
     match strategy:
         case Pipeline():
-            return _together([_rhythm(part) for part in strategy.parts])
+            return _combine_rhythms([_find_rhythm(part) for part in strategy.parts])
         case Masking() | Supersede():
-            return Rhythm()
+            return SummaryRhythm()
         case Summarization():
-            return Rhythm(strategy.every + strategy.tail, strategy.tail)
+            return SummaryRhythm(strategy.every + strategy.tail, strategy.tail)
         case Hybrid(summarize_tokens=None):
-            return Rhythm(strategy.summarize_at, strategy.tail)
+            return SummaryRhythm(strategy.summarize_at, strategy.tail)
     return None
 
 
-def _together(parts: list[Rhythm | None]) -> Rhythm | None:
+def _combine_rhythms(parts: list[SummaryRhythm | None]) -> SummaryRhythm | None:
     """The rhythm of a pipeline: that of the one part that summarizes."""
     known = [part for part in parts if part is not None]
     summarizing = [part for part in known if part.every]
@@ -89,14 +89,14 @@ def _together(parts: list[Rhythm | None]) -> Rhythm | None:
         return None
     if summarizing:
         return summarizing[0]
-    return Rhythm()
+    return SummaryRhythm()
 
 
-def _never(request: SummaryRequest) -> str:
+def _refuse_summary(request: SummaryRequest) -> str:
     raise SummaryError("the observed run never summarizes")
 
 
-def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
+def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
     """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
     session = Session(replace(strategy, schedule=FixedSchedule()), prices, sizer)
     session.begin(trajectory.head)
@@ -109,7 +109,7 @@ def _observe(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: 
         raw.append(state.raw.tokens)
         cold.append(session.books.cache.is_cold(now, model))
         base.append(session.books.cache.readable(0, state.raw_view(), now, model))
-        drive(session.prepare(now, model), _never)
+        drive(session.prepare(now, model), _refuse_summary)
         session.add(turn)
     found: list[MaskCandidate] = [policy.pending[key] for key in sorted(policy.pending)]
     turns = range(1, len(state.turns) + 2)

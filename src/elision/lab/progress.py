@@ -10,7 +10,7 @@ from elision.trajectory.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StudyProgress:
     """finished, every: replays, of which one is one run under one strategy; those of unfinished runs do not count.
 
     share: of all work that is done, from 0 to 1; it moves within a run as well. The work of a run is its turns.
@@ -27,7 +27,7 @@ class ProgressBoard:
     """What each run reports of itself, in memory that worker processes share."""
 
     def __init__(
-        self, runs: Sequence[Trajectory], replays: int, listener: Callable[[Progress], None] | None = None
+        self, runs: Sequence[Trajectory], replays: int, listener: Callable[[StudyProgress], None] | None = None
     ) -> None:
         """replays: how many each run takes. listener: called with the whole."""
         self.shares = RawArray("d", len(runs))
@@ -53,7 +53,7 @@ class ProgressBoard:
         done = sum(work * share for work, share in zip(self._work, self.shares, strict=True))
         work = sum(self._work)
         self._listener(
-            Progress(
+            StudyProgress(
                 finished=self._finished * self._replays,
                 every=len(self._work) * self._replays,
                 share=done / work if work else 1.0,

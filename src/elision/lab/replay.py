@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from elision.engine import Session, Summarizer, drive
 from elision.lab.clock import calls
-from elision.lab.evidence import Evidence, Tally
+from elision.lab.evidence import Evidence, EvidenceTally
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
 from elision.trajectory.plan import SummaryRequest
@@ -20,7 +20,7 @@ from elision.trajectory.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ReplayedCall:
     """One call of a replay. usd: this call with output and summarizer. ratio: our bill so far / sending everything."""
 
     tokens: int
@@ -39,8 +39,8 @@ class Replay:
     bill: Bill = field(default_factory=Bill)
     summarizer: Bill = field(default_factory=Bill)
     raw: Bill = field(default_factory=Bill)
-    calls: list[Call] = field(default_factory=list)
-    evidence: Tally = field(default_factory=Tally)
+    calls: list[ReplayedCall] = field(default_factory=list)
+    evidence: EvidenceTally = field(default_factory=EvidenceTally)
     summaries: int = 0
     epochs: int = 1
     peak: int = 0
@@ -52,7 +52,7 @@ class Replay:
         return self.bill.usd + self.summarizer.usd
 
 
-def model_free(sizer: Sizer) -> Summarizer:
+def model_free_summarizer(sizer: Sizer) -> Summarizer:
     """The digest, as the summarizer of a replay."""
 
     def write(request: SummaryRequest) -> str:
@@ -61,14 +61,14 @@ def model_free(sizer: Sizer) -> Summarizer:
     return write
 
 
-def replay(
+def replay_run(
     trajectory: Trajectory,
     strategy: Strategy,
     prices: Prices,
     sizer: Sizer,
     *,
     known: Evidence | None = None,
-    tally: Tally | None = None,
+    tally: EvidenceTally | None = None,
     watch: Callable[[Session], None] | None = None,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
@@ -77,21 +77,21 @@ def replay(
     """
     session = Session(strategy, prices, sizer)
     session.begin(trajectory.head)
-    result = Replay(evidence=tally or Tally())
-    summarizer = model_free(sizer)
+    result = Replay(evidence=tally or EvidenceTally())
+    summarizer = model_free_summarizer(sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         drive(session.prepare(now, model), summarizer)
         if known is not None:
-            result.evidence.look(known, turn.index, session.state)
+            result.evidence.count_turn(known, turn.index, session.state)
         if watch is not None:
             watch(session)
         session.add(turn)
-        _book(result, session)
+        _record_call(result, session)
     result.epochs = session.state.epoch
     return result
 
 
-def _book(result: Replay, session: Session) -> None:
+def _record_call(result: Replay, session: Session) -> None:
     newest = session.newest
     books = session.books
     assert newest is not None
@@ -103,7 +103,7 @@ def _book(result: Replay, session: Session) -> None:
     result.masked += len(newest.decided.masks)
     result.peak = max(result.peak, newest.view.tokens)
     result.calls.append(
-        Call(
+        ReplayedCall(
             tokens=newest.view.tokens,
             cached=newest.bill.cache_read,
             epoch=newest.view.epoch,

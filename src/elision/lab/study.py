@@ -18,13 +18,13 @@ from pathlib import Path
 from elision.engine import Session
 from elision.errors import BudgetError, FormatError, SpecError
 from elision.formats.registry import read_runs
-from elision.lab.cheapest_plan import Best
+from elision.lab.cheapest_plan import CheapestPlan
 from elision.lab.dialect import sizer
-from elision.lab.evidence import Evidence, Tally, common_items, evidence, noise
-from elision.lab.heads import with_recorded_head
-from elision.lab.hindsight import has_hindsight, hindsight
-from elision.lab.progress import Progress, ProgressBoard
-from elision.lab.replay import Replay, replay
+from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.hindsight import find_cheapest_plan, has_hindsight
+from elision.lab.progress import ProgressBoard, StudyProgress
+from elision.lab.replay import Replay, replay_run
 from elision.lab.results import Control, Row, Series, Study
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT
@@ -68,11 +68,11 @@ DEFAULTS: tuple[tuple[str, str], ...] = (
 RECOMMENDED = "masking"
 
 
-def defaults() -> tuple[Candidate, ...]:
+def default_candidates() -> tuple[Candidate, ...]:
     return tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
 
 
-def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candidate, ...]:
+def parse_candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candidate, ...]:
     """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError.
 
     hindsight: False where no cheapest schedule is worked out: then none may be asked for, and the defaults have none.
@@ -89,14 +89,14 @@ def candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candida
             raise SpecError(
                 f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
             )
-    chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or defaults()
+    chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()
     if hindsight:
         return chosen
     return tuple(each for each in chosen if not isinstance(each.strategy.schedule, HindsightSchedule))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class StudySettings:
     """What is asked of every run.
 
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
@@ -122,7 +122,7 @@ class Loaded:
     problems: tuple[Problem, ...]
 
 
-def load(paths: Sequence[Path]) -> Loaded:
+def load_runs(paths: Sequence[Path]) -> Loaded:
     """Every run under `paths`, and everything that could not be read. A path that is no recording is a problem too,
     unless there is no run at all: then it is a FormatError."""
     for path in paths:
@@ -142,16 +142,16 @@ def load(paths: Sequence[Path]) -> Loaded:
             errors.append((path, error))
     if errors and not runs:
         raise errors[0][1]
-    problems += [Problem(file=str(path), line=None, reason=_reason(path, error)) for path, error in errors]
-    return Loaded(_distinct(runs), tuple(problems))
+    problems += [Problem(file=str(path), line=None, reason=_describe_failure(path, error)) for path, error in errors]
+    return Loaded(_drop_duplicates(runs), tuple(problems))
 
 
-def _reason(path: Path, error: FormatError) -> str:
+def _describe_failure(path: Path, error: FormatError) -> str:
     """The error without the path that a Problem names itself."""
     return str(error).removeprefix(f"{path}: ")
 
 
-def with_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
+def set_recorded_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
     """`loaded` with the window under which runs of a format were recorded, where the files do not say it themselves.
 
     Raises SpecError for a format of which there is no run.
@@ -166,7 +166,7 @@ def with_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
     return replace(loaded, runs=runs)
 
 
-def _distinct(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+def _drop_duplicates(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
     """`runs` with ids that are unique within each file."""
     seen: dict[tuple[str, str], int] = defaultdict(int)
     result = []
@@ -177,23 +177,23 @@ def _distinct(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
     return tuple(result)
 
 
-def study(
-    loaded: Loaded, settings: Settings, *, jobs: int = 1, progress: Callable[[Progress], None] | None = None
+def run_study(
+    loaded: Loaded, settings: StudySettings, *, jobs: int = 1, progress: Callable[[StudyProgress], None] | None = None
 ) -> Study:
     """Replay every run under every candidate.
 
     jobs: processes. progress: called as the work goes on, within long runs too.
     """
     counting = settings.sizer
-    runs = [with_recorded_head(run, counting) for run in loaded.runs]
-    known = [evidence(run) for run in runs]
-    common = _common(runs, known)
+    runs = [add_recorded_head(run, counting) for run in loaded.runs]
+    known = [collect_evidence(run) for run in runs]
+    common = _find_common_items(runs, known)
     done: dict[int, _Result] = {}
     board = ProgressBoard(runs, len(settings.candidates), progress)
     finished = True
     try:
         board.report()
-        for place, result in _spread(runs, known, common, settings, jobs, board):
+        for place, result in _replay_in_processes(runs, known, common, settings, jobs, board):
             done[place] = result
             board.finish(place)
     except KeyboardInterrupt:
@@ -205,7 +205,7 @@ def study(
         counter=settings.tokens,
         strategies=tuple(candidate.label for candidate in settings.candidates),
         rows=tuple(outcome.row for outcome in listed),
-        controls=_controls(runs, known, common, settings if finished else None),
+        controls=_measure_controls(runs, known, common, settings if finished else None),
         problems=loaded.problems + tuple(problem for result in results for problem in result.problems),
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
@@ -215,7 +215,7 @@ def study(
 
 
 def _recommended(candidates: Sequence[Candidate]) -> str:
-    """Return the label of the recommended strategy, "" if it is not among `candidates`."""
+    """Return the label of the recommended strategy, "" if it is not among `parse_candidates`."""
     strategy = parse_strategy(RECOMMENDED)
     return next((candidate.label for candidate in candidates if candidate.strategy == strategy), "")
 
@@ -251,11 +251,11 @@ class _Step:
         return lambda session: self.report(self.start + self.half * (1 + len(session.state.turns) / turns))
 
 
-def _spread(
+def _replay_in_processes(
     runs: Sequence[Trajectory],
     known: Sequence[Evidence],
     common: Sequence[frozenset[str]],
-    settings: Settings,
+    settings: StudySettings,
     jobs: int,
     board: ProgressBoard,
 ) -> Iterator[tuple[int, _Result]]:
@@ -270,7 +270,7 @@ def _spread(
     with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
         futures: dict[Future[_Result], int] = {
             pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
-            for place in _order(runs, jobs)
+            for place in _order_runs(runs, jobs)
         }
         waiting = set(futures)
         try:
@@ -286,7 +286,7 @@ def _spread(
             raise
 
 
-def _order(runs: Sequence[Trajectory], jobs: int) -> list[int]:
+def _order_runs(runs: Sequence[Trajectory], jobs: int) -> list[int]:
     """The longest runs on all workers but one, so that none is left alone at the end; the rest from the shortest on,
     so that an interruption finds many finished."""
     places = sorted(range(len(runs)), key=lambda place: len(runs[place].turns))
@@ -304,20 +304,20 @@ def _set_up_worker(shares: MutableSequence[float]) -> None:
 
 
 def _replay_in_worker(
-    place: int, run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings
+    place: int, run: Trajectory, known: Evidence, common: frozenset[str], settings: StudySettings
 ) -> _Result:
     return _replay_all(run, known, common, settings, partial(_shares.__setitem__, place))
 
 
 def _replay_all(
-    run: Trajectory, known: Evidence, common: frozenset[str], settings: Settings, report: Callable[[float], None]
+    run: Trajectory, known: Evidence, common: frozenset[str], settings: StudySettings, report: Callable[[float], None]
 ) -> _Result:
     """`run` under every candidate. A run that does not fit one strategy's budget is left out of all: totals compare.
 
     report: called with the share of the work that is done.
     """
     counting = settings.sizer
-    plans: dict[Strategy, Best | None] = {}
+    plans: dict[Strategy, CheapestPlan | None] = {}
     outcomes: list[_Outcome] = []
     problems: list[Problem] = []
     for number, candidate in enumerate(settings.candidates):
@@ -326,44 +326,44 @@ def _replay_all(
         strategy = candidate.strategy
         best = None
         if settings.hindsight:
-            best = _yardstick(run, strategy, settings.prices, counting, plans, step.report_half)
+            best = _find_hindsight(run, strategy, settings.prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
-                problems.append(_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
+                problems.append(_new_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
             strategy = replace(strategy, schedule=best.schedule if best else CacheAwareSchedule())
         try:
-            tally = Tally(common=common)
+            tally = EvidenceTally(common=common)
             watch = step.watch_second_half(len(run.turns))
-            result = replay(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
+            result = replay_run(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
         except BudgetError as error:
-            return _Result([], [_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
-        outcomes.append(_Outcome(_row(run, candidate.label, result, best), _series(result)))
+            return _Result([], [_new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
+        outcomes.append(_Outcome(_build_row(run, candidate.label, result, best), _build_series(result)))
     return _Result(outcomes, problems)
 
 
-def _problem(run: Trajectory, reason: str) -> Problem:
+def _new_problem(run: Trajectory, reason: str) -> Problem:
     return Problem(file=run.file, line=None, reason=f"{run.id}: {reason}")
 
 
-def _yardstick(
+def _find_hindsight(
     run: Trajectory,
     strategy: Strategy,
     prices: Prices,
     sizer: Sizer,
-    plans: dict[Strategy, Best | None],
+    plans: dict[Strategy, CheapestPlan | None],
     report: Callable[[float], None],
-) -> Best | None:
+) -> CheapestPlan | None:
     """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
     family = replace(strategy, schedule=CacheAwareSchedule())
     if family not in plans:
-        plans[family] = hindsight(run, family, prices, sizer, report)
+        plans[family] = find_cheapest_plan(run, family, prices, sizer, report)
     return plans[family]
 
 
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
 
 
-def _row(run: Trajectory, label: str, result: Replay, best: Best | None) -> Row:
+def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan | None) -> Row:
     tally = result.evidence
     return Row(
         file=run.file,
@@ -377,7 +377,7 @@ def _row(run: Trajectory, label: str, result: Replay, best: Best | None) -> Row:
         summarizer=result.summarizer,
         raw_usd=result.raw.usd,
         hindsight_usd=best.usd if best else None,
-        late_usd=_late(result),
+        late_usd=_late_usd(result),
         peak=result.peak,
         worst_ratio=max((call.ratio for call in result.calls), default=0.0),
         epochs=result.epochs,
@@ -395,7 +395,7 @@ def _row(run: Trajectory, label: str, result: Replay, best: Best | None) -> Row:
     )
 
 
-def _late(result: Replay) -> float:
+def _late_usd(result: Replay) -> float:
     """Mean cost of the last calls, USD: what one more turn would cost."""
     late = [call.usd for call in result.calls[-LATE:]]
     if late:
@@ -403,7 +403,7 @@ def _late(result: Replay) -> float:
     return 0.0
 
 
-def _series(result: Replay) -> Series:
+def _build_series(result: Replay) -> Series:
     numbered = list(enumerate(result.calls, start=1))
     return Series(
         tokens=tuple(call.tokens for call in result.calls),
@@ -416,38 +416,41 @@ def _series(result: Replay) -> Series:
     )
 
 
-def _by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
+def _group_by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = defaultdict(list)
     for place, run in enumerate(runs):
         places[run.format].append(place)
     return places
 
 
-def _common(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
+def _find_common_items(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
     result: list[frozenset[str]] = [frozenset()] * len(runs)
-    for places in _by_format(runs).values():
+    for places in _group_by_format(runs).values():
         for place, items in zip(places, common_items([known[place] for place in places]), strict=True):
             result[place] = items
     return result
 
 
-def _controls(
-    runs: Sequence[Trajectory], known: Sequence[Evidence], common: Sequence[frozenset[str]], settings: Settings | None
+def _measure_controls(
+    runs: Sequence[Trajectory],
+    known: Sequence[Evidence],
+    common: Sequence[frozenset[str]],
+    settings: StudySettings | None,
 ) -> tuple[Control, ...]:
     """settings: what to replay the floor with; None after an interruption, when nothing more is replayed."""
     result = []
-    for name, places in sorted(_by_format(runs).items()):
+    for name, places in sorted(_group_by_format(runs).items()):
         own = [known[place] for place in places]
         if settings:
-            floor, window = _floor([runs[place] for place in places], own, settings)
+            floor, window = _measure_floor([runs[place] for place in places], own, settings)
         else:
             floor, window = (None, None)
         result.append(
             Control(
                 reader=name,
                 runs=len(places),
-                noise=_mean(noise(own, [frozenset()] * len(own))),
-                noise_filtered=_mean(noise(own, [common[place] for place in places])),
+                noise=_mean_of(measure_noise(own, [frozenset()] * len(own))),
+                noise_filtered=_mean_of(measure_noise(own, [common[place] for place in places])),
                 floor=floor,
                 floor_window=window,
             )
@@ -455,8 +458,8 @@ def _controls(
     return tuple(result)
 
 
-def _floor(
-    runs: Sequence[Trajectory], known: Sequence[Evidence], settings: Settings
+def _measure_floor(
+    runs: Sequence[Trajectory], known: Sequence[Evidence], settings: StudySettings
 ) -> tuple[float | None, int | None]:
     """Evidence recall of plain masking at the window under which runs were recorded: what it calls lost, was."""
     counting = settings.sizer
@@ -468,13 +471,13 @@ def _floor(
             plain = Masking(
                 window=run.recorded_window, schedule=EveryTurnSchedule(), gist=0, placeholder=PUBLISHED_TEXT
             )
-            tally = replay(run, plain, settings.prices, counting, known=own).evidence
+            tally = replay_run(run, plain, settings.prices, counting, known=own).evidence
             items = items + tally.items
             found = found + tally.found
     return (found / items if items else None), (min(windows) if windows else None)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     if known:
         return sum(known) / len(known)

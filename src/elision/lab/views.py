@@ -12,7 +12,7 @@ from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.engine import Session, drive
 from elision.errors import SpecError
 from elision.lab.clock import calls
-from elision.lab.replay import model_free
+from elision.lab.replay import model_free_summarizer
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import Decided
@@ -30,7 +30,7 @@ class Rewrite:
     tokens:    kept in front of it.
     message:   1-based number of the message it falls into.
     character: characters of the segment's text in front of the change; 0 where another message stands in its place.
-    byte:      bytes in front of the change, of the messages as JSON text in UTF-8 (see `as_json`).
+    byte:      bytes in front of the change, of the messages as JSON text in UTF-8 (see `to_json`).
     """
 
     place: int
@@ -64,7 +64,7 @@ class ViewAt:
     def keep(self) -> int:
         """How many leading messages are those of the call before, cache markers included."""
         if self.before:
-            return _common(self.before.messages, self.messages)
+            return _count_common(self.before.messages, self.messages)
         return 0
 
     @property
@@ -76,40 +76,42 @@ class ViewAt:
         place = self.view.common(self.before.view)
         if place == before.length:
             return None
-        message = _common(self.before.plain, self.plain)
+        message = _count_common(self.before.plain, self.plain)
         return Rewrite(
             place=place,
             tokens=self.view.track.start(place),
             message=message + 1,
-            character=_shared(before.track.segments[place], self.view.track.segments[place : self.view.length]),
-            byte=_byte(self.before.plain, self.plain, message),
+            character=_shared_characters(
+                before.track.segments[place], self.view.track.segments[place : self.view.length]
+            ),
+            byte=_byte_offset(self.before.plain, self.plain, message),
         )
 
 
-def views(
+def list_views(
     trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer, renderer: ViewRenderer | None = None
 ) -> Iterator[ViewAt]:
     """Every call of `trajectory` under `strategy`, in order.
 
     renderer: a fresh one; OpenAI chat by default. Raises SpecError where `schedule=hindsight` cannot be worked out.
     """
-    session = Session(scheduled(strategy, trajectory, prices, sizer), prices, sizer)
-    return _run(trajectory, session, renderer or render_openai_chat.OpenAIChatRenderer())
+    session = Session(resolve_schedule(strategy, trajectory, prices, sizer), prices, sizer)
+    return _run_views(trajectory, session, renderer or render_openai_chat.OpenAIChatRenderer())
 
 
-def _run(trajectory: Trajectory, session: Session, renderer: ViewRenderer) -> Iterator[ViewAt]:
+def _run_views(trajectory: Trajectory, session: Session, renderer: ViewRenderer) -> Iterator[ViewAt]:
     session.begin(trajectory.head)
-    summarizer = model_free(session.sizer)
+    summarizer = model_free_summarizer(session.sizer)
     before: ViewAt | None = None
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         drive(session.prepare(now, model), summarizer)
-        newest = _newest(session, renderer, before)
+        newest = _build_view(session, renderer, before)
         before = replace(newest, before=None)
         yield newest
         session.add(turn)
 
 
-def _newest(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
+def _build_view(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
     newest = session.newest
     assert newest is not None
     return ViewAt(
@@ -126,20 +128,22 @@ def _newest(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> 
     )
 
 
-def scheduled(strategy: Strategy, trajectory: Trajectory, prices: Prices, sizer: Sizer) -> Strategy:
+def resolve_schedule(strategy: Strategy, trajectory: Trajectory, prices: Prices, sizer: Sizer) -> Strategy:
     """`strategy` with its schedule worked out where it is `hindsight`. Raises SpecError saying why it cannot be."""
     if not isinstance(strategy.schedule, HindsightSchedule):
         return strategy
     # Brings numpy, which is slow to import and which no other schedule needs.
-    from elision.lab.hindsight import hindsight
+    from elision.lab.hindsight import find_cheapest_plan
 
-    best = hindsight(trajectory, strategy, prices, sizer)
+    best = find_cheapest_plan(trajectory, strategy, prices, sizer)
     if best is None:
-        raise SpecError(f"schedule=hindsight: {_why_not(strategy, trajectory, prices)}; choose another schedule")
+        raise SpecError(
+            f"schedule=hindsight: {_explain_no_hindsight(strategy, trajectory, prices)}; choose another schedule"
+        )
     return replace(strategy, schedule=best.schedule)
 
 
-def _why_not(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
+def _explain_no_hindsight(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
     from elision.lab.hindsight import LONGEST, has_hindsight
 
     if not has_hindsight(strategy):
@@ -153,15 +157,15 @@ def _why_not(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:
     return f"{limit} is smaller than this run, and then what may be done depends on what was done before"
 
 
-def as_json(value: object) -> str:
+def to_json(value: object) -> str:
     """JSON text, letters as they are; escaped where they are no sound Unicode."""
     text = json.dumps(value, ensure_ascii=False)
-    if text.isascii() or _encodes(text):
+    if text.isascii() or _is_encodable(text):
         return text
     return json.dumps(value)
 
 
-def _encodes(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -169,36 +173,36 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _common(before: Sequence[JsonMessage], now: Sequence[JsonMessage]) -> int:
+def _count_common(before: Sequence[JsonMessage], now: Sequence[JsonMessage]) -> int:
     """How many leading messages both lists share."""
     return sum(
         1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(before, now, strict=False))
     )
 
 
-def _shared(before: Segment, now: Sequence[Segment]) -> int:
+def _shared_characters(before: Segment, now: Sequence[Segment]) -> int:
     """Characters that the text of a rewritten segment has in common with what stood there before."""
     if not now or (before.turn, before.index) != (now[0].turn, now[0].index) or before.turn == 0:
         return 0
-    return _prefix(shown(before), shown(now[0]))
+    return _common_prefix_length(segment_text(before), segment_text(now[0]))
 
 
-def shown(segment: Segment) -> str:
+def segment_text(segment: Segment) -> str:
     """The text of a segment as it is sent."""
     if segment.text or segment.source is None:
         return segment.text
     return segment.source.text
 
 
-def _prefix(before: str, now: str) -> int:
+def _common_prefix_length(before: str, now: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
 
 
-def _byte(before: Sequence[JsonMessage], now: Sequence[JsonMessage], message: int) -> int:
+def _byte_offset(before: Sequence[JsonMessage], now: Sequence[JsonMessage], message: int) -> int:
     """Bytes in front of the first difference, which falls into message `message` (0-based)."""
-    front = 1 + sum(len(as_json(each).encode()) + 2 for each in now[:message])
+    front = 1 + sum(len(to_json(each).encode()) + 2 for each in now[:message])
     if message >= min(len(before), len(now)):
         return front
-    old = as_json(before[message])
-    new = as_json(now[message])
-    return front + len(new[: _prefix(old, new)].encode())
+    old = to_json(before[message])
+    new = to_json(now[message])
+    return front + len(new[: _common_prefix_length(old, new)].encode())

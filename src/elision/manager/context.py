@@ -185,12 +185,12 @@ class ContextManager:
 
         Raises SettingError, which names the place and the mend.
         """
-        from elision.config import KEYS, settings  # the only reader of either, and nothing that other callers need
+        from elision.config import KEYS, load_settings  # the only reader of either, and nothing that other callers need
 
         surroundings = os.environ if environment is None else environment
         known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING_TYPES)}
         rest = {name: value for name, value in options.items() if name not in known}
-        return cls.from_settings(settings(surroundings, None, **known), surroundings, **rest)
+        return cls.from_settings(load_settings(surroundings, None, **known), surroundings, **rest)
 
     @classmethod
     def from_settings(

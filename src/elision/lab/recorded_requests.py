@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from elision.lab.clock import calls
-from elision.lab.heads import with_recorded_head
+from elision.lab.head_estimate import add_recorded_head
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
@@ -31,7 +31,7 @@ Restart: TypeAlias = Literal["", "recorded", "inferred"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RecordedRequest:
     """One recorded request.
 
     now:      seconds since the epoch, None if unknown. usage: as billed.
@@ -48,11 +48,11 @@ class Request:
     restart: Restart = ""
 
 
-def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
+def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequest]:
     """Every call of `trajectory` whose usage was recorded; the others are left out, what they said is not."""
-    told = _head(with_recorded_head(trajectory, sizer), sizer)
-    counted = _Counted(State(sizer))
-    billed = _Billed()
+    told = _estimate_head(add_recorded_head(trajectory, sizer), sizer)
+    counted = _CountedConversation(State(sizer))
+    billed = _BilledConversation()
     counted.begin(told.head)
     restarts = {compaction.before: compaction.summary for compaction in trajectory.compactions}
     pending: str | None = None
@@ -66,18 +66,18 @@ def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
         usage = turn.usage
         if usage is not None and usage.prompt:
             model = model or told.model
-            restart: Restart = "recorded" if pending is not None else billed.dropped(usage.prompt, model)
+            restart: Restart = "recorded" if pending is not None else billed.detect_restart(usage.prompt, model)
             if restart:
                 counted.restart(usage.prompt, pending or "")
-            kept[model] = _kept(usage, kept.get(model, 0.0))
-            yield Request(
+            kept[model] = _kept_tokens(usage, kept.get(model, 0.0))
+            yield RecordedRequest(
                 call=turn.index,
                 now=now,
                 model=model,
                 usage=usage,
-                counted=_kept_for(counted.view(turn.index, usage.prompt, model), kept[model]),
-                billed=_kept_for(
-                    billed.view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
+                counted=_cut_view(counted.build_view(turn.index, usage.prompt, model), kept[model]),
+                billed=_cut_view(
+                    billed.build_view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
                 ),
                 restart=restart,
             )
@@ -85,7 +85,7 @@ def requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[Request]:
         counted.add(turn)
 
 
-def _head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
+def _estimate_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     """Tool definitions that count to more than the whole first prompt are taken at what is left of it.
 
     Recordings hold them as JSON, providers bill a terser form (OpenAI: 25 % less, inspect-ai/browser.json.gz).
@@ -100,7 +100,7 @@ def _head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
 
 
 @dataclass(slots=True)
-class _Counted:
+class _CountedConversation:
     """The views as our messages make them.
 
     fixed: leading segments that every prompt of the run begins with: all of the head up to its first user message.
@@ -129,7 +129,7 @@ class _Counted:
         self.state.fold(HeadSet(head))
         self.sent = self.state.raw.fork(self.state.head_length)
         self._taken = self.state.head_length
-        self.fixed = _fixed(self.sent.segments)
+        self.fixed = _fixed_tokens(self.sent.segments)
 
     def add(self, turn: Turn) -> None:
         self.state.fold(TurnAdded(turn))
@@ -154,39 +154,41 @@ class _Counted:
         self.sent = track
         self._before = None
 
-    def view(self, call: int, prompt: int, model: str) -> View:
+    def build_view(self, call: int, prompt: int, model: str) -> View:
         length = len(self.sent.segments)
         tokens = self.sent.start(length)
         if self._before is not None and self._before[2] == model:
             self.grown[0] += prompt - self._before[0]
             self.grown[1] += tokens - self._before[1]
         self._before = (prompt, tokens, model)
-        return _view(call, self.sent, self.fixed, length)
+        return _build_view(call, self.sent, self.fixed, length)
 
 
-def _fixed(segments: Sequence[Segment]) -> int:
+def _fixed_tokens(segments: Sequence[Segment]) -> int:
     """Segments in front of the first user message of a head."""
-    users = (place for place, segment in enumerate(segments) if segment.kind == "head" and _role(segment) == "user")
+    users = (
+        place for place, segment in enumerate(segments) if segment.kind == "head" and _segment_role(segment) == "user"
+    )
     return next(users, len(segments))
 
 
-def _role(segment: Segment) -> str:
+def _segment_role(segment: Segment) -> str:
     return getattr(segment.source, "role", "")
 
 
 @dataclass(slots=True)
-class _Billed:
+class _BilledConversation:
     """The views as long as they were billed, each model's apart: a segment is what a call added."""
 
     tracks: dict[str, Track] = field(default_factory=dict)
 
-    def dropped(self, prompt: int, model: str) -> Restart:
+    def detect_restart(self, prompt: int, model: str) -> Restart:
         known = self.tracks.get(model)
         if known is not None and prompt < DROP * known.tokens:
             return "inferred"
         return ""
 
-    def view(self, call: int, prompt: int, model: str, *, fixed: int, restart: bool) -> View:
+    def build_view(self, call: int, prompt: int, model: str, *, fixed: int, restart: bool) -> View:
         known = self.tracks.get(model, Track())
         if restart:
             track = known.fork(min(1, len(known.segments)))
@@ -195,17 +197,17 @@ class _Billed:
         else:
             track = known
         if not track.segments:
-            _grow(track, min(fixed, prompt))
-        _grow(track, prompt - track.tokens)
+            _grow_track(track, min(fixed, prompt))
+        _grow_track(track, prompt - track.tokens)
         self.tracks[model] = track
-        return _view(call, track, 1, len(track.segments))
+        return _build_view(call, track, 1, len(track.segments))
 
 
-def _grow(track: Track, tokens: int) -> None:
+def _grow_track(track: Track, tokens: int) -> None:
     track.append(Segment(kind="hidden", tokens=max(0, tokens)))
 
 
-def _kept(usage: Usage, before: float) -> float:
+def _kept_tokens(usage: Usage, before: float) -> float:
     """The share of a prompt, from its front, whose cache entries live an hour, as billed; before: of the one before it.
 
     What is written for an hour stands in front of what is written for five minutes.
@@ -219,7 +221,7 @@ def _kept(usage: Usage, before: float) -> float:
     return 0.0
 
 
-def _kept_for(view: View, share: float) -> View:
+def _cut_view(view: View, share: float) -> View:
     """`view` with the leading segments that live an hour."""
     if share >= 1:
         hour = view.length
@@ -228,7 +230,7 @@ def _kept_for(view: View, share: float) -> View:
     return replace(view, hour=hour)
 
 
-def _view(call: int, track: Track, fixed: int, length: int) -> View:
+def _build_view(call: int, track: Track, fixed: int, length: int) -> View:
     """Agents that cache put breakpoints behind system prompt and tools, and behind the newest message."""
     marks = tuple(sorted({mark for mark in (fixed, length) if mark}))
     return View(call=call, epoch=1, track=track, length=length, marks=marks)

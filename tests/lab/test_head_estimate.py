@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.lab.heads import with_recorded_head
+from elision.lab.head_estimate import add_recorded_head
 from elision.trajectory.content import content
 from elision.trajectory.tokens import Sizer, counter
 from elision.trajectory.trajectory import Trajectory
@@ -16,7 +16,7 @@ TASK = Message(role="user", content=content("x" * 384))  # 96 tokens and a frame
 def test_first_call_with_usage() -> None:
     """The head is what the first billed prompt holds beyond the counted text, as warm as that call's cache read."""
     turns = (Turn(index=1, usage=Usage(input=500, cache_read=400)),)
-    head = with_recorded_head(Trajectory(id="a", head=Head(messages=(TASK,)), turns=turns), SIZER).head
+    head = add_recorded_head(Trajectory(id="a", head=Head(messages=(TASK,)), turns=turns), SIZER).head
     assert (head.hidden_tokens, head.warm_tokens) == (800, 400)
 
 
@@ -24,11 +24,11 @@ def test_greeting_without_usage() -> None:
     """Turns before the first billed call count to its prompt; what a later call reads is the run's own, not warmth."""
     greeting = Turn(index=1, content=content("y" * 384))
     turns = (greeting, Turn(index=2, usage=Usage(input=500, cache_read=400)))
-    head = with_recorded_head(Trajectory(id="a", head=Head(messages=(TASK,)), turns=turns), SIZER).head
+    head = add_recorded_head(Trajectory(id="a", head=Head(messages=(TASK,)), turns=turns), SIZER).head
     assert (head.hidden_tokens, head.warm_tokens) == (700, 0)
 
 
 def test_no_usage() -> None:
     """Without usage, or with none but empty ones, the trajectory stays as it is."""
     run = Trajectory(id="a", head=Head(), turns=(Turn(index=1), Turn(index=2, usage=Usage(output=3))))
-    assert with_recorded_head(run, SIZER) is run
+    assert add_recorded_head(run, SIZER) is run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.config import values
-from elision.config.values import Reader, optional, whole
+from elision.config import setting_readers
+from elision.config.setting_readers import Reader, optional, whole
 from elision.dialects.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 
 #: In front of a setting's name in capitals: the variable of the environment.
@@ -38,7 +38,7 @@ class Key:
         return PREFIX + self.name.upper()
 
 
-def _knob(name: str, group: Group, read: Reader, meaning: str, *options: str) -> Key:
+def _strategy_key(name: str, group: Group, read: Reader, meaning: str, *options: str) -> Key:
     return Key(name=name, group=group, read=read, meaning=meaning, options=options)
 
 
@@ -49,21 +49,21 @@ _STRATEGY: Final = (
     Key(
         name="strategy",
         group="strategy",
-        read=values.text,
+        read=setting_readers.text,
         default="masking",
         meaning="what may be hidden: a strategy, with or without options, or a preset",
     ),
-    _knob("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window"),
-    _knob("summary_turns", "strategy", _turns, "turns at which a summary is due (N)", "every", "summarize_at"),
-    _knob("summary_tail", "strategy", _turns, "newest turns that are kept out of a summary (M)", "tail"),
-    _knob(
+    _strategy_key("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window"),
+    _strategy_key("summary_turns", "strategy", _turns, "turns at which a summary is due (N)", "every", "summarize_at"),
+    _strategy_key("summary_tail", "strategy", _turns, "newest turns that are kept out of a summary (M)", "tail"),
+    _strategy_key(
         "summary_tokens",
         "strategy",
         optional(_tokens),
         "tokens of the view, behind the summary and outside the tail, at which one is due too",
         "summarize_tokens",
     ),
-    _knob(
+    _strategy_key(
         "summary_max_tokens",
         "strategy",
         whole(50, "tokens"),
@@ -73,24 +73,32 @@ _STRATEGY: Final = (
 )
 
 _BUDGET: Final = (
-    _knob(
+    _strategy_key(
         "token_budget",
         "budget",
         optional(_tokens),
         "largest view, in tokens; none: the model's window or, if lower, its next price cliff",
         "budget.tokens",
     ),
-    _knob("max_context_pct", "budget", values.share, "share of the budget that may be used", "budget.max_context_pct"),
-    _knob("reserved", "budget", whole(0, "tokens"), "tokens kept for the answer", "budget.reserved"),
-    _knob(
+    _strategy_key(
+        "max_context_pct",
+        "budget",
+        setting_readers.share,
+        "share of the budget that may be used",
+        "budget.max_context_pct",
+    ),
+    _strategy_key("reserved", "budget", whole(0, "tokens"), "tokens kept for the answer", "budget.reserved"),
+    _strategy_key(
         "soft",
         "budget",
-        optional(values.share),
+        optional(setting_readers.share),
         "share of what is usable above which everything that may be masked is",
         "budget.soft",
     ),
-    _knob("low", "budget", values.share, "share of what is usable that pressure goes down to", "budget.low"),
-    _knob("min_window", "budget", _turns, "turns that pressure leaves unmasked", "budget.min_window"),
+    _strategy_key(
+        "low", "budget", setting_readers.share, "share of what is usable that pressure goes down to", "budget.low"
+    ),
+    _strategy_key("min_window", "budget", _turns, "turns that pressure leaves unmasked", "budget.min_window"),
 )
 
 _GUARDS: Final = (
@@ -98,7 +106,7 @@ _GUARDS: Final = (
     Key(
         name="max_cost_usd",
         group="guards",
-        read=optional(values.usd),
+        read=optional(setting_readers.usd),
         meaning="USD at which the run must stop, summarizer included",
     ),
     Key(
@@ -113,27 +121,27 @@ _SUMMARIES: Final = (
     Key(
         name="summarizer",
         group="summaries",
-        read=values.summarizer,
+        read=setting_readers.summarizer,
         default="digest",
         meaning="who writes summaries: digest (no model), anthropic:, openai:, openai-responses: or litellm:MODEL",
     ),
     Key(
         name="summarizer_base_url",
         group="summaries",
-        read=optional(values.address),
+        read=optional(setting_readers.address),
         meaning="where the summarizer's model is served; none: the provider's own address",
     ),
     Key(
         name="summary_seconds",
         group="summaries",
-        read=values.seconds,
+        read=setting_readers.seconds,
         default=120.0,
         meaning="seconds that a summary may take",
     ),
     Key(
         name="background",
         group="summaries",
-        read=values.flag,
+        read=setting_readers.flag,
         default=False,
         meaning="whether a summary is prepared while the agent goes on",
     ),
@@ -143,95 +151,95 @@ _SESSION: Final = (
     Key(
         name="store",
         group="session",
-        read=values.store,
+        read=setting_readers.store,
         default="sqlite:///elision.db",
         meaning="where sessions are kept; a password in it is never shown",
     ),
     Key(
         name="session",
         group="session",
-        read=optional(values.text),
+        read=optional(setting_readers.text),
         meaning="the session's key; none: a new one for each run",
     ),
     Key(
         name="model",
         group="session",
-        read=optional(values.text),
+        read=optional(setting_readers.text),
         meaning="the agent's model, for prices, window and what its provider allows",
     ),
     Key(
         name="prices",
         group="session",
-        read=optional(values.prices),
+        read=optional(setting_readers.prices),
         meaning="a named set of prices, or another model's; none: the model's own",
     ),
     Key(
         name="dialect",
         group="session",
-        read=values.choice(("auto", "openai", "openai-responses", "anthropic")),
+        read=setting_readers.choice(("auto", "openai", "openai-responses", "anthropic")),
         default="auto",
         meaning="whose messages the agent sends",
     ),
     Key(
         name="observations",
         group="session",
-        read=values.choice(("auto", "tools", "user")),
+        read=setting_readers.choice(("auto", "tools", "user")),
         default="auto",
         meaning="what observations are: tool results, or user messages that answer an action in plain text",
     ),
     Key(
         name="thinking",
         group="session",
-        read=values.choice((AUTO_POLICY, *THINKING_POLICIES)),
+        read=setting_readers.choice((AUTO_POLICY, *THINKING_POLICIES)),
         default=AUTO_POLICY,
         meaning="how a history is edited at models whose thinking is bound to what stood before it",
     ),
     Key(
         name="cache_control",
         group="session",
-        read=values.choice(("auto", "client")),
+        read=setting_readers.choice(("auto", "client")),
         default="auto",
         meaning="who places cache breakpoints where the provider wants them: auto (we do) or client",
     ),
     Key(
         name="recall",
         group="session",
-        read=values.flag,
+        read=setting_readers.flag,
         default=True,
         meaning="whether what is hidden can be asked for again, so that placeholders name handles",
     ),
     Key(
         name="tokens",
         group="session",
-        read=values.choice(("o200k", "cl100k", "estimate")),
+        read=setting_readers.choice(("o200k", "cl100k", "estimate")),
         default="o200k",
         meaning="how tokens are counted: o200k or cl100k (exact), or estimate",
     ),
     Key(
         name="redact",
         group="session",
-        read=values.flag,
+        read=setting_readers.flag,
         default=True,
         meaning="whether secrets are taken out of summaries, logs and exports",
     ),
     Key(
         name="redact_without",
         group="session",
-        read=values.names,
+        read=setting_readers.names,
         default=(),
         meaning="kinds of secrets that are left alone",
     ),
     Key(
         name="redact_patterns",
         group="session",
-        read=values.patterns,
+        read=setting_readers.patterns,
         default=(),
         meaning="secrets of one's own: names and regular expressions",
     ),
     Key(
         name="log",
         group="session",
-        read=values.choice(("none", "text", "json")),
+        read=setting_readers.choice(("none", "text", "json")),
         default="none",
         meaning="one line for each pass on the logger elision.context: none, text (key=value) or json",
     ),

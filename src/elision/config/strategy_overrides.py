@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elision.config.keys import KEYS, Key
-from elision.config.sources import Given, Rank
+from elision.config.setting_keys import KEYS, Key
+from elision.config.setting_sources import GivenSetting, Rank
 from elision.errors import SettingError, SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.pipeline import Pipeline
@@ -18,7 +18,7 @@ from elision.trajectory.redact import DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refined:
+class RefinedStrategy:
     """strategy: in force. place: where it is named. preset: which it is, "" for none.
 
     values: for each setting that stands for an option, (its value,), or () where the strategy has none. places: where
@@ -34,7 +34,7 @@ class Refined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Named:
+class _NamedStrategy:
     """The strategy as it was named. states: options that it says itself; None: all of them."""
 
     strategy: Strategy
@@ -43,49 +43,49 @@ class _Named:
     preset: str = ""
     states: frozenset[str] | None = frozenset()
 
-    def says(self, option: str) -> bool:
+    def states_option(self, option: str) -> bool:
         return self.states is None or option in self.states
 
 
-def refine(found: Mapping[str, Given]) -> Refined:
+def refine_strategy(found: Mapping[str, GivenSetting]) -> RefinedStrategy:
     """The strategy in force. Raises SettingError for a setting that has no effect on it, or contradicts it."""
-    named = _named(found)
+    named = _read_named_strategy(found)
     changes: dict[str, tuple[Any, str]] = {}
     notes: dict[str, str] = {}
-    for key in _knobs():
+    for key in _list_strategy_keys():
         if key.name not in found:
             continue
-        option, why = _applies(named, found[key.name])
+        option, why = _decide_whether_applied(named, found[key.name])
         if option:
             changes[option] = (found[key.name].value, found[key.name].place)
         else:
             notes[key.name] = why
-    strategy = _changed(named.strategy, changes)
-    _has_room(strategy, named, changes)
-    return Refined(
+    strategy = _change_strategy(named.strategy, changes)
+    _check_room(strategy, named, changes)
+    return RefinedStrategy(
         strategy=strategy,
         place=named.place,
         preset=named.preset,
-        values={key.name: _value(strategy, key) for key in _knobs()},
-        places={key.name: _place(named, key, changes) for key in _knobs()},
+        values={key.name: _find_value(strategy, key) for key in _list_strategy_keys()},
+        places={key.name: _find_place(named, key, changes) for key in _list_strategy_keys()},
         notes=notes,
     )
 
 
-def _knobs() -> Iterator[Key]:
+def _list_strategy_keys() -> Iterator[Key]:
     return (key for key in KEYS.values() if key.options)
 
 
-def _named(found: Mapping[str, Given]) -> _Named:
+def _read_named_strategy(found: Mapping[str, GivenSetting]) -> _NamedStrategy:
     given = found.get("strategy")
     if given is None:
-        return _Named(strategy=parse_strategy(KEYS["strategy"].default), place="default", rank=Rank.DEFAULT)
+        return _NamedStrategy(strategy=parse_strategy(KEYS["strategy"].default), place="default", rank=Rank.DEFAULT)
     if isinstance(given.value, Strategy):
-        return _Named(strategy=given.value, place=given.place, rank=given.rank, states=None)
+        return _NamedStrategy(strategy=given.value, place=given.place, rank=given.rank, states=None)
     if not isinstance(given.value, str):
         raise SettingError(f"{given.place}: give a strategy or its text, not {type(given.value).__name__}")
     try:
-        return _Named(
+        return _NamedStrategy(
             strategy=parse_strategy(given.value),
             place=given.place,
             rank=given.rank,
@@ -99,9 +99,9 @@ def _named(found: Mapping[str, Given]) -> _Named:
 # -- which option a setting means -------------------------------------------------------------------------------------
 
 
-def _applies(named: _Named, given: Given) -> tuple[str, str]:
+def _decide_whether_applied(named: _NamedStrategy, given: GivenSetting) -> tuple[str, str]:
     """The option that `given` sets, or "" and why it sets none: a lower source has no say about the strategy's own."""
-    option = next((option for option in given.key.options if _has(named.strategy, option)), "")
+    option = next((option for option in given.key.options if _has_option(named.strategy, option)), "")
     if not option:
         why = f"{named.strategy.name} has no such option"
         if given.rank >= named.rank:
@@ -111,24 +111,24 @@ def _applies(named: _Named, given: Given) -> tuple[str, str]:
                 "take it away, or choose another strategy"
             )
         return "", why
-    if not named.says(option) or given.rank > named.rank:
+    if not named.states_option(option) or given.rank > named.rank:
         return option, ""
-    (own,) = _value(named.strategy, given.key)
+    (own,) = _find_value(named.strategy, given.key)
     if given.rank == named.rank and own != given.value:
         raise SettingError(f"{given.place} says {given.value}, but {named.place} says {option}={own}; keep one of them")
     return "", f"{named.place} says {option} itself"
 
 
-def _has(strategy: Strategy, option: str) -> bool:
+def _has_option(strategy: Strategy, option: str) -> bool:
     """Whether `option` has an effect on `strategy`; nothing has any on one that hides nothing."""
     if not strategy.can_hide:
         return False
     if option.startswith("budget."):
         return True
-    return any(option in part.__dataclass_fields__ for part in _parts(strategy, option))
+    return any(option in part.__dataclass_fields__ for part in _list_parts_with(strategy, option))
 
 
-def _parts(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
+def _list_parts_with(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
     """The strategies that `option` may stand in: a pipeline's parts, for what they do not share."""
     shared = option in Strategy.__dataclass_fields__
     if isinstance(strategy, Pipeline) and not shared:
@@ -139,14 +139,14 @@ def _parts(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
 # -- changing it ------------------------------------------------------------------------------------------------------
 
 
-def _changed(strategy: Strategy, changes: Mapping[str, tuple[Any, str]]) -> Strategy:
+def _change_strategy(strategy: Strategy, changes: Mapping[str, tuple[Any, str]]) -> Strategy:
     """`strategy` with all changes at once, so that no two of them contradict each other on the way."""
     if not changes:
         return strategy
     own = {option: value for option, (value, _) in changes.items() if not option.startswith("budget.")}
     budget = {option.partition(".")[2]: value for option, (value, _) in changes.items() if option not in own}
     try:
-        changed = _with_options(strategy, own)
+        changed = _replace_options(strategy, own)
         if budget:
             return replace(changed, budget=replace(changed.budget or Budget(), **budget))
         return changed
@@ -154,17 +154,17 @@ def _changed(strategy: Strategy, changes: Mapping[str, tuple[Any, str]]) -> Stra
         raise SettingError(f"{', '.join(place for _, place in changes.values())}: {error}") from None
 
 
-def _with_options(strategy: Strategy, options: Mapping[str, Any]) -> Strategy:
+def _replace_options(strategy: Strategy, options: Mapping[str, Any]) -> Strategy:
     if isinstance(strategy, Pipeline):
         inner = {name: value for name, value in options.items() if name not in Strategy.__dataclass_fields__}
         shared = {name: value for name, value in options.items() if name not in inner}
-        return replace(strategy, parts=tuple(_with_options(part, inner) for part in strategy.parts), **shared)
+        return replace(strategy, parts=tuple(_replace_options(part, inner) for part in strategy.parts), **shared)
     return replace(
         strategy, **{name: value for name, value in options.items() if name in strategy.__dataclass_fields__}
     )
 
 
-def _has_room(strategy: Strategy, named: _Named, changes: Mapping[str, tuple[Any, str]]) -> None:
+def _check_room(strategy: Strategy, named: _NamedStrategy, changes: Mapping[str, tuple[Any, str]]) -> None:
     """Raise SettingError for a budget that its reserve eats: that is known before any model is."""
     if strategy.budget is None or strategy.budget.tokens is None:
         return
@@ -178,13 +178,13 @@ def _has_room(strategy: Strategy, named: _Named, changes: Mapping[str, tuple[Any
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
+def _find_value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
     """(the value in force,) or ()."""
-    option = next((option for option in key.options if _has(strategy, option)), "")
+    option = next((option for option in key.options if _has_option(strategy, option)), "")
     if option.startswith("budget."):
         return (getattr(strategy.budget or Budget(), option.partition(".")[2]),)
     if option:
-        holders = [part for part in _parts(strategy, option) if option in part.__dataclass_fields__]
+        holders = [part for part in _list_parts_with(strategy, option) if option in part.__dataclass_fields__]
     else:
         holders = []
     if holders:
@@ -192,11 +192,11 @@ def _value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
     return ()
 
 
-def _place(named: _Named, key: Key, changes: Mapping[str, tuple[Any, str]]) -> str:
-    option = next((option for option in key.options if _has(named.strategy, option)), "")
+def _find_place(named: _NamedStrategy, key: Key, changes: Mapping[str, tuple[Any, str]]) -> str:
+    option = next((option for option in key.options if _has_option(named.strategy, option)), "")
     if option in changes:
         return changes[option][1]
-    if option and named.says(option):
+    if option and named.states_option(option):
         return named.place
     if named.preset:
         preset = list_stated_options(PRESETS[named.preset])

@@ -11,10 +11,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
-from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
+from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.gateway_keys import TABLE as GATEWAY
-from elision.config.keys import CONFIG, KEYS, PREFIX, Key
-from elision.config.values import concealed
+from elision.config.setting_keys import CONFIG, KEYS, PREFIX, Key
+from elision.config.setting_readers import concealed
 from elision.errors import SettingError
 from elision.trajectory.redact import DEFAULT
 
@@ -38,7 +38,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenSetting:
     """A setting that somebody gave. place: variable, file:line or argument, for people."""
 
     key: Key
@@ -48,32 +48,32 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedOption:
     """A value from a command line. option: as it is typed there, such as --upstream-openai."""
 
     option: str
     value: object
 
 
-def given(environ: Mapping[str, str], folder: Path, arguments: Mapping[str, object]) -> dict[str, Given]:
+def read_settings(environ: Mapping[str, str], folder: Path, arguments: Mapping[str, object]) -> dict[str, GivenSetting]:
     """What is given, by name: of several sources the one with the last word. Raises SettingError."""
-    found: dict[str, Given] = {}
-    for each in (*_file(environ, folder), *_environment(environ), *_arguments(arguments)):
+    found: dict[str, GivenSetting] = {}
+    for each in (*_read_file(environ, folder), *_read_environment(environ), *_read_arguments(arguments)):
         found[each.key.name] = each
     return found
 
 
-def _arguments(arguments: Mapping[str, object]) -> Iterator[Given]:
+def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
     for name, value in arguments.items():
-        if isinstance(value, Typed):
+        if isinstance(value, TypedOption):
             place, plain = (value.option, value.value)
         else:
             place, plain = (f"argument {name}", value)
         if plain is not None:
-            yield _given(name, plain, place, Rank.ARGUMENT, str.lower)
+            yield _parse_setting(name, plain, place, Rank.ARGUMENT, str.lower)
 
 
-def _environment(environ: Mapping[str, str]) -> Iterator[Given]:
+def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
     for variable in sorted(environ):
         name = variable.removeprefix(PREFIX)
         # An empty variable is how a compose file says that it has nothing to say.
@@ -81,23 +81,25 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Given]:
             continue
         if name != name.upper():
             raise SettingError(f"{variable}: variables are written in capitals: {PREFIX}{name.upper()}")
-        yield _given(name.lower(), environ[variable], variable, Rank.ENVIRONMENT, lambda key: PREFIX + key.upper())
+        yield _parse_setting(
+            name.lower(), environ[variable], variable, Rank.ENVIRONMENT, lambda key: PREFIX + key.upper()
+        )
 
 
-def _given(name: str, value: object, place: str, rank: Rank, spelled: Any) -> Given:
+def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: Any) -> GivenSetting:
     """The setting `name`, its value read. spelled: how names are written there. Raises SettingError."""
     if name not in ALL_KEYS:
-        raise SettingError(f"{place}: {_unknown(name, spelled)}")
+        raise SettingError(f"{place}: {_explain_unknown(name, spelled)}")
     key = ALL_KEYS[name]
     if name == "strategy" and not isinstance(value, str) and rank is Rank.ARGUMENT:
-        return Given(key=key, value=value, place=place, rank=rank)
+        return GivenSetting(key=key, value=value, place=place, rank=rank)
     try:
-        return Given(key=key, value=key.read(value), place=place, rank=rank)
+        return GivenSetting(key=key, value=key.read(value), place=place, rank=rank)
     except ValueError as error:
         if key.secret:
             shown = "what is given"
         else:
-            shown = _shown(value)
+            shown = _format_refused(value)
         # Whoever typed an option does not know the setting behind it.
         if place.startswith(OPTION):
             wrong = "will not do"
@@ -106,20 +108,20 @@ def _given(name: str, value: object, place: str, rank: Rank, spelled: Any) -> Gi
         raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
 
 
-def _shown(value: object) -> str:
+def _format_refused(value: object) -> str:
     if isinstance(value, str):
         return repr(DEFAULT.text(concealed(str(value)))[:60])
     return repr(value)[:60]
 
 
-def _unknown(name: str, spelled: Any) -> str:
+def _explain_unknown(name: str, spelled: Any) -> str:
     if name.lower().startswith(f"{GATEWAY}_"):
         family = GATEWAY_KEYS
     else:
         family = KEYS
-    near = get_close_matches(short(name.lower()), map(short, family), n=1, cutoff=0.6)
+    near = get_close_matches(strip_prefix(name.lower()), map(strip_prefix, family), n=1, cutoff=0.6)
     if near:
-        return f"no such setting; did you mean {spelled(next(key for key in family if short(key) == near[0]))}?"
+        return f"no such setting; did you mean {spelled(next(key for key in family if strip_prefix(key) == near[0]))}?"
     if _CREDENTIAL.search(name):
         return "no such setting; credentials are no settings: they are read by the provider's own client"
     return f"no such setting; there are: {', '.join(spelled(key) for key in family)}"
@@ -128,56 +130,58 @@ def _unknown(name: str, spelled: Any) -> str:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def _file(environ: Mapping[str, str], folder: Path) -> Iterator[Given]:
-    path, named = _path(environ, folder)
+def _read_file(environ: Mapping[str, str], folder: Path) -> Iterator[GivenSetting]:
+    path, named = _find_file(environ, folder)
     if path is None:
         return
-    text = _text(path)
+    text = _read_text(path)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{path}: {error}") from None
     inside = TABLE if path.name == PROJECT else ()
-    for name, value in _table(document, path, named=named).items():
+    for name, value in _read_table(document, path, named=named).items():
         if name == GATEWAY:
-            yield from _gateway(value, text, _short(path, folder), inside)
+            yield from _read_gateway_table(value, text, _shorten_path(path, folder), inside)
             continue
-        place = _place(_short(path, folder), _line(text, name, inside))
+        place = _format_place(_shorten_path(path, folder), _find_line(text, name, inside))
         if name in GATEWAY_KEYS:
             raise SettingError(
-                f"{place}: {name} is written as {short(name)} in the table [{'.'.join((*inside, GATEWAY))}]"
+                f"{place}: {name} is written as {strip_prefix(name)} in the table [{'.'.join((*inside, GATEWAY))}]"
             )
-        yield _given(name, value, place, Rank.FILE, str.lower)
+        yield _parse_setting(name, value, place, Rank.FILE, str.lower)
 
 
-def _gateway(table: Any, text: str, file: str, inside: tuple[str, ...]) -> Iterator[Given]:
+def _read_gateway_table(table: Any, text: str, file: str, inside: tuple[str, ...]) -> Iterator[GivenSetting]:
     """The settings of the gateway's own table. Raises SettingError."""
     inner = (*inside, GATEWAY)
     if not isinstance(table, Mapping):
-        raise SettingError(f"{_place(file, _line(text, GATEWAY, inside))}: {GATEWAY} is a table: [{'.'.join(inner)}]")
+        raise SettingError(
+            f"{_format_place(file, _find_line(text, GATEWAY, inside))}: {GATEWAY} is a table: [{'.'.join(inner)}]"
+        )
     for name, value in table.items():
-        place = _place(file, _line(text, name, inner))
+        place = _format_place(file, _find_line(text, name, inner))
         if name in KEYS and f"{GATEWAY}_{name}" not in GATEWAY_KEYS:
             raise SettingError(
                 f"{place}: {name} is no setting of the gateway's alone; write it outside [{'.'.join(inner)}]"
             )
-        yield _given(f"{GATEWAY}_{name}", value, place, Rank.FILE, short)
+        yield _parse_setting(f"{GATEWAY}_{name}", value, place, Rank.FILE, strip_prefix)
 
 
-def _place(file: str, line: int) -> str:
+def _format_place(file: str, line: int) -> str:
     if line:
         return f"{file}:{line}"
     return file
 
 
-def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
+def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
     """The file to read, and what named it; None if there is none."""
     variable = PREFIX + CONFIG.upper()
     if environ.get(variable, "").strip():
         return folder / environ[variable].strip(), variable
     own = folder / FILE
     project = folder / PROJECT
-    shared = project.is_file() and _has_table(project)
+    shared = project.is_file() and _has_settings_table(project)
     if own.is_file() and shared:
         raise SettingError(f"{own} and [tool.elision] in {project} both hold settings; keep one of them")
     if own.is_file():
@@ -187,21 +191,21 @@ def _path(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
     return (None, "")
 
 
-def _has_table(project: Path) -> bool:
+def _has_settings_table(project: Path) -> bool:
     # Not parsed unless it speaks of us: somebody's broken pyproject.toml is none of our business.
-    return bool(re.search(r"^\s*\[?.*\belision\b", _text(project), re.MULTILINE)) and bool(
-        _inner(_parsed(project), TABLE)
+    return bool(re.search(r"^\s*\[?.*\belision\b", _read_text(project), re.MULTILINE)) and bool(
+        _find_inner(_parse_file(project), TABLE)
     )
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_text(path))
+        return tomllib.loads(_read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{path}: {error}") from None
 
 
-def _inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _find_inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     table: Any = document
     for name in names:
         if isinstance(table, Mapping):
@@ -211,9 +215,9 @@ def _inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return table
 
 
-def _table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
+def _read_table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
     if path.name == PROJECT:
-        table = _inner(document, TABLE)
+        table = _find_inner(document, TABLE)
     else:
         table = document
     if not isinstance(table, Mapping):
@@ -221,7 +225,7 @@ def _table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, 
     return table
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -230,13 +234,13 @@ def _text(path: Path) -> str:
         raise SettingError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _short(path: Path, folder: Path) -> str:
+def _shorten_path(path: Path, folder: Path) -> str:
     if path.is_relative_to(folder):
         return str(path.relative_to(folder))
     return str(path)
 
 
-def _line(text: str, name: str, inside: tuple[str, ...]) -> int:
+def _find_line(text: str, name: str, inside: tuple[str, ...]) -> int:
     """The line on which `name` is set in the table `inside`; 0 if that cannot be told.
 
     Looked for as written, and believed where what stands before it is TOML by itself and does not set it yet: so no
@@ -248,16 +252,16 @@ def _line(text: str, name: str, inside: tuple[str, ...]) -> int:
         if not written.search(line):
             continue
         try:
-            before, with_it = (tomllib.loads("".join(lines[:end])) for end in (number, _end(lines, number)))
+            before, with_it = (tomllib.loads("".join(lines[:end])) for end in (number, _find_value_end(lines, number)))
         except tomllib.TOMLDecodeError:
             continue
-        inner = [_inner(part, inside) for part in (before, with_it)]
+        inner = [_find_inner(part, inside) for part in (before, with_it)]
         if name not in (inner[0] or {}) and name in (inner[1] or {}):
             return number + 1
     return 0
 
 
-def _end(lines: list[str], start: int) -> int:
+def _find_value_end(lines: list[str], start: int) -> int:
     """Behind the last line of the value that begins on line `start`, counted from 0."""
     for end in range(start + 1, len(lines) + 1):
         try:

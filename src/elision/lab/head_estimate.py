@@ -9,7 +9,7 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 
 
-def with_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
+def add_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     """`trajectory` with the unrecorded head as an opaque part: first billed prompt - counted text.
 
     It is as warm as the first call's recorded cache read says. Unchanged where no usage was recorded. Turns before
@@ -20,7 +20,7 @@ def with_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
         return trajectory
     head = trajectory.head
     counted = sizer.tools(head) + sum(sizer.message(message) for message in head.messages)
-    counted += sum(_turn(turn, sizer) for turn in trajectory.turns[: first.index - 1])
+    counted += sum(_estimate_turn_tokens(turn, sizer) for turn in trajectory.turns[: first.index - 1])
     hidden = max(0, first.usage.prompt - counted)
     # What a later call reads is the run's own.
     if first.index == 1:
@@ -30,6 +30,6 @@ def with_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     return replace(trajectory, head=replace(head, hidden_tokens=hidden, warm_tokens=warm))
 
 
-def _turn(turn: Turn, sizer: Sizer) -> int:
+def _estimate_turn_tokens(turn: Turn, sizer: Sizer) -> int:
     results = sum(sizer.observation(observation) for observation in turn.observations)
     return sizer.assistant(turn) + results + sum(sizer.message(message) for message in turn.interjections)

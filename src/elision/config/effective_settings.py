@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, short
-from elision.config.keys import KEYS, Key
-from elision.config.refine import Refined, refine
-from elision.config.sources import Given, given
-from elision.config.values import NONE, concealed
+from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
+from elision.config.setting_keys import KEYS, Key
+from elision.config.setting_readers import NONE, concealed
+from elision.config.setting_sources import GivenSetting, read_settings
+from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
 from elision.errors import SettingError
 from elision.strategies.guards import Guards
 from elision.strategies.spec import PRESET_GUARDS, describe_strategy
@@ -25,7 +25,7 @@ NOWHERE = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class SettingEntry:
     """One setting as it is in force.
 
     value: as a text, without secrets; "" where the strategy has no such option. place: variable, file:line, argument,
@@ -66,7 +66,7 @@ class Settings:
     redaction: Redaction
     log: str
     gateway: Mapping[str, Any] = field(repr=False)
-    entries: tuple[Entry, ...] = field(repr=False)
+    entries: tuple[SettingEntry, ...] = field(repr=False)
 
     def options(self) -> dict[str, Any]:
         """The options of a `ContextManager`, by name. Where its summarizer is served, and what is redacted in what that
@@ -98,21 +98,23 @@ _OPTIONS = (
 )
 
 
-def settings(environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object) -> Settings:
+def load_settings(
+    environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
+) -> Settings:
     """The settings in force, from `arguments`, `environ` (the process's own) and the file in `folder` (the working
     one), in that order. Raises SettingError, which names place and mend."""
-    found = given(os.environ if environ is None else environ, folder or Path.cwd(), arguments)
+    found = read_settings(os.environ if environ is None else environ, folder or Path.cwd(), arguments)
     found = {name: replace(found[of], key=ALL_KEYS[name]) for name, of in FOLLOWS.items() if of in found} | found
-    strategy = refine(found)
-    guards, places = _guards(found, strategy.preset)
-    plain = {name: _value(found, name) for name in ALL_KEYS} | _asked_at(found) | asdict(guards)
-    redaction = _redaction(found, plain)
+    strategy = refine_strategy(found)
+    guards, places = _build_guards(found, strategy.preset)
+    plain = {name: _find_value(found, name) for name in ALL_KEYS} | _find_guard_places(found) | asdict(guards)
+    redaction = _build_redaction(found, plain)
     return Settings(
         strategy=strategy.strategy,
         guards=guards,
         redaction=redaction,
-        gateway={short(name): plain[name] for name in GATEWAY_KEYS},
-        entries=tuple(_entry(key, strategy, plain, places | _places(found)) for key in ALL_KEYS.values()),
+        gateway={strip_prefix(name): plain[name] for name in GATEWAY_KEYS},
+        entries=tuple(_build_entry(key, strategy, plain, places | _find_places(found)) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
     )
 
@@ -125,13 +127,13 @@ FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_sessi
 _PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "summarizer_base_url", "log")
 
 
-def _value(found: Mapping[str, Given], name: str) -> Any:
+def _find_value(found: Mapping[str, GivenSetting], name: str) -> Any:
     if name in found:
         return found[name].value
     return ALL_KEYS[name].default
 
 
-def _guards(found: Mapping[str, Given], preset: str) -> tuple[Guards, dict[str, str]]:
+def _build_guards(found: Mapping[str, GivenSetting], preset: str) -> tuple[Guards, dict[str, str]]:
     """The guards in force, and those of them that come with the preset, by name with their place."""
     own = PRESET_GUARDS.get(preset, Guards())
     names = [each.name for each in fields(Guards)]
@@ -139,18 +141,18 @@ def _guards(found: Mapping[str, Given], preset: str) -> tuple[Guards, dict[str, 
     return replace(own, **{name: found[name].value for name in names if name in found}), places
 
 
-def _asked_at(found: Mapping[str, Given]) -> dict[str, str | None]:
+def _find_guard_places(found: Mapping[str, GivenSetting]) -> dict[str, str | None]:
     """Where the summarizer's model is served. The digest asks none: then an address is an error, unless it is from a
     lower source than the choice of the digest."""
     address = found.get("summarizer_base_url")
-    if address is None or _value(found, "summarizer") != KEYS["summarizer"].default or address.value is None:
+    if address is None or _find_value(found, "summarizer") != KEYS["summarizer"].default or address.value is None:
         return {"summarizer_base_url": address.value if address else None}
     if "summarizer" in found and found["summarizer"].rank > address.rank:
         return {"summarizer_base_url": None}
     raise SettingError(f"{address.place}: the digest asks no model; give a summarizer too, such as openai:MODEL")
 
 
-def _redaction(found: Mapping[str, Given], plain: Mapping[str, Any]) -> Redaction:
+def _build_redaction(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> Redaction:
     """Raises SettingError for a kind that does not exist, and for an expression that does not compile."""
     if not plain["redact"]:
         return NOTHING
@@ -164,14 +166,16 @@ def _redaction(found: Mapping[str, Given], plain: Mapping[str, Any]) -> Redactio
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mapping[str, str]) -> Entry:
+def _build_entry(
+    key: Key, strategy: RefinedStrategy, plain: Mapping[str, Any], places: Mapping[str, str]
+) -> SettingEntry:
     name = key.name
     if name == "strategy":
-        return Entry(key=key, value=describe_strategy(strategy.strategy), place=strategy.place)
+        return SettingEntry(key=key, value=describe_strategy(strategy.strategy), place=strategy.place)
     if key.options:
-        value = _text(*strategy.values[name])
+        value = _format_value(*strategy.values[name])
         note = strategy.notes.get(name, "")
-        return Entry(key=key, value=value, place=strategy.places[name], note=note)
+        return SettingEntry(key=key, value=value, place=strategy.places[name], note=note)
     if key.counts or plain[name] is None:
         shown = plain[name]
     else:
@@ -179,15 +183,15 @@ def _entry(key: Key, strategy: Refined, plain: Mapping[str, Any], places: Mappin
     if key.secret and shown is not None:
         value = "***"
     else:
-        value = _text(shown)
-    return Entry(key=key, value=value, place=places.get(name, NOWHERE))
+        value = _format_value(shown)
+    return SettingEntry(key=key, value=value, place=places.get(name, NOWHERE))
 
 
-def _places(found: Mapping[str, Given]) -> dict[str, str]:
+def _find_places(found: Mapping[str, GivenSetting]) -> dict[str, str]:
     return {name: each.place for name, each in found.items()}
 
 
-def _text(*value: Any) -> str:
+def _format_value(*value: Any) -> str:
     """A value as it could be given; "" for no value at all. Passwords and secrets are left out."""
     if not value:
         return ""
