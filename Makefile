@@ -4,12 +4,13 @@ BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 RUNS ?= examples/runs
 
-.PHONY: help setup clients demo demo-gateway test check unit docs bench soak golden clean
+.PHONY: help setup clients demo demo-gateway test quick check unit docs bench soak golden clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print what each strategy costs, write report.html"
 	@echo "make demo-gateway  a recorded run through the gateway, with its dashboard; no key needed"
 	@echo "make test    set up, then lint, types and the whole test suite"
+	@echo "make quick   lint, types, and the unit tests of what changed"
 	@echo "make check   lint and types only        make unit   the tests only"
 	@echo "make bench   speed and cost, as ratios  make soak   the long trials, whole"
 	@echo "make docs    these pages as a site, under build/docs"
@@ -54,6 +55,10 @@ demo-gateway: .venv/demo
 	@$(BIN)/python examples/gateway_demo.py
 
 test: check unit
+
+# Lint, types, and the unit tests of what differs from main: no server, browser or other program is started.
+quick: check
+	@tests="$$($(BIN)/python tools/changed_tests.py)"; test -z "$$tests" || $(BIN)/python -m pytest -q -n auto $$tests
 
 check: .venv/dev
 	$(BIN)/ruff check .

@@ -1,0 +1,49 @@
+"""The scripts of `tools/`: which tests `make quick` runs, and how names are measured."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[1] / "tools"
+SELECT = runpy.run_path(str(TOOLS / "changed_tests.py"))["select_tests"]
+MEASURE = runpy.run_path(str(TOOLS / "measure_words.py"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("tests/test_tools.py", "tests/test_tools.py"),
+        ("src/elision/stores/sqlite.py", "tests/stores/test_sqlite.py"),
+        ("src/elision/engine.py", "tests/test_engine.py"),
+        ("tests/work.py", "tests/test_helpers.py"),
+    ],
+)
+def test_a_changed_file_brings_its_tests(changed: str, expected: str) -> None:
+    """A test file itself, the mirror of a module, and the tests that import a helper."""
+    assert Path(expected) in SELECT({Path(changed)})
+
+
+def test_nothing_changed_brings_no_test() -> None:
+    """Nor does a page, and no test that starts servers is brought."""
+    assert SELECT(set()) == SELECT({Path("README.md")}) == []
+    assert not [path for path in SELECT({Path("src/elision/__init__.py")}) if path.parts[1] == "e2e"]
+
+
+def test_names_are_measured(tmp_path: Path) -> None:
+    """A file of known shape gives known figures."""
+    file = tmp_path / "module.py"
+    file.write_text(
+        '"""Text."""\n\n\nclass A:\n    def told(self):\n        return 1 if self else 2\n\n\n'
+        "class B:\n    class A:\n        def load_run(self):\n            return [x for x in self]\n\n"
+        "        def last_run(self):\n            return 1\n",
+        encoding="utf-8",
+    )
+    figures = MEASURE["measure_folder"](file)
+    assert figures.names == ["told", "load_run", "last_run"]
+    assert (figures.complexity, figures.ternaries, figures.comprehensions, figures.function_lines) == (5, 1, 1, 6)
+    shares = figures.row()[3:6]
+    assert shares == ("33 %", "50 %", "33.3 %")
+    assert figures.row()[-1] == "1 of 2"
