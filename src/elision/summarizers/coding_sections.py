@@ -28,34 +28,33 @@ _NAMES = 12
 
 
 def list_test_runs(turns: Sequence[Turn]) -> list[str]:
-    """One line a test run that printed totals, oldest first; failing tests by name."""
+    """Return one line a test run that printed totals, oldest first; failing tests by name."""
     lines = []
     for turn, action, observation in _find_commands(turns):
         totals = find_test_totals(action, observation)
         if totals:
+            line = f"[{turn.index}] {describe_call(action, 70)} -> {clip_line(totals, 100)}"
             failing = list_failing_tests(observation.text)
             if failing:
-                named = f"; failing: {', '.join(failing[:_NAMES])}"
-            else:
-                named = ""
-            lines.append(f"[{turn.index}] {describe_call(action, 70)} -> {clip_line(totals, 100)}{named}")
+                line += f"; failing: {', '.join(failing[:_NAMES])}"
+            lines.append(line)
     return lines
 
 
 def list_installs(turns: Sequence[Turn]) -> list[str]:
-    """One line an install, with how it ended."""
+    """Return one line an install, with how it ended."""
     lines = []
     for turn, action, observation in _find_commands(turns):
-        found = _INSTALLS.search(find_command_line(action))
-        if found:
+        install = _INSTALLS.search(find_command_line(action))
+        if install:
             error = find_failure(observation)
-            ended = "ok" if error is None else f"failed: {error}"
-            lines.append(f"[{turn.index}] {clip_line(found[0], 80)} -> {ended}")
+            outcome = "ok" if error is None else f"failed: {error}"
+            lines.append(f"[{turn.index}] {clip_line(install[0], 80)} -> {outcome}")
     return lines
 
 
 def list_git_commands(turns: Sequence[Turn]) -> list[str]:
-    """What git was told, one line a command; the branch and the changed files as git showed them last."""
+    """Return one line a git command that changes something, then branch and changed files as git last showed them."""
     lines: list[str] = []
     branch = ""
     changed = ""
@@ -63,21 +62,26 @@ def list_git_commands(turns: Sequence[Turn]) -> list[str]:
         command = find_command_line(action)
         if "git" not in command:
             continue
-        found = _GIT.findall(command)
-        if found:
-            lines.append(
-                f"[{turn.index}] {clip_line('; '.join(found), 90)} -> {describe_result(turn, observation, 70)}"
-            )
-        branch = next(iter(_find_groups(_BRANCH, observation.text)), branch)
+        commands = _GIT.findall(command)
+        if commands:
+            text = clip_line("; ".join(commands), 90)
+            lines.append(f"[{turn.index}] {text} -> {describe_result(turn, observation, 70)}")
+        branches = _find_groups(_BRANCH, observation.text)
+        if branches:
+            branch = branches[0]
         if _SHOWS_STATUS.search(command):
-            if files := _find_groups(_CHANGED, observation.text):
+            files = _find_groups(_CHANGED, observation.text)
+            if files:
                 changed = f"[{turn.index}] changed: {', '.join(files)}"
-            else:
-                changed = changed
-    return [*lines, *([f"branch: {branch}"] if branch else []), *([clip_line(changed, 200)] if changed else [])]
+    if branch:
+        lines.append(f"branch: {branch}")
+    if changed:
+        lines.append(clip_line(changed, 200))
+    return lines
 
 
 def _find_commands(turns: Sequence[Turn]) -> Iterator[tuple[Turn, Action, Observation]]:
+    """Yield each shell command of `turns` with its turn and its result."""
     for turn in turns:
         for observation in turn.observations:
             action = turn.action_of(observation)
@@ -86,4 +90,6 @@ def _find_commands(turns: Sequence[Turn]) -> Iterator[tuple[Turn, Action, Observ
 
 
 def _find_groups(pattern: re.Pattern[str], text: str) -> list[str]:
-    return [next(group for group in match.groups() if group) for match in pattern.finditer(text)][:_NAMES]
+    """Return the one group that matched, of each match of `pattern`; at most _NAMES."""
+    names = ["".join(filter(None, match.groups())) for match in pattern.finditer(text)]
+    return names[:_NAMES]

@@ -7,7 +7,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from elision.summarizers import coding_sections, digest_record, narrative_sections, touched_files
 from elision.summarizers.actions import is_coding_action
@@ -46,7 +46,10 @@ _REPLACED = frozenset({"PENDING", "CURRENT_STATE"})
 
 
 def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
-    """The digest of `request`: at most `max_tokens` by `count`, shorter than what it replaces; "" if nothing fits."""
+    """Return the digest of `request`; "" if nothing fits.
+
+    It has at most `max_tokens` by `count` and is shorter than what it replaces.
+    """
     limit = min(request.max_tokens, count_source_tokens(request, count, request.max_tokens + 1) - 1)
     if limit <= 0:
         return ""
@@ -54,7 +57,7 @@ def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
 
 
 def count_source_tokens(request: SummaryRequest, count: Callable[[str], int], enough: int) -> int:
-    """Tokens of what the digest replaces, counted no further than `enough`."""
+    """Return the tokens of what the digest replaces, counted no further than `enough`."""
     total = 0
     for text in _list_source_texts(request):
         total += count(text)
@@ -64,15 +67,14 @@ def count_source_tokens(request: SummaryRequest, count: Callable[[str], int], en
 
 
 def merge_record(request: SummaryRequest) -> DigestRecord:
-    """Everything the digest could say: the previous one, read back, and what the new turns add."""
+    """Return everything that the digest could say: the previous one, parsed, and what the new turns add."""
     turns = request.turns
     old = digest_record.parse_digest(request.previous) or _quote_foreign_summary(request.previous, turns)
-    results = [observation for turn in turns for observation in turn.observations]
     attempts = update_ledger(turns, old.attempts)
     return DigestRecord(
         first_turn=old.first_turn,
         last_turn=turns[-1].index if turns else old.last_turn,
-        calls=old.calls + len(results),
+        calls=old.calls + sum(len(turn.observations) for turn in turns),
         failed_calls=old.failed_calls + count_failures(attempts) - count_failures(old.attempts),
         sections=_merge_sections(request, old),
         attempts=attempts,
@@ -81,115 +83,126 @@ def merge_record(request: SummaryRequest) -> DigestRecord:
 
 
 def fit_record(whole: DigestRecord, limit: int, count: Callable[[str], int]) -> str:
-    """The text of as much of `whole` as fits `limit` tokens."""
-    page = LineSelection(limit - count(whole.title + "\n"), count)
+    """Return the text of as much of `whole` as fits `limit` tokens."""
+    selection = LineSelection(limit - count(whole.title + "\n"), count)
     lines = list(_rank_lines(whole))
-    page.take_lines(lines, reserve=int(FACTS_SHARE * limit) if whole.facts else 0)
-    page.take_lines(_fit_facts(whole, page, count))
-    page.take_lines(lines)
-    return _render_within(whole.title, page.lines, limit, count)
+    reserve = 0
+    if whole.facts:
+        reserve = int(FACTS_SHARE * limit)
+    selection.take_lines(lines, reserve=reserve)
+    selection.take_lines(_fit_facts(whole, selection, count))
+    selection.take_lines(lines)
+    return _render_within(whole.title, selection.lines, limit, count)
 
 
 def _list_source_texts(request: SummaryRequest) -> Iterator[str]:
-    yield from filter(None, (request.previous,))
+    """Yield what the digest replaces, text by text."""
+    if request.previous:
+        yield request.previous
     for turn in request.turns:
         yield from filter(None, (spoken(turn), *(observation.text for observation in turn.observations)))
 
 
 def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord:
-    """A previous summary that is no digest: quoted, head and tail."""
-    first = turns[0].index if turns else 1
+    """Return a previous summary that is no digest as a record: quoted, head and tail."""
+    first_turn = turns[0].index if turns else 1
+    last_turn = max(1, first_turn - 1)
     lines = cut_middle(strip_markup(previous), _QUOTED, "\n[…]\n").splitlines()
     quoted = drop_duplicates([clip_line(line, 200) for line in lines if line.strip()])
-    return DigestRecord(
-        first_turn=1 if previous.strip() else first,
-        last_turn=max(1, first - 1),
-        sections={"EARLIER": quoted} if quoted else {},
-    )
+    if previous.strip():
+        first_turn = 1
+    sections = {"EARLIER": quoted} if quoted else {}
+    return DigestRecord(first_turn=first_turn, last_turn=last_turn, sections=sections)
 
 
 def _merge_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, tuple[str, ...]]:
     new = _build_new_sections(request, old)
-    found = {}
+    merged = {}
     for name in SECTIONS:
-        before = old.sections.get(name, ())
-        fresh = new.get(name, ())
+        fresh = tuple(new.get(name, ()))
         if name == "CODE_STATE":
-            found[name] = tuple(fresh)
+            lines = fresh
         elif name in _REPLACED and fresh:
-            found[name] = drop_duplicates(tuple(fresh))
+            lines = drop_duplicates(fresh)
         else:
-            found[name] = drop_duplicates((*(clip_line(line, _OLD_WIDTH) for line in before), *fresh))
-    return {name: lines for name, lines in found.items() if lines}
+            before = tuple(clip_line(line, _OLD_WIDTH) for line in old.sections.get(name, ()))
+            lines = drop_duplicates(before + fresh)
+        if lines:
+            merged[name] = lines
+    return merged
 
 
 def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, Sequence[str]]:
     turns = request.turns
-    finished = narrative_sections.list_completed(turns)
+    completed = narrative_sections.list_completed(turns)
     pending = narrative_sections.list_pending(turns)
-    told = {*finished, *pending}
-    stands = narrative_sections.describe_current_state(turns)
-    found: dict[str, Sequence[str]] = {
-        "USER_CONTEXT": narrative_sections.list_user_context(
-            "" if old.sections.get("USER_CONTEXT") else request.task, turns
-        ),
-        "COMPLETED": finished,
+    task = "" if old.sections.get("USER_CONTEXT") else request.task
+    sections: dict[str, Sequence[str]] = {
+        "USER_CONTEXT": narrative_sections.list_user_context(task, turns),
+        "COMPLETED": completed,
         "PENDING": pending,
-        "CURRENT_STATE": [line for line in stands if line.replace("] said: ", "] ") not in told] or stands[:1],
+        "CURRENT_STATE": _list_state_lines(turns, {*completed, *pending}),
     }
-    known = [state for line in old.sections.get("CODE_STATE", ()) if (state := touched_files.parse_file_state(line))]
-    if known or any(is_coding_action(action) for turn in turns for action in turn.actions):
-        touched = touched_files.list_touches(turns)
-        found |= {
-            "CODE_STATE": [str(state) for state in touched_files.update_file_states(touched, known)],
-            "CHANGES": [str(touch) for touch in touched if touch.verb != "read"],
+    known = list(filter(None, map(touched_files.parse_file_state, old.sections.get("CODE_STATE", ()))))
+    if known or any(any(map(is_coding_action, turn.actions)) for turn in turns):
+        touches = touched_files.list_touches(turns)
+        sections |= {
+            "CODE_STATE": [str(state) for state in touched_files.update_file_states(touches, known)],
+            "CHANGES": [str(touch) for touch in touches if touch.verb != "read"],
             "TESTS": coding_sections.list_test_runs(turns),
             "DEPS": coding_sections.list_installs(turns),
             "VERSION_CONTROL_STATUS": coding_sections.list_git_commands(turns),
         }
-    return found
+    return sections
+
+
+def _list_state_lines(turns: Sequence[Turn], quoted: Collection[str]) -> list[str]:
+    """Return the lines of CURRENT_STATE without those that another section has `quoted`; at least its first."""
+    lines = narrative_sections.describe_current_state(turns)
+    return [line for line in lines if line.replace("] said: ", "] ") not in quoted] or lines[:1]
 
 
 def _rank_lines(whole: DigestRecord) -> Iterator[DigestLine]:
     for name, texts in whole.sections.items():
-        for nth, place in enumerate(_rank_places(name, texts), start=1):
-            yield DigestLine(section=name, text=texts[place], rank=nth / _WEIGHTS[name], place=place)
+        for rank, place in enumerate(_rank_places(name, texts), start=1):
+            yield DigestLine(section=name, text=texts[place], rank=rank / _WEIGHTS[name], place=place)
     for place, attempt in enumerate(rank_attempts(whole.attempts)):
         yield DigestLine(section=ATTEMPTS, text=str(attempt), rank=(place + 1) / _WEIGHTS[ATTEMPTS], place=place)
 
 
 def _rank_places(name: str, texts: Sequence[str]) -> list[int]:
-    """The places of a section's lines, the one to keep longest first."""
+    """Return the places of a section's lines, the one to keep longest first."""
     places = list(range(len(texts)))
     if name in ("EARLIER", "CURRENT_STATE", "PENDING"):
         return places
     if name == "USER_CONTEXT":
         return [*places[:1], *reversed(places[1:])]
     if name == "COMPLETED":
-        return sorted(
-            places, key=lambda place: -(0.6 * place / len(texts) + narrative_sections.score_conclusion(texts[place]))
-        )
+        score = narrative_sections.score_conclusion
+        return sorted(places, key=lambda place: -(0.6 * place / len(texts) + score(texts[place])))
     if name == "CODE_STATE":
         return sorted(places, key=lambda place: -(place / len(texts) + touched_files.score_interest(texts[place])))
     return places[::-1]
 
 
-def _fit_facts(whole: DigestRecord, page: LineSelection, count: Callable[[str], int]) -> list[DigestLine]:
-    """The facts that the lines taken so far leave room for."""
-    told = dict.fromkeys(items("\n".join(line.text for line in page.lines)))
-    budget = page.remaining_tokens - count(f"{FACTS}:\n")
+def _fit_facts(whole: DigestRecord, selection: LineSelection, count: Callable[[str], int]) -> list[DigestLine]:
+    """Return the facts that the lines taken so far leave room for."""
+    shown = dict.fromkeys(items("\n".join(line.text for line in selection.lines)))
+    budget = selection.remaining_tokens - count(f"{FACTS}:\n")
+    chosen = []
     if budget > 0:
-        chosen = pick_facts(whole.facts, budget, count, told)
-    else:
-        chosen = []
-    return [
-        DigestLine(section=FACTS, text=text, rank=place, place=place, is_firm=True)
-        for place, text in enumerate(render_facts(chosen))
-    ]
+        chosen = pick_facts(whole.facts, budget, count, shown)
+    lines = []
+    for place, text in enumerate(render_facts(chosen)):
+        lines.append(DigestLine(section=FACTS, text=text, rank=place, place=place, is_firm=True))
+    return lines
 
 
 def _render_within(title: str, lines: Iterable[DigestLine], limit: int, count: Callable[[str], int]) -> str:
-    """The text, made to hold `limit` where a counter's sum over lines is less than its count of the whole."""
+    """Return the text in at most `limit` tokens.
+
+    Lines are dropped where a counter's sum over lines is less than its count of the whole.
+    """
     kept = sorted(lines, key=lambda line: line.rank)
     text = render_lines(title, kept, (*SECTIONS, ATTEMPTS, FACTS))
     while kept and count(text) > limit:

@@ -46,35 +46,33 @@ class LineSelection:
         """Take `lines`, lowest rank first, as long as `reserve` tokens stay free."""
         misses = 0
         for line in sorted(lines, key=lambda line: (line.rank, line.section, line.place)):
-            key = (line.section, line.place)
-            if key in self._lines:
+            if (line.section, line.place) in self._lines or self._add_line(line, reserve):
                 continue
-            fits = self._add_line(key, line, reserve) or (
-                not line.is_firm and self._add_line(key, shorten_line(line), reserve)
-            )
-            misses += not fits
+            if not line.is_firm and self._add_line(shorten_line(line), reserve):
+                continue
+            misses += 1
             if misses > _MISSES:
                 return
 
-    def _add_line(self, key: tuple[str, int], line: DigestLine, reserve: int) -> bool:
+    def _add_line(self, line: DigestLine, reserve: int) -> bool:
         cost = self._count(f"- {line.text}\n")
         if line.section not in self._begun:
             cost += self._count(f"{line.section}:\n")
         if cost > self.remaining_tokens - reserve:
             return False
         self.remaining_tokens -= cost
-        self._lines[key] = line
+        self._lines[line.section, line.place] = line
         self._begun.add(line.section)
         return True
 
 
 def shorten_line(line: DigestLine) -> DigestLine:
-    """`line` at SHORT characters."""
+    """Return `line` at SHORT characters."""
     return DigestLine(section=line.section, text=clip_line(line.text, SHORT), rank=line.rank, place=line.place)
 
 
 def render_lines(title: str, lines: Sequence[DigestLine], order: Sequence[str]) -> str:
-    """The text of a digest: its title, then the sections in `order`, lines in place."""
+    """Return the text of a digest: its title, then the sections in `order`, lines in place."""
     by_section: Mapping[str, list[DigestLine]] = {name: [] for name in order}
     for line in lines:
         by_section[line.section].append(line)

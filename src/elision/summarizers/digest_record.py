@@ -54,24 +54,28 @@ class DigestRecord:
 
 
 def parse_digest(text: str) -> DigestRecord | None:
-    """The record whose text is `text`; None if it is no digest."""
+    """Return the record whose text is `text`; None if it is no digest."""
     lines = text.strip().splitlines()
     title = _TITLE.fullmatch(lines[0]) if lines else None
     if title is None:
         return None
-    first, last, calls, failed = map(int, title.groups())
-    found: dict[str, list[str]] = {}
+    first_turn, last_turn, calls, failed_calls = map(int, title.groups())
+    sections: dict[str, list[str]] = {}
+    newest: list[str] | None = None
     for line in lines[1:]:
-        if line.startswith("- ") and found:
-            found[next(reversed(found))].append(line[2:])
-        elif line.endswith(":"):
-            found.setdefault(line[:-1], [])
+        if line.startswith("- ") and newest is not None:
+            newest.append(line[2:])
+        elif line.endswith(":") and line[:-1] not in sections:
+            newest = sections[line[:-1]] = []
+    found_facts: list[Fact] = []
+    for line in sections.get(FACTS, ()):
+        found_facts.extend(facts.parse_facts(line))
     return DigestRecord(
-        first_turn=first,
-        last_turn=last,
+        first_turn=first_turn,
+        last_turn=last_turn,
         calls=calls,
-        failed_calls=failed,
-        sections={name: tuple(found[name]) for name in SECTIONS if found.get(name)},
-        attempts=tuple(filter(None, map(attempts.parse_attempt, found.get(ATTEMPTS, ())))),
-        facts=tuple(fact for line in found.get(FACTS, ()) for fact in facts.parse_facts(line)),
+        failed_calls=failed_calls,
+        sections={name: tuple(sections[name]) for name in SECTIONS if sections.get(name)},
+        attempts=tuple(filter(None, map(attempts.parse_attempt, sections.get(ATTEMPTS, ())))),
+        facts=tuple(found_facts),
     )

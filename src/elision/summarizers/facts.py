@@ -77,48 +77,63 @@ class _Sighting:
 
 
 def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()) -> list[Fact]:
-    """The facts of `turns` and those of `before` that still are facts, most telling first.
+    """Return the facts of `turns` and those of `before` that still are facts, most telling first.
 
-    known: text whose items need no telling: the task.
+    known: text whose items need not be repeated: the task.
     """
-    written = _collect_written_items(turns, known)
-    seen = {fact.text: _Sighting(1, min(_OLDEST, len(turns)), 10, fact.label) for fact in before}
+    sightings = {fact.text: _Sighting(1, min(_OLDEST, len(turns)), 10, fact.label) for fact in before}
     for turn in turns:
-        _record_sightings(turn, turns[-1].index - turn.index, seen)
+        _record_sightings(turn, turns[-1].index - turn.index, sightings)
     keys = _find_keys(turns)
-    silent = written | set(keys.values()) | _find_consecutive_numbers(seen)
-    candidates = (text for text in seen if text not in silent and _is_telling(text))
-    ranked = sorted(candidates, key=lambda text: (-_weigh_item(text, seen[text], text in keys), text))
-    return [Fact(keys.get(text) or seen[text].source, text) for text in ranked]
+    excluded = _collect_written_items(turns, known) | set(keys.values()) | _find_consecutive_numbers(sightings)
+    weights = {}
+    for text, sighting in sightings.items():
+        if text not in excluded and _is_telling(text):
+            weights[text] = _weigh_item(text, sighting, text in keys)
+    ranked = sorted(weights, key=lambda text: (-weights[text], text))
+    return [Fact(keys.get(text) or sightings[text].source, text) for text in ranked]
 
 
 def parse_facts(line: str) -> Iterator[Fact]:
-    """The facts of one line that `render_facts` wrote."""
+    """Yield the facts of one line that `render_facts` wrote."""
     label, colon, rest = line.partition(": ")
-    if colon and " " not in label:
-        yield from (Fact(label, text.strip('"')) for text in rest.split(", ") if text.strip('"'))
+    if not colon or " " in label:
+        return
+    for quoted in rest.split(", "):
+        text = quoted.strip('"')
+        if text:
+            yield Fact(label, text)
 
 
 def render_facts(chosen: Iterable[Fact]) -> list[str]:
-    """Lines that hold `chosen`, one a label, in the order of their first; a label of one fact is not worth its line."""
+    """Return lines that hold `chosen`, one a label, in the order of their first fact.
+
+    A label of one fact is not worth its line: such facts share the line of OTHER.
+    """
     groups: dict[str, list[str]] = {}
     for fact in chosen:
         groups.setdefault(fact.label, []).append(fact.text)
-    alone = [texts.pop() for label, texts in groups.items() if len(texts) == 1 and label != OTHER]
-    groups[OTHER] = groups.pop(OTHER, []) + alone
-    return [f"{label}: {', '.join(map(quote_fact, texts))}" for label, texts in groups.items() if texts]
+    others = groups.pop(OTHER, [])
+    lines = []
+    for label, texts in groups.items():
+        if len(texts) == 1:
+            others += texts
+        else:
+            lines.append(f"{label}: {', '.join(map(quote_fact, texts))}")
+    if others:
+        lines.append(f"{OTHER}: {', '.join(map(quote_fact, others))}")
+    return lines
 
 
 def quote_fact(text: str) -> str:
-    """`text` as it stands in the digest."""
-    bare = _classify_item(text)[0] != "words" and not re.search(r"[^\w./~@:#$%+\\-]", text)
-    if bare:
-        return text
-    return f'"{text}"'
+    """Return `text` as the digest writes it."""
+    if _classify_item(text)[0] == "words" or re.search(r"[^\w./~@:#$%+\\-]", text):
+        return f'"{text}"'
+    return text
 
 
 def list_tails(text: str) -> Iterator[str]:
-    """The items that whoever reads `text` reads too: a path's last component, a dotted name's last part."""
+    """Yield the items that `text` shows too: a path's last component, a dotted name's last part."""
     for separator in "/:.":
         head, found, tail = text.rpartition(separator)
         if found and head:
@@ -126,29 +141,34 @@ def list_tails(text: str) -> Iterator[str]:
 
 
 def _collect_written_items(turns: Iterable[Turn], known: str) -> set[str]:
-    texts = [known]
+    """Return the items that the task, the agent or a user wrote."""
+    written = set(items(known))
     for turn in turns:
-        texts += [spoken(turn), *(message.text for message in turn.interjections)]
-    return {item for text in texts for item in items(text)}
+        written.update(items(spoken(turn)))
+        for message in turn.interjections:
+            written.update(items(message.text))
+    return written
 
 
-def _record_sightings(turn: Turn, age: int, seen: dict[str, _Sighting]) -> None:
-    fresh: set[str] = set()
+def _record_sightings(turn: Turn, age: int, sightings: dict[str, _Sighting]) -> None:
+    """Add what `turn` shows to `sightings`. age: turns since then."""
+    seen_in_turn: set[str] = set()
     age = min(age, _OLDEST)
     for observation in turn.observations:
-        found = items(observation.text)
+        texts = items(observation.text)
         source = name_source(turn, observation)
-        for text in found:
-            old = seen.get(text)
-            if old is None:
-                seen[text] = _Sighting(1, age, len(found), source)
+        for text in texts:
+            sighting = sightings.get(text)
+            if sighting is None:
+                sightings[text] = _Sighting(1, age, len(texts), source)
                 continue
-            if len(found) <= old.size:
-                old.size = len(found)
-                old.source = source
-            old.turns += text not in fresh
-            old.age = age
-        fresh.update(found)
+            if len(texts) <= sighting.size:
+                sighting.size = len(texts)
+                sighting.source = source
+            if text not in seen_in_turn:
+                sighting.turns += 1
+            sighting.age = age
+        seen_in_turn.update(texts)
 
 
 @lru_cache(maxsize=16_384)
@@ -156,41 +176,49 @@ def _is_telling(text: str) -> bool:
     return bool(_PLAIN.fullmatch(text)) and any(map(str.isalnum, text)) and not _DURATION.fullmatch(text)
 
 
-def _find_consecutive_numbers(seen: Iterable[str]) -> set[str]:
-    """Numbers between two neighbours: the line numbers in a file's margin, not numbers that anybody looks up."""
-    numbers = {int(text) for text in seen if text.isascii() and text.isdigit() and len(text) < 9}
+def _find_consecutive_numbers(texts: Iterable[str]) -> set[str]:
+    """Return numbers between two neighbours: the line numbers in a file's margin, not numbers that anybody looks up."""
+    numbers = {int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 9}
     return {str(number) for number in numbers if number - 1 in numbers and number + 1 in numbers}
 
 
 def name_source(turn: Turn, observation: Observation) -> str:
-    """What an observation shows, in one word: the file its call names, else the program, else the tool."""
+    """Return what an observation shows, in one word: the file its call names, else the program, else the tool."""
     action = turn.action_of(observation)
-    command = find_command_line(action) if action else ""
-    if action and find_path(action):
-        named = [find_path(action)]
-    else:
-        named = [name for name in _FILE_WORD.findall(command) if not name.startswith("/dev/")]
-    if named:
-        word = named[-1].rstrip("/").rpartition("/")[2]
-    else:
-        word = ""
+    names: list[str] = []
+    if action:
+        path = find_path(action)
+        if path:
+            names = [path]
+        else:
+            names = [name for name in _FILE_WORD.findall(find_command_line(action)) if not name.startswith("/dev/")]
+    word = ""
+    if names:
+        word = names[-1].rstrip("/").rpartition("/")[2]
     return join_lines(word or observation.tool or OTHER).replace(" ", "_").replace(":", "_")[:40]
 
 
 def _find_keys(turns: Iterable[Turn]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    """Return the keys that results show before values, by value; the newest key where there are several."""
+    keys: dict[str, str] = {}
     for turn in turns:
         for observation in turn.observations:
             text = observation.text
-            for groups in _KEYED.findall(text) if _KEYED_AT_ALL.search(text) else ():
-                key, value = (group for group in groups if group)
-                found[value] = key
-    return found
+            if not _KEYED_AT_ALL.search(text):
+                continue
+            for groups in _KEYED.findall(text):
+                key, value = filter(None, groups)
+                keys[value] = key
+    return keys
 
 
 @lru_cache(maxsize=16_384)
 def _classify_item(text: str) -> tuple[str, float]:
-    return next((label, weight) for label, test, weight in _KINDS if test(text))
+    """Return kind and weight of an item."""
+    for kind, has_kind, weight in _KINDS:
+        if has_kind(text):
+            return kind, weight
+    raise AssertionError("the last kind takes any text")
 
 
 def _weigh_item(text: str, sighting: _Sighting, labelled: bool) -> float:
@@ -201,17 +229,19 @@ def _weigh_item(text: str, sighting: _Sighting, labelled: bool) -> float:
 
 
 def pick_facts(
-    ranked: Sequence[Fact], budget: int, count: Callable[[str], int], shown_already: Mapping[str, object]
+    ranked: Sequence[Fact], budget: int, count: Callable[[str], int], already_shown: Mapping[str, object]
 ) -> list[Fact]:
-    """The facts, in order of weight, that fit `budget` tokens; what `shown_already` holds is not told again."""
+    """Return the facts, in order of weight, that fit `budget` tokens, without those in `already_shown`."""
     chosen: list[Fact] = []
-    told = set(shown_already)
+    shown = set(already_shown)
     labels = set[str]()
     misses = 0
     for fact in ranked:
-        if fact.text.strip("/") in told:
+        if fact.text.strip("/") in shown:
             continue
-        cost = count(f" {quote_fact(fact.text)},") + (0 if fact.label in labels else count(f"- {fact.label}:\n"))
+        cost = count(f" {quote_fact(fact.text)},")
+        if fact.label not in labels:
+            cost += count(f"- {fact.label}:\n")
         if cost > budget:
             misses += 1
             if misses > 8:
@@ -219,6 +249,6 @@ def pick_facts(
             continue
         budget -= cost
         labels.add(fact.label)
-        told.update((fact.text, fact.text.strip("/"), *list_tails(fact.text)))
+        shown.update((fact.text, fact.text.strip("/"), *list_tails(fact.text)))
         chosen.append(fact)
     return chosen

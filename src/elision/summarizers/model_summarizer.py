@@ -1,11 +1,11 @@
-"""A summary written by a model: asked for, judged, asked for otherwise where it fails, and counted.
+"""A summary written by a model: request, checks, another request where they fail, and the bill of all.
 
     question -> endpoint -> answer -> checks -> SummaryResult
         ^                                |
-        +----- shorter, or with what was missing or wrong told -----+
+        +----- shorter, or with a note on what was wrong ----------------+
 
-A request is never sent again as it was after an answer to it: only a server that gave none (too many requests, an
-error of its own, no connection, no answer in time) is asked the same twice.
+A request that was answered is not repeated unchanged. The same request is sent twice only to a server that gave no
+answer (too many requests, an error of its own, no connection, a timeout).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import counter
 
-#: Tokens of a model whose window nobody knows.
+#: Tokens assumed for an unknown window.
 WINDOW: Final = 128_000
-#: Share of the window that a prompt may fill by our count: models of others count up to a third more tokens.
+#: Share of the window that a prompt may fill by our count: other models count up to a third more tokens.
 _SHARE: Final = 0.75
 #: Room for the answer, as a multiple of the summary's limit.
 _ROOM: Final = 1.25
@@ -46,10 +46,10 @@ _TRANSIENT: Final = frozenset(["timeout", "connection", "rate-limited", "server"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRetryPolicy:
-    """How long one summary may take.
+    """How often and how long one summary is tried.
 
-    attempts: answers that are asked for, each with another request. repeats: of one request that got no answer.
-    call_seconds, seconds: limits of one request and of all together.
+    attempts: answers, each to another request. repeats: of one request that got no answer.
+    call_seconds, seconds: time limits of one request and of all together.
     pause: seconds before the first repeat where the server names none; doubled for each further one.
     """
 
@@ -61,13 +61,13 @@ class SummaryRetryPolicy:
 
 
 class ModelSummarizer:
-    """A summarizer: asks `endpoint`.
+    """A summarizer that asks `endpoint`.
 
-    redaction: what is taken out of requests and answers. prices: of the model, for its window and the bill; None where
+    redaction: what is taken out of requests and answers. prices: of the model, for its window and the bill; None if
     unknown. window: of the model, in tokens, where it is not that of `prices`. thinking: tokens left for reasoning.
-    clock, sleep: time's own; others for tests.
+    clock, sleep: those of `time`, or a test's own.
 
-    Calling it raises SummaryError, which says why and what the failed calls used. Safe to use from several threads.
+    A call raises SummaryError with the reason and with what the failed requests used. Several threads may call it.
     """
 
     def __init__(
@@ -101,166 +101,161 @@ class ModelSummarizer:
 
     @property
     def thinking_tokens(self) -> int:
-        """Tokens left for reasoning now."""
+        """Return the tokens left for reasoning now."""
         return self.reasoning.tokens
 
     @property
     def max_thinking_tokens(self) -> int:
-        """Tokens that may be left for reasoning at most: as given, or a share of the window if that is more."""
+        """Return the tokens that may be left for reasoning at most: as given, or a share of the window if that is more."""
         return max(self.reasoning.least_tokens, int(_REASONING * self.window))
 
     def cap_answer(self, max_tokens: int) -> int:
-        """`max_tokens`, or what the model writes at most, where it said so."""
+        """Return `max_tokens`, or the most that the model writes, if it reported that."""
         if self._longest is None:
             return max_tokens
         return min(max_tokens, self._longest)
 
     def learn_window(self, tokens: int) -> None:
-        """The model said how large its window is."""
+        """Remember the window that the model reported."""
         with self._lock:
             self.window = min(self.window, tokens)
 
     def learn_longest(self, tokens: int) -> None:
-        """The model said how long its answers may be."""
+        """Remember the longest answer that the model reported."""
         with self._lock:
-            if self._longest is None:
-                self._longest = tokens
-            else:
-                self._longest = min(self._longest, tokens)
+            self._longest = tokens if self._longest is None else min(self._longest, tokens)
 
 
 def _find_window(prices: Prices | None) -> int:
-    """The window of the model, or what is just below its price cliff."""
-    known = (prices.window, prices.cliff()) if prices else ()
-    return min((size for size in known if size), default=WINDOW)
+    """Return the window of the model, or what is just below its price cliff."""
+    if prices is None:
+        return WINDOW
+    sizes = [size for size in (prices.window, prices.cliff()) if size]
+    return min(sizes, default=WINDOW)
 
 
 class _SummaryJob:
-    """One summary on its way."""
+    """One summary from its first request to its result."""
 
-    def __init__(self, writer: ModelSummarizer, request: SummaryRequest) -> None:
-        self.summarizer = writer
-        self.redactor = RequestRedactor(writer.redaction)
+    def __init__(self, summarizer: ModelSummarizer, request: SummaryRequest) -> None:
+        self.summarizer = summarizer
+        self.redactor = RequestRedactor(summarizer.redaction)
         self.raw = request
         self.clean = self.redactor.redact(request)
         self.live = self._find_live_prefix()
-        self.bill = SummaryBill(writer.prices)
-        self.started_at = writer.clock()
-        self.thinking_tokens = writer.thinking_tokens
+        self.bill = SummaryBill(summarizer.prices)
+        self.started_at = summarizer.clock()
+        self.thinking_tokens = summarizer.thinking_tokens
         self.prompt_limit = self._compute_prompt_limit()
         self.count = counter().count
 
     def run(self) -> SummaryResult:
-        """The summary. Raises SummaryError."""
-        found: SummaryProblem | None = None
+        """Return the summary. Raises SummaryError."""
+        problem: SummaryProblem | None = None
         sent: set[str] = set()
         for _ in range(self.summarizer.retry_policy.attempts):
-            question = self._build_request(found)
-            if found and question.text in sent:
+            request = self._build_request(problem)
+            if problem and request.text in sent:
                 break
-            sent.add(question.text)
-            answer = self._ask_until_answered(question)
+            sent.add(request.text)
+            answer = self._ask_until_answered(request)
             if isinstance(answer, EndpointFault):
-                found = self._shorten_prompt(question, answer)
+                problem = self._shorten_prompt(request, answer)
                 continue
-            self.bill.add_answer(answer, question, self.count)
+            self.bill.add_answer(answer, request, self.count)
             text = self.redactor.redact_text(_clean_answer(answer))
-            found = self._judge_answer(answer, text)
-            if found is None:
+            problem = self._judge_answer(answer, text)
+            if problem is None:
                 self._shrink_reasoning(answer, text)
                 return self._make_result(text)
-        assert found is not None, "at least one attempt"
-        raise SummaryError(found.reason, cause=found.cause, billed=self.bill.make_result())
+        assert problem is not None, "at least one attempt"
+        raise SummaryError(problem.reason, cause=problem.cause, billed=self.bill.make_result())
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def _find_live_prefix(self) -> LivePrefix | None:
-        """The live prefix if the request is to extend it.
+        """Return the live prefix if the request is to extend it.
 
-        A secret in it forbids that: taken out it would change the cached bytes, and left in it would be ours to send.
+        A secret in it forbids that: to take it out would change the cached bytes, and to leave it in would send it.
         """
         live = self.raw.live
         if live is None or self.raw.route != "extend" or not self.summarizer.endpoint.can_extend(live):
             return None
-        found = self.summarizer.redaction.found
-        if any(map(found, list_strings((live.messages, live.system)))):
+        if any(map(self.summarizer.redaction.found, list_strings((live.messages, live.system)))):
             return None
         return live
 
     def _compute_answer_limit(self) -> int:
-        """Tokens that an answer may take."""
+        """Return the tokens that an answer may take."""
         return self.summarizer.cap_answer(int(_ROOM * self.clean.max_tokens) + self.thinking_tokens)
 
     def _compute_prompt_limit(self) -> int:
-        """Tokens that a prompt may take, by our count."""
+        """Return the tokens that a prompt may take, by our count."""
         return int(_SHARE * self.summarizer.window) - self._compute_answer_limit()
 
-    def _build_request(self, found: SummaryProblem | None) -> EndpointRequest:
-        if found and found.correction:
-            note = f"[An earlier answer could not be used: {found.reason}. {found.correction}]"
-        else:
-            note = ""
+    def _build_request(self, problem: SummaryProblem | None) -> EndpointRequest:
+        note = ""
+        if problem and problem.correction:
+            note = f"[An earlier answer could not be used: {problem.reason}. {problem.correction}]"
         if self.live is None:
             text = fit_prompt(self.clean, max(self.prompt_limit, 1), self.count, note)
         else:
             text = self.redactor.redact_text(build_extension(self.raw, self.live, note))
         return EndpointRequest(text=text, max_tokens=self._compute_answer_limit(), seconds=0, live=self.live)
 
-    def _ask_until_answered(self, question: EndpointRequest) -> EndpointAnswer | EndpointFault:
-        """The answer to `question`; a server that gives none is asked again."""
-        patience = self.summarizer.retry_policy
-        fault = EndpointFault(cause="timeout", reason=f"the {patience.seconds:g} s for a summary are over")
-        for repeat in range(patience.repeats + 1):
+    def _ask_until_answered(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
+        """Return the answer to `request`; a server that gives none is asked again."""
+        policy = self.summarizer.retry_policy
+        fault = EndpointFault(cause="timeout", reason=f"the {policy.seconds:g} s for a summary are over")
+        for repeat in range(policy.repeats + 1):
             if self._count_seconds_left() <= 0:
                 return fault
-            asked = replace(question, seconds=min(patience.call_seconds, self._count_seconds_left()))
+            timed = replace(request, seconds=min(policy.call_seconds, self._count_seconds_left()))
             self.bill.calls += 1
-            answer = self.summarizer.endpoint.ask(asked)
+            answer = self.summarizer.endpoint.ask(timed)
             if isinstance(answer, EndpointAnswer):
                 return answer
             fault = answer
-            if fault.max_output_tokens is not None and 0 < fault.max_output_tokens < question.max_tokens:
+            if fault.max_output_tokens is not None and 0 < fault.max_output_tokens < request.max_tokens:
                 self.summarizer.learn_longest(fault.max_output_tokens)
-                question = replace(question, max_tokens=fault.max_output_tokens)
+                request = replace(request, max_tokens=fault.max_output_tokens)
                 continue
-            if fault.wait_seconds is None:
-                wait = patience.pause * 2**repeat
-            else:
-                wait = fault.wait_seconds
-            if fault.cause not in _TRANSIENT or repeat == patience.repeats or wait >= self._count_seconds_left():
+            wait_seconds = fault.wait_seconds
+            if wait_seconds is None:
+                wait_seconds = policy.pause * 2**repeat
+            is_last = repeat == policy.repeats or wait_seconds >= self._count_seconds_left()
+            if fault.cause not in _TRANSIENT or is_last:
                 return fault
-            self.summarizer.sleep(wait)
+            self.summarizer.sleep(wait_seconds)
         return fault
 
     def _count_seconds_left(self) -> float:
         return self.summarizer.retry_policy.seconds - (self.summarizer.clock() - self.started_at)
 
-    def _shorten_prompt(self, question: EndpointRequest, fault: EndpointFault) -> SummaryProblem:
-        """What to do about a fault: only a prompt that is too long can be mended. Raises SummaryError."""
+    def _shorten_prompt(self, request: EndpointRequest, fault: EndpointFault) -> SummaryProblem:
+        """Return the problem of a prompt that is too long, and shorten the next. Raises SummaryError for other faults."""
         if fault.cause != "overflow":
             if fault.cause == "rejected":
-                # Perhaps for so much room: the next summary asks for less.
+                # The server may refuse so much room for the answer: the next summary asks for less.
                 self.summarizer.reasoning.reset()
             raise SummaryError(fault.reason, cause=fault.cause, billed=self.bill.make_result())
         if fault.window_tokens:
             self.summarizer.learn_window(fault.window_tokens)
-        size = self.count(question.text)
+        if self.live is not None:
+            self.live = None
+            limit = int(0.9 * (fault.window_tokens or self.prompt_limit)) - self._compute_answer_limit()
+            self.prompt_limit = min(self.prompt_limit, limit)
+            return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
+        share = 0.5
         if fault.window_tokens and fault.prompt_tokens and fault.window_tokens < fault.prompt_tokens:
             share = fault.window_tokens / fault.prompt_tokens
-        else:
-            share = 0.5
-        if self.live is None:
-            self.prompt_limit = int(0.9 * share * size)
-        else:
-            self.live = None
-            self.prompt_limit = min(
-                self.prompt_limit, int(0.9 * (fault.window_tokens or self.prompt_limit)) - self._compute_answer_limit()
-            )
+        self.prompt_limit = int(0.9 * share * self.count(request.text))
         return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
 
     # -- judging ---------------------------------------------------------------------------------------------------
 
     def _judge_answer(self, answer: EndpointAnswer, text: str) -> SummaryProblem | None:
+        """Return why `text` may not be the summary; None if it may."""
         if answer.stop == "tool":
             return SummaryProblem(
                 cause="tool-call", reason="it called a tool", correction="Call no tool; write the summary as text."
@@ -278,7 +273,7 @@ class _SummaryJob:
         return find_problem(text, self.clean, self.count)
 
     def _grow_reasoning(self) -> None:
-        """Leave more for reasoning, which took all there was; where that is the most already, go back."""
+        """Leave more for reasoning, which took all there was; go back to the first amount if that was the most already."""
         most = self.summarizer.max_thinking_tokens
         if self.thinking_tokens >= most:
             self.summarizer.reasoning.reset()
@@ -288,7 +283,7 @@ class _SummaryJob:
         self.prompt_limit = min(self.prompt_limit, self._compute_prompt_limit())
 
     def _shrink_reasoning(self, answer: EndpointAnswer, text: str) -> None:
-        """Leave less for reasoning where `answer`, which came, took less."""
+        """Leave less for reasoning where `answer`, which was used, took less."""
         if answer.usage is not None:
             self.summarizer.reasoning.shrink(max(0, answer.usage.output - self.count(text)))
 
@@ -303,12 +298,11 @@ class _SummaryJob:
 
 
 def _clean_answer(answer: EndpointAnswer) -> str:
-    """What was said: without reasoning that stands in the text, and without a last line that was cut off."""
-    if answer.text.lstrip().startswith("<think"):
-        text = _THOUGHT.sub("", answer.text, count=1)
-    else:
-        text = answer.text
-    whole, newline, _ = text.strip().rpartition("\n")
-    if answer.stop == "length" and newline:
-        return whole
-    return text.strip()
+    """Return the text without reasoning that is written into it, and without a last line that was cut off."""
+    text = answer.text
+    if text.lstrip().startswith("<think"):
+        text = _THOUGHT.sub("", text, count=1)
+    text = text.strip()
+    if answer.stop == "length" and "\n" in text:
+        return text.rpartition("\n")[0]
+    return text

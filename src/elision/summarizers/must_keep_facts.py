@@ -38,23 +38,28 @@ _ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
 
 
 def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
-    """Facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are none."""
-    seen: Counter[str] = Counter()
+    """Return facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are excluded."""
+    uses: Counter[str] = Counter()
     for turn in turns[-NEWEST:]:
-        texts = [DEFAULT.text(text) for text in _list_agent_texts(turn)]
-        found = {item for text in texts for item in items(text)} | set(_find_errors(turn))
-        seen.update(item for item in found if len(item) <= _LONGEST)
-    return tuple(sorted(seen, key=lambda item: (-seen[item], len(item), item))[:MOST])
+        facts = set(_find_errors(turn))
+        for text in _list_agent_texts(turn):
+            facts.update(items(DEFAULT.text(text)))
+        uses.update(fact for fact in facts if len(fact) <= _LONGEST)
+    return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST])
 
 
 def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
-    """The `facts` that `text` does not name; a path's last component and a dotted name's last part will do."""
+    """Return the `facts` that `text` does not name; a path's last component and a dotted name's last part will do."""
     lower = text.lower()
-    return tuple(fact for fact in facts if not any(form in lower for form in _list_forms(fact.lower())))
+    missing = []
+    for fact in facts:
+        if not any(form in lower for form in _list_forms(fact.lower())):
+            missing.append(fact)
+    return tuple(missing)
 
 
 def count_needed_facts(facts: Sequence[str], max_tokens: int) -> int:
-    """How many of `facts` a summary of at most `max_tokens` must keep."""
+    """Return how many of `facts` a summary of at most `max_tokens` must keep."""
     if len(facts) < FEWEST:
         return 0
     return min(math.ceil(SHARE * len(facts)), max_tokens // _ROOM)

@@ -9,7 +9,7 @@ from typing import Any
 from elision.summarizers.actions import describe_call, find_command
 from elision.summarizers.outcomes import describe_result
 from elision.summarizers.prose import clip_line, drop_duplicates, join_lines, split_sentences
-from elision.trajectory.turn import Action, Turn
+from elision.trajectory.turn import Turn
 
 #: Characters of a quoted sentence.
 WIDTH = 180
@@ -32,6 +32,9 @@ _AHEAD = re.compile(
 )
 _STILL = re.compile(r"\b(?:needs? to|should|must|todo|remaining|still|next step|not yet)\b", re.IGNORECASE)
 _TODO_TOOLS = ("todo", "task_tracker", "update_plan", "plan")
+_TITLE_KEYS = ("content", "title", "step", "task", "text")
+#: Statuses of to-do items that are not open any more.
+_CLOSED = ("completed", "done", "cancelled")
 _CWD = (
     re.compile(r"^\(Current directory: (/\S+)\)", re.MULTILINE),
     re.compile(r"\[Current working directory: (/\S+)\]"),
@@ -41,138 +44,152 @@ _OPEN = re.compile(r"^\(Open file: (/\S+)\)", re.MULTILINE)
 
 
 def list_user_context(task: str, turns: Sequence[Turn]) -> list[str]:
-    """What the user wants: the first and the last lines of the task, then every later message of a user."""
-    lines = [
-        join_lines(line)
-        for line in task.splitlines()
-        if len(line.strip()) > 3 and not re.fullmatch(r"\s*</?\w+>\s*", line)
-    ]
-    told = [
-        clip_line(" / ".join(lines[:3]), TASK),
-        *([clip_line(" / ".join(lines[-2:]), TASK)] if len(lines) > 4 else []),
-    ]
-    quoted = [f'task: "{line}"' for line in told if line]
-    return quoted + [f'[{index}] user: "{text}"' for index, text in _find_user_messages(turns)]
+    """Return what the user wants: the first and the last lines of the task, then every later message of a user."""
+    lines = []
+    for line in task.splitlines():
+        if len(line.strip()) > 3 and not re.fullmatch(r"\s*</?\w+>\s*", line):
+            lines.append(join_lines(line))
+    quotes = [clip_line(" / ".join(lines[:3]), TASK)]
+    if len(lines) > 4:
+        quotes.append(clip_line(" / ".join(lines[-2:]), TASK))
+    context = [f'task: "{quote}"' for quote in quotes if quote]
+    for turn in turns:
+        for message in turn.interjections:
+            if message.role == "user" and message.text.strip():
+                context.append(f'[{turn.index}] user: "{clip_line(message.text, WIDTH)}"')
+    return context
 
 
 def list_completed(turns: Sequence[Turn]) -> list[str]:
-    """One line a turn that says what it found or did."""
-    return [f"[{turn.index}] {line}" for turn in turns if (line := _describe_turn(turn))]
+    """Return one line a turn that says what the turn found or did."""
+    lines = []
+    for turn in turns:
+        line = _describe_turn(turn)
+        if line:
+            lines.append(f"[{turn.index}] {line}")
+    return lines
 
 
 def score_conclusion(line: str) -> float:
-    """How much `line` says what was found or done, rather than what is about to be looked at: 0 ... 1."""
+    """Return how much `line` says what was found or done, rather than what comes next: 0 ... 1."""
     return 0.5 * bool(_CONCLUDES.search(line)) + 0.5 * bool(_SETTLES.search(line))
 
 
 def list_pending(turns: Sequence[Turn]) -> list[str]:
-    """Open items of the agent's to-do list, then what it said is still to be done, newest first.
+    """Return open items of the agent's to-do list, then what it said is still to be done, newest first.
 
-    "Let me ..." was acted upon in the turn that said it; only the newest turn's may still be open.
+    The turn that says "Let me ..." does it; only that of the newest turn may still be open.
     """
-    todos = next((found for turn in reversed(turns) if (found := list(_find_todos(turn)))), [])
-    said = [
-        f"[{turn.index}] {line}"
-        for turn in reversed(turns[-4:])
-        for line in reversed(_extract_sentences(turn))
-        if _is_pending(turn is turns[-1], line)
-    ]
-    return [clip_line(line, WIDTH) for line in drop_duplicates([*todos[:8], *said[:4]])]
+    todos: list[str] = []
+    for turn in reversed(turns):
+        todos = list(_find_todos(turn))
+        if todos:
+            break
+    sentences = []
+    for turn in reversed(turns[-4:]):
+        for line in reversed(_extract_sentences(turn)):
+            if _is_pending(turn is turns[-1], line):
+                sentences.append(f"[{turn.index}] {line}")
+    return [clip_line(line, WIDTH) for line in drop_duplicates([*todos[:8], *sentences[:4]])]
 
 
 def describe_current_state(turns: Sequence[Turn]) -> list[str]:
-    """Where the run stands: what the last turn did and said, the directory, the open file."""
+    """Return what the last turn did and said, the directory and the open file."""
     if not turns:
         return []
     last = turns[-1]
-    lines = [
-        *(f"[{last.index}] did {line}" for line in describe_calls(last)),
-        *(f"[{last.index}] said: {line}" for line in _pick_first_and_last(last)),
-    ]
-    lines += [f"directory: {place}" for place in [find_directory(turns)] if place]
-    return lines + [f"open file: {name}" for name in [_find_last(_OPEN, turns)] if name]
+    lines = [f"[{last.index}] did {line}" for line in describe_calls(last)]
+    sentences = _extract_sentences(last) or split_sentences(last.reasoning)
+    for sentence in drop_duplicates(sentences[:1] + sentences[-1:]):
+        lines.append(f"[{last.index}] said: {clip_line(sentence, WIDTH)}")
+    directory = find_directory(turns)
+    if directory:
+        lines.append(f"directory: {directory}")
+    open_file = _find_last(_OPEN, turns)
+    if open_file:
+        lines.append(f"open file: {open_file}")
+    return lines
 
 
 def describe_calls(turn: Turn) -> Iterator[str]:
-    """The calls of `turn`, each with one line of its result."""
+    """Yield the calls of `turn`, each with one line of its result."""
     for observation in turn.observations:
         action = turn.action_of(observation)
         name = describe_call(action, 70) if action else observation.tool
         yield f"{name} -> {describe_result(turn, observation)}"
     answered = {observation.action_id for observation in turn.observations}
-    yield from (f"{describe_call(action)} -> (no result yet)" for action in turn.actions if action.id not in answered)
+    for action in turn.actions:
+        if action.id not in answered:
+            yield f"{describe_call(action)} -> (no result yet)"
 
 
 def find_directory(turns: Sequence[Turn]) -> str:
-    """The newest working directory that a result or a `cd` names; "" if none does."""
+    """Return the newest working directory that a result or a `cd` names; "" if none does."""
     for turn in reversed(turns):
         for observation in turn.observations:
             tail = observation.text[-400:]
-            shown = next((found[-1] for pattern in _CWD if (found := pattern.findall(tail))), "")
-            if shown:
-                return str(shown)
+            for pattern in _CWD:
+                shown = pattern.findall(tail)
+                if shown:
+                    return str(shown[-1])
         for action in turn.actions:
-            if moved := _CD.findall(find_command(action)):
-                return str(moved[-1])
+            entered = _CD.findall(find_command(action))
+            if entered:
+                return str(entered[-1])
     return ""
 
 
-def _find_user_messages(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:
-    for turn in turns:
-        for message in turn.interjections:
-            if message.role == "user" and message.text.strip():
-                yield turn.index, clip_line(message.text, WIDTH)
-
-
 def _extract_sentences(turn: Turn) -> list[str]:
+    """Return the sentences of what the agent said, without the text that a harness parsed as its call."""
     text = turn.text
     for action in turn.actions:
         if action.implicit and action.arguments:
             text = text.replace(action.arguments, " ")
-        else:
-            text = text
     return split_sentences(text)
 
 
-def _is_pending(newest: bool, line: str) -> bool:
-    return bool((_STILL.search(line) and not line.endswith(":")) or (newest and _AHEAD.search(line)))
-
-
-def _pick_first_and_last(turn: Turn) -> list[str]:
-    said = _extract_sentences(turn) or split_sentences(turn.reasoning)
-    return [clip_line(line, WIDTH) for line in drop_duplicates(said[:1] + said[-1:])]
+def _is_pending(is_newest: bool, line: str) -> bool:
+    if _STILL.search(line) and not line.endswith(":"):
+        return True
+    return is_newest and _AHEAD.search(line) is not None
 
 
 def _describe_turn(turn: Turn) -> str:
-    said = _extract_sentences(turn)
-    concluded = [line for line in said if _CONCLUDES.search(line) and not line.endswith(":")]
-    if concluded:
-        return clip_line(concluded[-1], WIDTH)
-    if said and not turn.observations:
-        return clip_line(said[0], WIDTH)
+    sentences = _extract_sentences(turn)
+    for line in reversed(sentences):
+        if _CONCLUDES.search(line) and not line.endswith(":"):
+            return clip_line(line, WIDTH)
+    if sentences and not turn.observations:
+        return clip_line(sentences[0], WIDTH)
     return clip_line("; ".join(describe_calls(turn)), WIDTH)
 
 
 def _find_todos(turn: Turn) -> Iterator[str]:
+    """Yield the open items of the to-do lists that `turn` wrote."""
     for action in turn.actions:
-        if any(word in action.name.lower() for word in _TODO_TOOLS):
-            yield from (f"to do: {name}" for name in _find_open_items(action))
+        if not any(word in action.name.lower() for word in _TODO_TOOLS):
+            continue
+        for value in action.decoded.values():
+            if isinstance(value, list):
+                yield from (f"to do: {title}" for title in _find_open_titles(value))
 
 
-def _find_open_items(action: Action) -> Iterator[str]:
-    for value in action.decoded.values():
-        for item in value if isinstance(value, list) else ():
-            if isinstance(item, dict) and str(item.get("status", "")).lower() not in ("completed", "done", "cancelled"):
-                yield join_lines(str(_find_title(item)))
-
-
-def _find_title(item: dict[str, Any]) -> object:
-    return next((item[key] for key in ("content", "title", "step", "task", "text") if item.get(key)), "")
+def _find_open_titles(values: list[Any]) -> Iterator[str]:
+    for item in values:
+        if not isinstance(item, dict) or str(item.get("status", "")).lower() in _CLOSED:
+            continue
+        title: object = ""
+        for key in _TITLE_KEYS:
+            if item.get(key):
+                title = item[key]
+                break
+        yield join_lines(str(title))
 
 
 def _find_last(pattern: re.Pattern[str], turns: Sequence[Turn]) -> str:
     for turn in reversed(turns):
         for observation in turn.observations:
-            if found := pattern.findall(observation.text[-400:]):
-                return str(found[-1])
+            names = pattern.findall(observation.text[-400:])
+            if names:
+                return str(names[-1])
     return ""

@@ -10,7 +10,7 @@ from elision.summarizers.actions import describe_call
 from elision.summarizers.prose import clip_line, cut_middle
 from elision.trajectory.content import content
 from elision.trajectory.plan import LivePrefix, SummaryRequest
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Turn
 
 INSTRUCTIONS = """\
 You keep the working memory of an agent. Older turns of its run are about to leave its context; your summary is all it
@@ -49,7 +49,7 @@ LEAST = 1_000
 
 
 def build_prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") -> str:
-    """The full user prompt for `request`.
+    """Return the full user prompt for `request`.
 
     window: characters for the turns; where they are longer, each long text in them is cut to its head and tail, all to
     the same length, which is never less than LEAST. note: what was wrong with an earlier answer, "" for none.
@@ -63,9 +63,10 @@ def build_prompt(request: SummaryRequest, window: int = WINDOW, note: str = "") 
 
 
 def fit_prompt(request: SummaryRequest, limit: int, count: Callable[[str], int], note: str = "") -> str:
-    """The prompt for `request` in about `limit` tokens by `count`.
+    """Return the prompt for `request` in about `limit` tokens by `count`.
 
-    Long texts are cut to head and tail; where even their ends are too much, turns in the middle go, and that is said.
+    Long texts are cut to head and tail. Where even their ends are too much, turns in the middle are left out, and the
+    prompt says which.
     """
     window = _CHARACTERS * max(limit, 1)
     text = build_prompt(request, window, note)
@@ -80,20 +81,20 @@ def fit_prompt(request: SummaryRequest, limit: int, count: Callable[[str], int],
 
 
 def build_extension(request: SummaryRequest, live: LivePrefix, note: str = "") -> str:
-    """The user message that asks for `request` behind `live`, the view as it was last sent.
+    """Return the user message that asks for `request` after `live`, the view as it was last sent.
 
-    What the view shows only as a placeholder, or not yet, is told in full: a summary is never written from gaps.
+    It quotes in full what the view shows only as a placeholder, or not yet: no summary is written from gaps.
     """
     seen = LiveTexts(live)
-    parts = [part for turn in request.turns for part in _find_unseen_parts(turn, seen)]
-    told = "\n".join(f"{label}\n{text}" for label, text in parts)
-    if parts:
-        hidden = f"Not shown in full above, or not yet:\n<turns>\n{told}\n</turns>"
-    else:
-        hidden = ""
-    return "\n\n".join(
-        filter(None, (_STOP, _write_instructions(request), _describe_covered_part(request, live), hidden, note))
-    )
+    quotes = []
+    for turn in request.turns:
+        quotes += [f"{label}\n{text}" for label, text in _find_unseen_parts(turn, seen)]
+    hidden = ""
+    if quotes:
+        joined = "\n".join(quotes)
+        hidden = f"Not shown in full above, or not yet:\n<turns>\n{joined}\n</turns>"
+    parts = (_STOP, _write_instructions(request), _describe_covered_part(request, live), hidden, note)
+    return "\n\n".join(filter(None, parts))
 
 
 _STOP = """\
@@ -106,21 +107,17 @@ def _write_instructions(request: SummaryRequest) -> str:
 
 
 def _describe_covered_part(request: SummaryRequest, live: LivePrefix) -> str:
-    """Which part of the conversation leaves: its beginning, up to the last covered turn."""
-    last = request.turns[-1] if request.turns else None
-    if last:
-        called = [describe_call(action) for action in last.actions]
-    else:
-        called = []
-    if called:
-        words = f"called {called[-1]}"
-    else:
-        words = f'said "{clip_line(last.text if last else "", 90)}"'
-    behind = sum(message.get("role") == "assistant" for message in live.messages) - len(request.turns)
-    if behind > 0:
-        stays = f" The {behind} assistant messages behind it stay as they are and need no record."
-    else:
-        stays = ""
+    """Return which part of the conversation leaves: its beginning, up to the last covered turn."""
+    words = 'said ""'
+    if request.turns:
+        last = request.turns[-1]
+        words = f'said "{clip_line(last.text, 90)}"'
+        if last.actions:
+            words = f"called {describe_call(last.actions[-1])}"
+    later = sum(message.get("role") == "assistant" for message in live.messages) - len(request.turns)
+    stays = ""
+    if later > 0:
+        stays = f" The {later} assistant messages behind it stay as they are and need no record."
     return (
         "To be recorded: the conversation above from its beginning, an earlier record included, up to and with the "
         f"assistant message that {words} and its results.{stays}"
@@ -128,7 +125,7 @@ def _describe_covered_part(request: SummaryRequest, live: LivePrefix) -> str:
 
 
 class LiveTexts:
-    """The texts of a live view, to ask whether something stands in it."""
+    """The texts of a live view, to ask whether it contains something."""
 
     def __init__(self, live: LivePrefix) -> None:
         texts = list(list_strings(live.messages))
@@ -140,7 +137,7 @@ class LiveTexts:
 
 
 def list_strings(value: Any, depth: int = 0) -> Iterator[str]:
-    """Every string of a JSON value that is no key; deeper than anybody writes by hand nothing is looked for."""
+    """Yield every string of a JSON value that is no key, down to a depth that nobody writes by hand."""
     if isinstance(value, str):
         yield value
     elif depth < _DEEPEST and isinstance(value, Mapping | list | tuple):
@@ -152,14 +149,21 @@ _DEEPEST = 32
 
 
 def _find_unseen_parts(turn: Turn, seen: LiveTexts) -> Iterator[tuple[str, str]]:
-    """Labelled texts of `turn` that do not stand in the live view; reasoning and what a call's id stands for do."""
-    known = {_make_call_label(turn, action) for action in turn.actions if action.id and seen.has_text(action.id)}
-    known.add(_make_label(turn, "reasoning"))
-    yield from ((label, text) for label, text in _label_parts(turn) if label not in known and not seen.has_text(text))
+    """Yield the labelled texts of `turn` that the live view does not contain.
+
+    Reasoning counts as seen, and so does a call whose id the view contains.
+    """
+    known = {_make_label(turn, "reasoning")}
+    for action in turn.actions:
+        if action.id and seen.has_text(action.id):
+            known.add(_make_label(turn, f"call {action.name}"))
+    for label, text in _label_parts(turn):
+        if label not in known and not seen.has_text(text):
+            yield label, text
 
 
 def _drop_middle_turns(request: SummaryRequest) -> SummaryRequest:
-    """`request` without the middle half of its turns: the first quarter and the newest stay."""
+    """Return `request` without the middle half of its turns: the first quarter and the newest stay."""
     turns = request.turns
     first = turns[: max(1, len(turns) // 4)]
     newest = turns[-max(1, len(turns) // 4) :]
@@ -169,13 +173,16 @@ def _drop_middle_turns(request: SummaryRequest) -> SummaryRequest:
 
 
 def render_turns(turns: tuple[Turn, ...], window: int = WINDOW) -> str:
-    """`turns` as plain text, oldest first, in about `window` characters."""
-    width = _fit_width([len(text) for turn in turns for _, text in _label_parts(turn)], window)
-    return "\n".join(f"{label}\n{cut_middle(text, width)}" for turn in turns for label, text in _label_parts(turn))
+    """Return `turns` as plain text, oldest first, in about `window` characters."""
+    parts: list[tuple[str, str]] = []
+    for turn in turns:
+        parts.extend(_label_parts(turn))
+    width = _fit_width([len(text) for _, text in parts], window)
+    return "\n".join(f"{label}\n{cut_middle(text, width)}" for label, text in parts)
 
 
 def _fit_width(lengths: list[int], window: int) -> int:
-    """The length to which long texts are cut so that all fit: what short ones leave over goes to the long ones."""
+    """Return the length to which long texts are cut so that all fit: long texts get what short ones leave over."""
     left = window
     for done, length in enumerate(sorted(lengths)):
         share = left // (len(lengths) - done)
@@ -186,24 +193,25 @@ def _fit_width(lengths: list[int], window: int) -> int:
 
 
 def _label_parts(turn: Turn) -> Iterator[tuple[str, str]]:
-    """Labelled texts of a turn, in order; what is empty is left out, save a result without text."""
-    spoken = ((_make_label(turn, "reasoning"), turn.reasoning), (_make_label(turn, "assistant"), turn.text))
-    yield from ((label, text) for label, text in spoken if text.strip())
-    yield from (
-        (_make_call_label(turn, action), _format_arguments(action)) for action in turn.actions if not action.implicit
-    )
-    yield from ((_make_result_label(turn, seen), seen.text or "(no output)") for seen in turn.observations)
-    yield from (
-        (_make_label(turn, f"then {message.role}"), message.text) for message in turn.interjections if message.text
-    )
+    """Yield the labelled texts of a turn, in order; what is empty is left out, save a result without text."""
+    if turn.reasoning.strip():
+        yield _make_label(turn, "reasoning"), turn.reasoning
+    if turn.text.strip():
+        yield _make_label(turn, "assistant"), turn.text
+    for action in turn.actions:
+        if not action.implicit:
+            yield _make_label(turn, f"call {action.name}"), _format_arguments(action)
+    for observation in turn.observations:
+        failed = ", failed" if observation.error else ""
+        label = _make_label(turn, f"result of {observation.tool or 'the action'}{failed}")
+        yield label, observation.text or "(no output)"
+    for message in turn.interjections:
+        if message.text:
+            yield _make_label(turn, f"then {message.role}"), message.text
 
 
 def _make_label(turn: Turn, what: str) -> str:
     return f"[turn {turn.index}: {what}]"
-
-
-def _make_call_label(turn: Turn, action: Action) -> str:
-    return _make_label(turn, f"call {action.name}")
 
 
 def _format_arguments(action: Action) -> str:
@@ -211,8 +219,3 @@ def _format_arguments(action: Action) -> str:
     if not decoded:
         return action.arguments
     return "\n".join(f"{key}: {value}" for key, value in decoded.items())
-
-
-def _make_result_label(turn: Turn, observation: Observation) -> str:
-    failed = ", failed" if observation.error else ""
-    return _make_label(turn, f"result of {observation.tool or 'the action'}{failed}")

@@ -59,16 +59,16 @@ class FileTouch:
 
     def __str__(self) -> str:
         # Four changes to one deep file would name its folders four times; CODE_STATE has the whole path.
-        folders = self.path.split("/")
+        place = self.path
+        folders = place.split("/")
         if len(folders) > 4:
-            short = "/".join(("…", *folders[-2:]))
-        else:
-            short = self.path
+            place = "/".join(("…", *folders[-2:]))
         if self.lines:
-            place = f"{short}:{self.lines}"
-        else:
-            place = short
-        return f"[{self.turn}] {self.verb} {place}" + (f": {self.gist}" * bool(self.gist))
+            place += f":{self.lines}"
+        text = f"[{self.turn}] {self.verb} {place}"
+        if self.gist:
+            text += f": {self.gist}"
+        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,33 +83,45 @@ class FileState:
     last_turn: int
 
     def __str__(self) -> str:
-        done = [
-            *(["written"] if self.is_written else []),
-            *([f"read {self.reads}x"] if self.reads else []),
-            *([f"edited {self.edits}x"] if self.edits else []),
-        ]
-        return f"{self.path}: {', '.join(done)}" + (f" lines {self.lines}" * bool(self.lines)) + f" [{self.last_turn}]"
+        actions = []
+        if self.is_written:
+            actions.append("written")
+        if self.reads:
+            actions.append(f"read {self.reads}x")
+        if self.edits:
+            actions.append(f"edited {self.edits}x")
+        text = f"{self.path}: {', '.join(actions)}"
+        if self.lines:
+            text += f" lines {self.lines}"
+        return f"{text} [{self.last_turn}]"
 
 
 def parse_file_state(line: str) -> FileState | None:
-    """The state that `str()` wrote as `line`; None if it is none."""
-    found = re.fullmatch(r"(\S+): (.+) \[(\d+)\]", line)
-    if not found:
+    """Return the state that `str()` wrote as `line`; None if `line` is none."""
+    match = re.fullmatch(r"(\S+): (.+) \[(\d+)\]", line)
+    if not match:
         return None
-    path, done, last = found.groups()
-    reads, edits, lines = (re.search(pattern, done) for pattern in (r"read (\d+)x", r"edited (\d+)x", r"lines (\S+)$"))
+    path, actions, last_turn = match.groups()
+    lines = re.search(r"lines (\S+)$", actions)
     return FileState(
         path=path,
-        reads=int(reads[1]) if reads else 0,
-        edits=int(edits[1]) if edits else 0,
-        is_written="written" in done,
+        reads=_find_count(r"read (\d+)x", actions),
+        edits=_find_count(r"edited (\d+)x", actions),
+        is_written="written" in actions,
         lines=lines[1] if lines else "",
-        last_turn=int(last),
+        last_turn=int(last_turn),
     )
 
 
+def _find_count(pattern: str, text: str) -> int:
+    match = re.search(pattern, text)
+    if match:
+        return int(match[1])
+    return 0
+
+
 def score_interest(line: str) -> float:
-    """How much was done to the file of a line that `str()` wrote: doublings of reads, edits counting twice."""
+    """Return how much was done to the file of a line that `str()` wrote: doublings of reads, edits counting twice."""
     state = parse_file_state(line)
     if state:
         return math.log2(1 + state.reads + 2 * state.edits)
@@ -117,24 +129,25 @@ def score_interest(line: str) -> float:
 
 
 def list_touches(turns: Iterable[Turn]) -> list[FileTouch]:
-    """What the calls of `turns` did to files, in order; calls that failed did nothing."""
-    found: list[FileTouch] = []
-    opened = ""
+    """Return what the calls of `turns` did to files, in order; calls that failed did nothing."""
+    touches: list[FileTouch] = []
+    open_file = ""
     for turn in turns:
-        failed = {seen.action_id for seen in turn.observations if find_failure(seen) is not None}
+        failed = {observation.action_id for observation in turn.observations if find_failure(observation) is not None}
         for action in turn.actions:
             if action.id not in failed:
-                found.extend(_find_touches(action, turn.index, opened))
+                touches.extend(_find_touches(action, turn.index, open_file))
         for observation in turn.observations:
-            shown = _OPEN_FILE.findall(observation.text[-400:])
-            opened = shown[-1] if shown else opened
-    return found
+            names = _OPEN_FILE.findall(observation.text[-400:])
+            if names:
+                open_file = names[-1]
+    return touches
 
 
-def update_file_states(done: Iterable[FileTouch], before: Iterable[FileState] = ()) -> tuple[FileState, ...]:
-    """The files `before` with `done` added, each once, oldest first."""
+def update_file_states(touches: Iterable[FileTouch], before: Iterable[FileState] = ()) -> tuple[FileState, ...]:
+    """Return the files `before` with `touches` added, each once, the newest last."""
     known = {state.path: state for state in before}
-    for touch in done:
+    for touch in touches:
         old = known.pop(touch.path, FileState(path=touch.path, last_turn=touch.turn))
         known[touch.path] = replace(
             old,
@@ -147,38 +160,50 @@ def update_file_states(done: Iterable[FileTouch], before: Iterable[FileState] = 
     return tuple(known.values())
 
 
-def _find_touches(action: Action, turn: int, opened: str) -> Iterator[FileTouch]:
-    if path := find_path(action):
+def _find_touches(action: Action, turn: int, open_file: str) -> Iterator[FileTouch]:
+    """Yield what `action` did. open_file: the file that the agent's editor shows; "" if none."""
+    path = find_path(action)
+    if path:
         yield from _read_tool_touch(action, path, turn)
         return
     text = find_command(action) or action.arguments
     for kind, name in _PATCH.findall(text.replace("\\n", "\n")):
-        yield FileTouch(path=name, verb="written" if kind == "Add" else "edited", turn=turn, gist=_quote_patch(text))
+        verb = "written" if kind == "Add" else "edited"
+        yield FileTouch(path=name, verb=verb, turn=turn, gist=_quote_patch(text))
     edit = _OPEN_EDIT.search(text)
-    if edit and opened:
-        yield FileTouch(
-            path=opened, verb="edited", turn=turn, lines=f"{edit[1]}-{edit[2]}", gist=_quote_first_line(edit[3])
-        )
+    if edit and open_file:
+        gist = _quote_first_line(edit[3])
+        yield FileTouch(path=open_file, verb="edited", turn=turn, lines=f"{edit[1]}-{edit[2]}", gist=gist)
     yield from _find_shell_touches(action, turn)
 
 
 def _read_tool_touch(action: Action, path: str, turn: int) -> Iterator[FileTouch]:
-    decoded = action.decoded
-    words = f"{decoded.get('command', '')} {action.name}".lower()
-    own = str(decoded.get("command", "")).lower() or words
-    verb = next((verb for verb, names in _VERBS if any(name in own for name in names)), "")
-    if verb:
-        if verb != "read":
-            written = next((str(decoded[key]) for key in _NEW_KEYS if decoded.get(key)), "")
-        else:
-            written = ""
-        yield FileTouch(
-            path=join_lines(path).replace(" ", "_"),
-            verb=verb,
-            turn=turn,
-            lines=_format_range(decoded),
-            gist=_quote_first_line(written),
-        )
+    """Yield the touch of a call that names its file in an argument."""
+    verb = _find_verb(action)
+    if not verb:
+        return
+    text = ""
+    if verb != "read":
+        for key in _NEW_KEYS:
+            if action.decoded.get(key):
+                text = str(action.decoded[key])
+                break
+    yield FileTouch(
+        path=join_lines(path).replace(" ", "_"),
+        verb=verb,
+        turn=turn,
+        lines=_format_range(action.decoded),
+        gist=_quote_first_line(text),
+    )
+
+
+def _find_verb(action: Action) -> str:
+    """Return what a tool does to its file, by its `command` argument or else by its name; "" if neither says."""
+    words = str(action.decoded.get("command", "")).lower() or action.name.lower()
+    for verb, names in _VERBS:
+        if any(name in words for name in names):
+            return verb
+    return ""
 
 
 def _format_range(decoded: Any) -> str:
@@ -195,20 +220,26 @@ def _format_range(decoded: Any) -> str:
 
 
 def _find_shell_touches(action: Action, turn: int) -> Iterator[FileTouch]:
-    command = find_command_line(action)
     whole = find_command(action)
     seen: set[str] = set()
     for verb, pattern in _SHELL:
-        for match in pattern.finditer(command):
-            groups = match.groupdict()
-            lines = (groups.get("lines") or groups.get("at") or "").replace(",", "-").replace(" ", "")
-            name = next((group for group in match.groups() if group and not re.fullmatch(r"[\d, ]+", group)), "")
+        for match in pattern.finditer(find_command_line(action)):
+            name = _find_name(match)
             if not _is_file(name) or name in seen:
                 continue
             seen.add(name)
-            yield FileTouch(
-                path=name, verb=verb, turn=turn, lines=lines, gist=_quote_written_text(verb, whole, match[0])
-            )
+            groups = match.groupdict()
+            lines = (groups.get("lines") or groups.get("at") or "").replace(",", "-").replace(" ", "")
+            gist = _quote_written_text(verb, whole, match[0])
+            yield FileTouch(path=name, verb=verb, turn=turn, lines=lines, gist=gist)
+
+
+def _find_name(match: re.Match[str]) -> str:
+    """Return the first group of `match` that is no range of lines."""
+    for group in match.groups():
+        if group and not re.fullmatch(r"[\d, ]+", group):
+            return str(group)
+    return ""
 
 
 def _quote_written_text(verb: str, whole: str, matched: str) -> str:
@@ -227,15 +258,17 @@ def _is_file(name: str) -> bool:
 
 
 def _quote_first_line(text: str) -> str:
-    lines = (line.strip() for line in text.splitlines())
-    telling = [line for line in lines if len(line) > 3 and not line.startswith(_OPENINGS)]
-    if telling:
-        return f'"{clip_line(telling[0], WIDTH)}"'
+    """Return the first line of `text` that says what it is about, quoted; "" if there is none."""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if len(stripped) > 3 and not stripped.startswith(_OPENINGS):
+            return f'"{clip_line(stripped, WIDTH)}"'
     return ""
 
 
 def _quote_patch(text: str) -> str:
-    added = [
-        line[1:] for line in text.replace("\\n", "\n").splitlines() if line.startswith("+") and len(line.strip()) > 4
-    ]
+    added = []
+    for line in text.replace("\\n", "\n").splitlines():
+        if line.startswith("+") and len(line.strip()) > 4:
+            added.append(line[1:])
     return _quote_first_line("\n".join(added))
