@@ -1,4 +1,4 @@
-"""What an agent's call says: its command, and one line that names it."""
+"""Calls of an agent: the command or file of a call, and one line that names it."""
 
 from __future__ import annotations
 
@@ -23,65 +23,71 @@ WIDTH = 90
 
 
 def find_path(action: Action) -> str:
-    """The file a structured call names; "" if it names none."""
+    """Return the file a structured call names; "" if it names none."""
     return _find_first(action.decoded, PATH_KEYS)
 
 
 @lru_cache(maxsize=128)
 def find_command(action: Action) -> str:
-    """The shell command of `action`; "" if it is no shell call.
+    """Return the shell command of `action`; "" if it is no shell call.
 
     The small cache serves the sections of a digest, each of which looks at the same calls again.
     """
-    if action.implicit and not action.decoded:
-        return action.arguments
     decoded = action.decoded
+    if action.implicit and not decoded:
+        return action.arguments
     if _find_first(decoded, PATH_KEYS):
         return ""
-    words = next((decoded[key] for key in _COMMAND_KEYS if isinstance(decoded.get(key), list)), None)
-    if words is not None:
-        return " ".join(map(str, words))
+    for key in _COMMAND_KEYS:
+        words = decoded.get(key)
+        if isinstance(words, list):
+            return " ".join(map(str, words))
     return _find_first(decoded, _COMMAND_KEYS)
 
 
 def find_command_line(action: Action) -> str:
-    """The command of `action` without the bodies of here-documents: what is run, not what is written."""
+    """Return the command of `action` without the bodies of here-documents: what is run, not what is written."""
     return _HEREDOC.sub(r"\1", find_command(action))
 
 
 def describe_call(action: Action, width: int = WIDTH) -> str:
-    """One line that names `action`: its command, or the tool with its arguments."""
+    """Return one line that names `action`: its command, or the tool with its arguments."""
     if command := find_command_line(action):
         return f"`{clip_line(command, width)}`"
     return clip_line(f"{action.name}({_format_arguments(action)})", width)
 
 
 def identify_call(action: Action) -> str:
-    """A line that two calls share exactly if they do the same: spacing, `cd` and paging aside.
+    """Return a line that two calls share exactly if they do the same: spacing, `cd` and paging aside.
 
-    What is not shown in full (long calls, bodies of here-documents) is there as a checksum, so that two long scripts
-    do not pass for one.
+    A checksum stands for what is not shown in full (long calls, bodies of here-documents), so that two long scripts
+    differ.
     """
     command = find_command(action)
     if command:
         whole = _PAGER.sub("", _PRELUDE.sub("", command))
     else:
         whole = f"{action.name}({_format_arguments(action)})"
-    shown = clip_line(_HEREDOC.sub(r"\1", whole), WIDTH).replace(" -> ", "->")
-    if shown != join_lines(whole).replace(" -> ", "->"):
-        shown += f"~{zlib.crc32(join_lines(whole).encode('utf-8', 'replace')) & 0xFFFF:04x}"
+    line = clip_line(_HEREDOC.sub(r"\1", whole), WIDTH).replace(" -> ", "->")
+    if line != join_lines(whole).replace(" -> ", "->"):
+        line += f"~{zlib.crc32(join_lines(whole).encode('utf-8', 'replace')) & 0xFFFF:04x}"
     if command:
-        return f"`{shown}`"
-    return shown
+        return f"`{line}`"
+    return line
 
 
 def is_coding_action(action: Action) -> bool:
-    """Whether `action` is of the kind only coding agents use: a command, or a file."""
+    """Return whether `action` is of the kind only coding agents use: a command, or a file."""
     return bool(find_command(action) or find_path(action))
 
 
 def _find_first(decoded: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((value for key in keys if isinstance(value := decoded.get(key), str) and value.strip()), "")
+    """Return the first argument of `keys` that is a text and not blank; "" if none is."""
+    for key in keys:
+        value = decoded.get(key)
+        if isinstance(value, str) and value.strip():
+            return value
+    return ""
 
 
 def _format_arguments(action: Action) -> str:
@@ -94,10 +100,7 @@ def _format_arguments(action: Action) -> str:
 
 
 def _format_value(value: Any) -> str:
-    if isinstance(value, str):
-        text = value
-    else:
-        text = json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) <= 2 * WIDTH:
         return clip_line(text, 2 * WIDTH)
     return f"{clip_line(text, WIDTH)}{ELLIPSIS}{len(text)} chars"

@@ -48,50 +48,54 @@ class AnthropicEndpoint(HttpEndpoint):
     ) -> None:
         own = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
         url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages"
-        manners = ModelQuirks(takes_temperature="thinking" not in (extra or {}))
-        super().__init__(model, Transport(url, {**own, **(headers or {})}, proxy=proxy), manners, extra)
+        quirks = ModelQuirks(takes_temperature="thinking" not in (extra or {}))
+        super().__init__(model, Transport(url, {**own, **(headers or {})}, proxy=proxy), quirks, extra)
 
-    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
-        limits = self._quirks.build_fields(question.max_tokens)
-        return {"model": self.model, **build_messages(question), **limits, **self._extra}
+    def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
+        limits = self._quirks.build_fields(request.max_tokens)
+        return {"model": self.model, **build_messages(request), **limits, **self._extra}
 
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
         return parse_message(reply)
 
 
-def build_messages(question: EndpointRequest) -> dict[str, Any]:
-    """The fields of a request that hold the conversation."""
-    asked_last = {"role": "user", "content": [{"type": "text", "text": question.text}]}
-    live = question.live
-    if live is None:
-        return {"messages": [asked_last]}
-    system = {"system": live.system} if live.system else {}
-    if live.tools:
-        tools = {"tools": list(live.tools)}
-    else:
-        tools = {}
-    # Without a marker of its own the agent has the provider place them: only a request that asks likewise reads them.
-    if _has_cache_marker((live.messages, live.system, live.tools)):
-        automatic = {}
-    else:
-        automatic = {"cache_control": {"type": "ephemeral"}}
-    return {"messages": [*live.messages, asked_last], **system, **tools, **automatic}
+def build_messages(request: EndpointRequest) -> dict[str, Any]:
+    """Return the fields of a request that hold the conversation."""
+    messages: list[Any] = []
+    fields: dict[str, Any] = {"messages": messages}
+    live = request.live
+    if live:
+        messages.extend(live.messages)
+        if live.system:
+            fields["system"] = live.system
+        if live.tools:
+            fields["tools"] = list(live.tools)
+        if not _has_cache_marker((live.messages, live.system, live.tools)):
+            # The agent has the provider place the markers: only a request that asks for the same reads the cache.
+            fields["cache_control"] = {"type": "ephemeral"}
+    messages.append({"role": "user", "content": [{"type": "text", "text": request.text}]})
+    return fields
 
 
 def _has_cache_marker(value: Any, depth: int = 0) -> bool:
-    """Whether a cache marker stands anywhere in a request."""
+    """Return whether a request contains a cache marker."""
     if isinstance(value, Mapping):
-        return "cache_control" in value or (
-            depth < 8 and any(_has_cache_marker(inner, depth + 1) for inner in value.values())
-        )
-    return isinstance(value, list | tuple) and depth < 8 and any(_has_cache_marker(inner, depth + 1) for inner in value)
+        if "cache_control" in value:
+            return True
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return depth < 8 and any(_has_cache_marker(inner, depth + 1) for inner in value)
 
 
 def parse_message(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-    """A message as an answer."""
+    """Return a message as an answer."""
     if "content" not in reply:
+        reason = "the answer has no content"
         kind = text_in(mapping_in(reply.get("error")).get("type"))
-        return EndpointFault(cause="malformed", reason=f"the answer has no content{f' ({kind})' if kind else ''}")
+        if kind:
+            reason += f" ({kind})"
+        return EndpointFault(cause="malformed", reason=reason)
     stop: StopReason = _STOPS.get(text_in(reply.get("stop_reason")), "end")
     if any(block.get("type") == "tool_use" for block in mappings_in(reply.get("content"))):
         stop = "tool"

@@ -22,8 +22,8 @@ class Attempt:
 
     action: the call, as `identify_call` writes it.
     error:  the error line of the newest failure.
-    first, last: turns of its first and newest failure.
-    worked: the turn where the same call went well afterwards; 0 if it did not.
+    first_turn, last_turn: turns of its first and newest failure.
+    worked_turn: the turn where the same call succeeded afterwards; 0 if it did not.
     """
 
     action: str
@@ -35,21 +35,21 @@ class Attempt:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Same call, same error: numbers in the error aside, since line numbers, times and addresses differ."""
+        """Return what equal failures share: call and error, without numbers; line numbers and addresses differ."""
         return self.action, _DIGITS.sub("#", self.error)
 
     def __str__(self) -> str:
+        turns = str(self.first_turn)
         if self.last_turn > self.first_turn:
-            turns = f"{self.first_turn}-{self.last_turn}"
-        else:
-            turns = str(self.first_turn)
-        return f"{self.count}x {self.action} -> {self.error} [{turns}]" + (
-            f"; worked [{self.worked_turn}]" * bool(self.worked_turn)
-        )
+            turns += f"-{self.last_turn}"
+        line = f"{self.count}x {self.action} -> {self.error} [{turns}]"
+        if self.worked_turn:
+            line += f"; worked [{self.worked_turn}]"
+        return line
 
 
 def parse_attempt(line: str) -> Attempt | None:
-    """The attempt that `str()` wrote as `line`; None if it is none."""
+    """Return the attempt that `str()` wrote as `line`; None if it is none."""
     found = _LINE.fullmatch(line)
     if not found:
         return None
@@ -65,7 +65,7 @@ def parse_attempt(line: str) -> Attempt | None:
 
 
 def update_ledger(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attempt, ...]:
-    """The ledger `before` carried on over `turns`: counts add up, a call that worked since says so."""
+    """Return the ledger `before` with `turns` added: counts add up, a call that worked since is marked."""
     ledger = {attempt.key: attempt for attempt in before}
     for turn in turns:
         for observation in turn.observations:
@@ -77,19 +77,18 @@ def update_ledger(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tupl
             if error is None:
                 _mark_worked(ledger, name, turn.index)
             else:
-                _add_failure(
-                    ledger, Attempt(action=name, error=error or NO_OUTPUT, first_turn=turn.index, last_turn=turn.index)
-                )
+                error = error or NO_OUTPUT
+                _add_failure(ledger, Attempt(action=name, error=error, first_turn=turn.index, last_turn=turn.index))
     return tuple(ledger.values())
 
 
 def count_failures(attempts: Iterable[Attempt]) -> int:
-    """How many failing results the ledger stands for."""
+    """Return how many failing results the ledger counts."""
     return sum(attempt.count for attempt in attempts)
 
 
 def rank_attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """What says "stuck" loudest first: never worked since, tried most often, newest."""
+    """Return the attempts that matter most first: those that did not work since, then by count, then the newest."""
     return sorted(
         attempts,
         key=lambda attempt: (bool(attempt.worked_turn), -min(attempt.count, 5), -attempt.last_turn, attempt.key),

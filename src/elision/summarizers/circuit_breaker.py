@@ -1,4 +1,4 @@
-"""When a summary may be asked for again: never every turn (a fold over calls, without a clock)."""
+"""When a failed summary may be requested again, counted in calls, without a clock."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerPolicy:
-    """The policy.
+    """How many calls to wait after failures.
 
     back_off: calls to wait after the first, second, ... failure in a row; the last one for all that follow.
-    breaker_after: failures in a row after which the circuit is open. open_for: calls until it is tried again.
+    breaker_after: failures in a row that open the circuit. open_for: calls to wait then.
     """
 
     back_off: tuple[int, ...] = (5, 10, 20, 40)
@@ -28,15 +28,15 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether so many failed in a row that the summarizer counts as gone."""
+        """Return whether so many failed in a row that the summarizer counts as unreachable."""
         return self.failures >= self.policy.breaker_after
 
     def may_ask(self, call: int) -> bool:
-        """Whether call `call` may ask."""
+        """Return whether a summary may be requested at call `call`."""
         return call >= self.retry_at
 
     def record_failure(self, call: int) -> int:
-        """A summary asked for at call `call` was not taken; the next call that may ask."""
+        """Record that the summary requested at call `call` was not used; return the next call that may request one."""
         self.failures += 1
         steps = self.policy.back_off
         if self.is_open:

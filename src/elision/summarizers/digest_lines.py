@@ -1,4 +1,4 @@
-"""Fitting a record into its limit: which lines stay, decided by weight, written in order."""
+"""Lines of a digest: selection by weight within a limit, and the text in order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MISSES = 12
 class DigestLine:
     """One line of a section.
 
-    rank:  lower stays longer.
-    place: where it stands within its section.
-    firm:  whether it must not be shortened.
+    rank:  lines of lower rank are taken first.
+    place: its position within its section.
+    is_firm: whether it must not be shortened.
     """
 
     section: str
@@ -30,7 +30,7 @@ class DigestLine:
 
 
 class LineSelection:
-    """Lines taken so far, against a limit in tokens. Every candidate is counted once or twice, never the whole text."""
+    """Lines taken so far, within a limit in tokens. Candidates are counted one by one, instead of the whole text."""
 
     def __init__(self, limit: int, count: Callable[[str], int]) -> None:
         self.remaining_tokens = limit

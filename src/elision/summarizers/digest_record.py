@@ -1,4 +1,4 @@
-"""The digest as a value: sections of lines, the attempts ledger, facts; and its text, there and back."""
+"""The digest as a value: sections of lines, the attempts ledger, facts; and its parser."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _TITLE = re.compile(r"Digest of turns (\d+)-(\d+) \(quoted from the run, no mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestRecord:
-    """What a digest says about turns `first` ... `last`.
+    """A digest of turns `first_turn` ... `last_turn`.
 
-    calls, failed: results seen in all, and how many of them were failures; they add up over rolling digests.
+    calls, failed_calls: results in all, and how many of them were failures; they add up over rolling digests.
     sections:      lines by section, oldest first.
-    attempts:      the ledger; may list fewer failures than `failed` where the limit was tight.
+    attempts:      the ledger; may list fewer failures than `failed_calls` where the limit was tight.
     facts:         code-like items, most telling first.
     """
 

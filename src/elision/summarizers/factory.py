@@ -103,9 +103,9 @@ def make_summarizer(
     if kind == "litellm":
         endpoint: Endpoint = LiteLLMEndpoint(model, key=api_key, base_url=base_url, extra=extra)
     else:
-        maker = _ENDPOINT_KINDS[kind]
-        key, url = _find_access(maker, api_key, base_url, environment or {})
-        endpoint = maker.make(model, key=key, base_url=url, headers=headers, extra=extra, proxy=proxy)
+        endpoint_kind = _ENDPOINT_KINDS[kind]
+        key, url = _find_access(endpoint_kind, api_key, base_url, environment or {})
+        endpoint = endpoint_kind.make(model, key=key, base_url=url, headers=headers, extra=extra, proxy=proxy)
         base_url = url
     return ModelSummarizer(
         endpoint,
@@ -117,12 +117,14 @@ def make_summarizer(
     )
 
 
-def _find_access(maker: _EndpointKind, api_key: str, base_url: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Key and URL. Raises SpecError where the provider itself is asked without a key."""
-    url = base_url or environment.get(maker.url_variable, "") or maker.default_url
-    key = api_key or ("" if base_url not in ("", maker.default_url) else environment.get(maker.key_variable, ""))
-    if not key and url.rstrip("/") == maker.default_url:
-        raise SpecError(f"no key for {maker.default_url}; give api_key, or set {maker.key_variable}")
+def _find_access(kind: _EndpointKind, api_key: str, base_url: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return key and URL. Raises SpecError where the provider itself is asked without a key."""
+    url = base_url or environment.get(kind.url_variable, "") or kind.default_url
+    key = api_key
+    if not key and base_url in ("", kind.default_url):
+        key = environment.get(kind.key_variable, "")
+    if not key and url.rstrip("/") == kind.default_url:
+        raise SpecError(f"no key for {kind.default_url}; give api_key, or set {kind.key_variable}")
     return key, url
 
 

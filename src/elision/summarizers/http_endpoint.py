@@ -1,4 +1,4 @@
-"""What endpoints behind HTTP share: one request, one answer, manners that are learned."""
+"""What HTTP endpoints share: one request, one answer, quirks of the model that are learned."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from elision.trajectory.plan import LivePrefix
 
 
 class HttpEndpoint(ABC):
-    """A model behind `transport`.
+    """A model that `transport` reaches.
 
-    dialect: whose live prefix it may extend. extra: further fields of each request.
+    dialect: of the live prefixes that it may extend. extra: further fields of each request.
     """
 
     dialect: ClassVar[str]
@@ -32,23 +32,23 @@ class HttpEndpoint(ABC):
     def can_extend(self, live: LivePrefix) -> bool:
         return live.dialect == self.dialect and live.model == self.model
 
-    def ask(self, question: EndpointRequest) -> EndpointAnswer | EndpointFault:
-        reply = post_until_accepted(self._transport, self._quirks, lambda: self._build_body(question), question.seconds)
+    def ask(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
+        reply = post_until_accepted(self._transport, self._quirks, lambda: self._build_body(request), request.seconds)
         if isinstance(reply, EndpointFault):
             return reply
         return self._parse_reply(reply)
 
     @abstractmethod
-    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
-        """The request's body, with the manners as they are known by then."""
+    def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
+        """Return the request's body, by the quirks learned so far."""
 
     @abstractmethod
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-        """What the provider's JSON says."""
+        """Return the provider's JSON as an answer."""
 
 
 def make_bearer_header(key: str) -> dict[str, str]:
-    """The header of a key; none for "" (local servers)."""
+    """Return the header of a key; none for "" (local servers)."""
     if key:
         return {"authorization": f"Bearer {key}"}
     return {}

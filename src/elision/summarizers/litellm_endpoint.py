@@ -17,7 +17,7 @@ class LiteLLMEndpoint:
     """A model by LiteLLM's name for it (`bedrock/...`, `gemini/...`).
 
     key:   "" lets LiteLLM find one as it does. extra: further arguments of `litellm.completion`.
-    LiteLLM drops what a model does not take, and has no retries of its own here: ours keep to the time limit.
+    LiteLLM drops parameters that a model does not take. Its own retries are off: ours keep to the time limit.
     Raises MissingExtra without litellm.
     """
 
@@ -42,14 +42,14 @@ class LiteLLMEndpoint:
     def can_extend(self, live: LivePrefix) -> bool:
         return live.dialect == "openai" and live.model == self.model
 
-    def ask(self, question: EndpointRequest) -> EndpointAnswer | EndpointFault:
+    def ask(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
         try:
             reply = self._complete(
                 model=self.model,
-                **build_messages(question),
-                max_tokens=question.max_tokens,
+                **build_messages(request),
+                max_tokens=request.max_tokens,
                 temperature=0,
-                timeout=question.seconds,
+                timeout=request.seconds,
                 num_retries=0,
                 max_retries=0,
                 drop_params=True,
@@ -74,11 +74,13 @@ def _convert_error(error: Exception) -> EndpointFault:
     return parse_refusal(status, str(error), {str(name).lower(): str(value) for name, value in headers.items()})
 
 
-def _add_cost(found: EndpointAnswer, reply: Any) -> EndpointAnswer:
-    """`found` with the cost that LiteLLM works out itself."""
+def _add_cost(answer: EndpointAnswer, reply: Any) -> EndpointAnswer:
+    """Return `answer` with the cost that LiteLLM computes itself."""
     usd = number_in((getattr(reply, "_hidden_params", None) or {}).get("response_cost"))
-    told = found.usage
-    if not usd or told is None:
-        return found
-    counts = {name: getattr(told, name) for name in ("input", "cache_read", "cache_write", "output")}
-    return EndpointAnswer(text=found.text, usage=Usage(**counts, usd=usd), stop=found.stop)
+    usage = answer.usage
+    if not usd or usage is None:
+        return answer
+    priced = Usage(
+        input=usage.input, cache_read=usage.cache_read, cache_write=usage.cache_write, output=usage.output, usd=usd
+    )
+    return EndpointAnswer(text=answer.text, usage=priced, stop=answer.stop)

@@ -1,4 +1,4 @@
-"""What an endpoint is asked and what it may answer, whoever serves it: values, no I/O."""
+"""Requests to an endpoint, its answers and faults, the same for all providers: values, no I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StopReason: TypeAlias = Literal["end", "length", "refusal", "tool"]
 class EndpointRequest:
     """One request.
 
-    text:       the user message; the last one where `live` stands in front of it.
+    text:       the user message; the last one where `live` comes before it.
     max_tokens: of the answer, reasoning included.
     seconds:    how long it may take.
     """
@@ -34,7 +34,7 @@ class EndpointRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointAnswer:
-    """What the model said, what its provider reports for it (None for nothing), and why it stopped."""
+    """The model's text, the usage that its provider reports (None for nothing), and why it stopped."""
 
     text: str
     usage: Usage | None = None
@@ -43,11 +43,11 @@ class EndpointAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointFault:
-    """No answer.
+    """No answer, and why. None stands for what the server does not report.
 
-    wait: seconds that the server asks to be left alone, None where it does not say.
-    sent, room: tokens of the prompt and of what the model takes, from an overflow's message; None where unsaid.
-    longest: tokens of an answer that the model writes at most, from a refusal of more; None where unsaid.
+    wait_seconds: until the server accepts another request.
+    prompt_tokens, window_tokens: of the prompt and of the model, from an overflow's message.
+    max_output_tokens: the most that the model writes, from a refusal of more.
     """
 
     cause: SummaryCause
@@ -59,16 +59,16 @@ class EndpointFault:
 
 
 class Endpoint(Protocol):
-    """A model that can be asked. `ask` never raises for what a server does: it returns a Fault."""
+    """A model. `ask` does not raise for what a server does: it returns an EndpointFault."""
 
     @property
     def model(self) -> str: ...
 
     def can_extend(self, live: LivePrefix) -> bool:
-        """Whether a question behind `live` would be read from the cache that `live` is in."""
+        """Return whether a request that extends `live` would read the cache that holds `live`."""
         ...
 
-    def ask(self, question: EndpointRequest) -> EndpointAnswer | EndpointFault: ...
+    def ask(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault: ...
 
 
 #: Status of an HTTP answer -> cause; what is not listed is "rejected" below 500 and "server" above.
@@ -95,39 +95,52 @@ _LONGEST: Final = re.compile(
     r"|maxOutputTokens\b.{1,80} to (\d[\d,]{0,12}) \(exclusive\)",
     re.IGNORECASE,
 )
-#: Characters of a server's words that are kept.
+#: Characters of a server's message that are kept.
 _WIDTH: Final = 200
 
 
 def parse_refusal(status: int, body: str, headers: Mapping[str, str]) -> EndpointFault:
-    """An HTTP answer that is no success, as a fault; secrets in the server's words are redacted."""
-    said = DEFAULT.text(" ".join(body[:2_000].split()))[:_WIDTH]
-    if said:
-        reason = f"HTTP {status}: {said}"
-    else:
-        reason = f"HTTP {status}"
-    if status < 500 and (longest := _LONGEST.search(body[:2_000])):
-        exclusive = longest[3] is not None
-        tokens = _parse_number(next(filter(None, longest.groups()))) - exclusive
-        return EndpointFault(cause="rejected", reason=reason, max_output_tokens=tokens)
-    if status < 500 and _OVERFLOW.search(body[:2_000]):
-        sent, room = parse_overflow(body[:2_000])
-        return EndpointFault(cause="overflow", reason=reason, prompt_tokens=sent, window_tokens=room)
+    """Return the fault of an HTTP answer that is no success; secrets in the server's text are redacted."""
+    body = body[:2_000]
+    words = DEFAULT.text(" ".join(body.split()))[:_WIDTH]
+    reason = f"HTTP {status}: {words}" if words else f"HTTP {status}"
+    if status < 500:
+        limit = _parse_output_limit(body)
+        if limit is not None:
+            return EndpointFault(cause="rejected", reason=reason, max_output_tokens=limit)
+        if _OVERFLOW.search(body):
+            prompt_tokens, window_tokens = parse_overflow(body)
+            return EndpointFault(
+                cause="overflow", reason=reason, prompt_tokens=prompt_tokens, window_tokens=window_tokens
+            )
     cause: SummaryCause = _CAUSES.get(status, "server" if status >= 500 else "rejected")
-    if "insufficient_quota" in body[:2_000]:
-        # Sent as 429, and no waiting mends it.
+    if "insufficient_quota" in body:
+        # Sent as 429, and no waiting helps.
         cause = "rejected"
-    return EndpointFault(
-        cause=cause, reason=reason, wait_seconds=_parse_wait(headers.get("retry-after", ""), headers.get("date", ""))
-    )
+    wait_seconds = _parse_wait(headers.get("retry-after", ""), headers.get("date", ""))
+    return EndpointFault(cause=cause, reason=reason, wait_seconds=wait_seconds)
+
+
+def _parse_output_limit(message: str) -> int | None:
+    """Return the most tokens that the model writes, if a refusal of more names them."""
+    match = _LONGEST.search(message)
+    if not match:
+        return None
+    if match[3] is not None:
+        # Gemini's limit is exclusive.
+        return _parse_number(match[3]) - 1
+    return _parse_number(match[1] or match[2])
 
 
 def parse_overflow(message: str) -> tuple[int | None, int | None]:
-    """Tokens sent and tokens taken, as an overflow's message tells them; None where it does not."""
-    if found := _ROOM_FIRST.search(message):
-        return (_parse_number(found[2]) if found[2] else None), _parse_number(found[1])
-    if found := _SENT_FIRST.search(message):
-        return _parse_number(found[1]), _parse_number(found[2])
+    """Return the tokens of the prompt and of the window that an overflow's message names; None for what it does not."""
+    match = _ROOM_FIRST.search(message)
+    if match:
+        prompt_tokens = _parse_number(match[2]) if match[2] else None
+        return prompt_tokens, _parse_number(match[1])
+    match = _SENT_FIRST.search(message)
+    if match:
+        return _parse_number(match[1]), _parse_number(match[2])
     return None, None
 
 
@@ -136,7 +149,7 @@ def _parse_number(text: str) -> int:
 
 
 def _parse_wait(after: str, date: str) -> float | None:
-    """Seconds of a Retry-After header: a number, or a date, which is read against the server's own clock."""
+    """Return the seconds of a Retry-After header: a number, or a date, which is read against the server's own clock."""
     if after.strip().replace(".", "", 1).isdigit():
         return float(after)
     try:

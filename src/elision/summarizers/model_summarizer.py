@@ -106,7 +106,7 @@ class ModelSummarizer:
 
     @property
     def max_thinking_tokens(self) -> int:
-        """Return the tokens that may be left for reasoning at most: as given, or a share of the window if that is more."""
+        """Return the most tokens that may be left for reasoning: as given, or a share of the window if that is more."""
         return max(self.reasoning.least_tokens, int(_REASONING * self.window))
 
     def cap_answer(self, max_tokens: int) -> int:
@@ -233,7 +233,7 @@ class _SummaryJob:
         return self.summarizer.retry_policy.seconds - (self.summarizer.clock() - self.started_at)
 
     def _shorten_prompt(self, request: EndpointRequest, fault: EndpointFault) -> SummaryProblem:
-        """Return the problem of a prompt that is too long, and shorten the next. Raises SummaryError for other faults."""
+        """Shorten the next prompt, and return why. Raises SummaryError unless the prompt was too long."""
         if fault.cause != "overflow":
             if fault.cause == "rejected":
                 # The server may refuse so much room for the answer: the next summary asks for less.
@@ -273,7 +273,7 @@ class _SummaryJob:
         return find_problem(text, self.clean, self.count)
 
     def _grow_reasoning(self) -> None:
-        """Leave more for reasoning, which took all there was; go back to the first amount if that was the most already."""
+        """Leave more for reasoning, which took all tokens; if those were the most, go back to the first amount."""
         most = self.summarizer.max_thinking_tokens
         if self.thinking_tokens >= most:
             self.summarizer.reasoning.reset()

@@ -1,8 +1,8 @@
 """What a summary must not lose: the facts the newest covered turns worked with.
 
-They are read from what the agent wrote itself (arguments of calls, text) and from the errors it got: names, paths and
-numbers that it uses in several turns come first. Whether a summary kept enough of them tells a summary of these turns
-from a polite sentence and from a summary of something else. Measured with `SHARE` of twelve:
+They come from what the agent wrote itself (arguments of calls, text) and from the errors it got; names, paths and
+numbers that it uses in several turns come first. They distinguish a summary of these turns from a polite sentence and
+from a summary of something else. Measured with `SHARE` of twelve:
 
 - 20 summaries by a model, as recorded in five OpenHands runs: 25-92 % kept, none refused;
 - 89 digests of the sample corpus at 2,000 tokens: 42-100 % kept, none refused; at 500 tokens: 33-100 %;
@@ -22,16 +22,16 @@ from elision.trajectory.redact import DEFAULT
 from elision.trajectory.spoken import argument_text
 from elision.trajectory.turn import Turn
 
-#: Turns that are looked at, counted from the newest covered one.
+#: Turns that are searched, counted from the newest covered one.
 NEWEST = 5
-#: Facts that are asked for; with fewer than FEWEST nothing can be told.
+#: Facts that are asked for; fewer than FEWEST prove nothing.
 MOST = 12
 FEWEST = 4
 #: The share of them that must be kept.
 SHARE = 0.15
-#: Longer ones are whole command lines and URLs, which a summary rightly shortens.
+#: Characters of a fact. Longer ones are whole command lines and URLs, which a summary rightly shortens.
 _LONGEST = 60
-#: Tokens of a summary's limit for each fact that is asked for: where little may be said little can be kept.
+#: Tokens of a summary's limit for each fact that is asked for: a short summary keeps fewer.
 _ROOM = 300
 
 _ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")

@@ -1,4 +1,4 @@
-"""The story of a run in the agent's and its user's own sentences: what was asked, done, left, and where it stands."""
+"""A run in sentences of the agent and its user: the request, what is done, what is pending, the current state."""
 
 from __future__ import annotations
 

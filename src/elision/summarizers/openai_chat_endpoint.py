@@ -27,7 +27,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 
 
 def is_reasoning_model(model: str) -> bool:
-    """Whether `model` is one of OpenAI's that think first, by its name."""
+    """Return whether `model` is one of OpenAI's that think first, by its name."""
     return bool(_REASONING.match(model))
 
 
@@ -60,50 +60,47 @@ class OpenAIChatEndpoint(HttpEndpoint):
             limit = "max_completion_tokens"
         else:
             limit = "max_tokens"
-        manners = ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field=limit)
+        quirks = ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field=limit)
         super().__init__(
-            model, Transport(url, {**make_bearer_header(key), **(headers or {})}, proxy=proxy), manners, extra
+            model, Transport(url, {**make_bearer_header(key), **(headers or {})}, proxy=proxy), quirks, extra
         )
 
-    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
-        if self._official and question.live and question.live.tools:
-            silent = {"tool_choice": "none"}
-        else:
-            silent = {}
-        limits = self._quirks.build_fields(question.max_tokens)
-        return {"model": self.model, **build_messages(question), **silent, **limits, **self._extra}
+    def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
+        body = {"model": self.model, **build_messages(request)}
+        if self._official and request.live and request.live.tools:
+            body["tool_choice"] = "none"
+        return {**body, **self._quirks.build_fields(request.max_tokens), **self._extra}
 
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
         return parse_completion(reply)
 
 
-def build_messages(question: EndpointRequest) -> dict[str, Any]:
-    """The fields of a request that hold the conversation."""
-    asked_last = {"role": "user", "content": question.text}
-    live = question.live
-    if live is None:
-        return {"messages": [asked_last]}
-    if live.system:
-        system = [{"role": "system", "content": live.system}]
-    else:
-        system = []
-    if live.tools:
-        tools = {"tools": list(live.tools)}
-    else:
-        tools = {}
-    return {"messages": [*system, *live.messages, asked_last], **tools}
+def build_messages(request: EndpointRequest) -> dict[str, Any]:
+    """Return the fields of a request that hold the conversation."""
+    messages: list[Any] = []
+    fields: dict[str, Any] = {"messages": messages}
+    live = request.live
+    if live:
+        if live.system:
+            messages.append({"role": "system", "content": live.system})
+        messages.extend(live.messages)
+        if live.tools:
+            fields["tools"] = list(live.tools)
+    messages.append({"role": "user", "content": request.text})
+    return fields
 
 
 def parse_completion(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-    """A chat completion as an answer."""
+    """Return a chat completion as an answer."""
     choices = mappings_in(reply.get("choices"))
     if not choices:
         # Some routers report their upstream's errors with status 200.
         error = mapping_in(reply.get("error"))
+        if not error:
+            return EndpointFault(cause="malformed", reason="the answer has no choices")
         code = error.get("code")
-        if error:
-            return parse_refusal(code if isinstance(code, int) else 502, text_in(error.get("message")), {})
-        return EndpointFault(cause="malformed", reason="the answer has no choices")
+        status = code if isinstance(code, int) else 502
+        return parse_refusal(status, text_in(error.get("message")), {})
     message = mapping_in(choices[0].get("message"))
     stop: StopReason = _STOPS.get(text_in(choices[0].get("finish_reason")), "end")
     if message.get("refusal"):

@@ -34,52 +34,55 @@ class OpenAIResponsesEndpoint(HttpEndpoint):
         proxy: str = "",
     ) -> None:
         url = f"{base_url.rstrip('/')}/responses"
-        manners = ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field="max_output_tokens")
+        quirks = ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field="max_output_tokens")
         super().__init__(
-            model, Transport(url, {**make_bearer_header(key), **(headers or {})}, proxy=proxy), manners, extra
+            model, Transport(url, {**make_bearer_header(key), **(headers or {})}, proxy=proxy), quirks, extra
         )
 
-    def _build_body(self, question: EndpointRequest) -> dict[str, Any]:
-        limits = self._quirks.build_fields(question.max_tokens)
-        return {"model": self.model, "store": False, **_build_input(question), **limits, **self._extra}
+    def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
+        limits = self._quirks.build_fields(request.max_tokens)
+        return {"model": self.model, "store": False, **_build_input(request), **limits, **self._extra}
 
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
         return parse_response(reply)
 
 
-def _build_input(question: EndpointRequest) -> dict[str, Any]:
-    asked_last = {"role": "user", "content": [{"type": "input_text", "text": question.text}]}
-    live = question.live
-    if live is None:
-        return {"input": [asked_last]}
-    if live.system:
-        instructions = {"instructions": live.system}
-    else:
-        instructions = {}
-    if live.tools:
-        tools = {"tools": list(live.tools), "tool_choice": "none"}
-    else:
-        tools = {}
-    return {"input": [*live.messages, asked_last], **instructions, **tools}
+def _build_input(request: EndpointRequest) -> dict[str, Any]:
+    items: list[Any] = []
+    fields: dict[str, Any] = {"input": items}
+    live = request.live
+    if live:
+        items.extend(live.messages)
+        if live.system:
+            fields["instructions"] = live.system
+        if live.tools:
+            fields["tools"] = list(live.tools)
+            fields["tool_choice"] = "none"
+    items.append({"role": "user", "content": [{"type": "input_text", "text": request.text}]})
+    return fields
 
 
 def parse_response(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-    """A response as an answer."""
+    """Return a response as an answer."""
     if "output" not in reply:
         return EndpointFault(cause="malformed", reason="the answer has no output")
     items = mappings_in(reply.get("output"))
-    spoken = [item for item in items if item.get("type") == "message"]
-    text = "\n".join(filter(None, (text_of(parse_item(item).content) for item in spoken)))
-    return EndpointAnswer(text=text, usage=parse_usage(reply.get("usage")), stop=_find_stop(reply, items, spoken))
+    messages = [item for item in items if item.get("type") == "message"]
+    text = "\n".join(filter(None, (text_of(parse_item(message).content) for message in messages)))
+    return EndpointAnswer(text=text, usage=parse_usage(reply.get("usage")), stop=_find_stop(reply, items, messages))
 
 
-def _find_stop(reply: Mapping[str, Any], items: list[Mapping[str, Any]], spoken: list[Mapping[str, Any]]) -> StopReason:
-    why = text_in(mapping_in(reply.get("incomplete_details")).get("reason"))
-    parts = [part for item in spoken for part in mappings_in(item.get("content"))]
-    if why == "content_filter" or any(part.get("type") == "refusal" for part in parts):
+def _find_stop(
+    reply: Mapping[str, Any], items: list[Mapping[str, Any]], messages: list[Mapping[str, Any]]
+) -> StopReason:
+    reason = text_in(mapping_in(reply.get("incomplete_details")).get("reason"))
+    if reason == "content_filter":
         return "refusal"
+    for message in messages:
+        if any(part.get("type") == "refusal" for part in mappings_in(message.get("content"))):
+            return "refusal"
     if any(text_in(item.get("type")).endswith("_call") for item in items):
         return "tool"
-    if why == "max_output_tokens":
+    if reason == "max_output_tokens":
         return "length"
     return "end"

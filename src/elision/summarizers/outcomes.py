@@ -40,7 +40,7 @@ _FAILING = re.compile(
 
 @lru_cache(maxsize=128)
 def find_failure(observation: Observation) -> str | None:
-    """The error line if the call failed ("" if it shows none), None if it did not.
+    """Return the error line if the call failed ("" if it shows none), None if it did not.
 
     A traceback or a bare complaint counts even beside exit status 0: `command | head` hides the status. The small cache
     serves the sections of a digest, each of which looks at the same results again.
@@ -54,7 +54,7 @@ def find_failure(observation: Observation) -> str | None:
 
 
 def describe_result(turn: Turn, observation: Observation, width: int = WIDTH) -> str:
-    """One line that stands for a result; what failed says so."""
+    """Return a result in one line; that of a failed call begins with "failed"."""
     error = find_failure(observation)
     if error is not None:
         return clip_line(f"failed: {error}" if error else "failed, no output", width)
@@ -62,7 +62,7 @@ def describe_result(turn: Turn, observation: Observation, width: int = WIDTH) ->
 
 
 def find_test_totals(action: Action, observation: Observation) -> str:
-    """The totals that a test runner printed last, on one line; "" if there are none."""
+    """Return the totals that a test runner printed last, on one line; "" if there are none."""
     found = describe_test_run(action, observation, "")
     if found:
         return found.result.partition(", first: ")[0]
@@ -70,6 +70,6 @@ def find_test_totals(action: Action, observation: Observation) -> str:
 
 
 def list_failing_tests(text: str) -> tuple[str, ...]:
-    """The names of failing tests that `text` lists, each once."""
-    names = (next(group for group in match.groups() if group) for match in _FAILING.finditer(text))
+    """Return the names of failing tests that `text` lists, each once."""
+    names = ("".join(filter(None, match.groups())) for match in _FAILING.finditer(text))
     return tuple(dict.fromkeys(names))

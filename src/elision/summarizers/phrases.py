@@ -1,12 +1,13 @@
-"""How texts begin that are no summaries: refusals, errors, tool calls, the task taken up again, orders.
+"""How texts begin that are no summaries: refusals, errors, tool calls, the task continued, orders.
 
-Only beginnings are looked at: a summary may well tell of a refusal or an error further down.
+Only beginnings are checked: a summary may well mention a refusal or an error further down.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 # By language; pieces of regular expressions, words apart by one space.
@@ -73,7 +74,7 @@ _CALLS: Final = (
     r"```(?:bash|sh|shell|python|tool_code|json)\s[^`]{1,4000}```\s*\Z",
     r"thought:[^`]{0,4000}\n(?:action|```)",
 )
-# What is about to be done, where a summary tells what was done.
+# What comes next, where a summary reports what was done.
 _GOING_ON: Final = (
     r"(?:(?:okay|ok|sure|now|great|next|alright|perfect)[,.!:]? )?"
     r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i need to) (?!summar|provide|write|give|create)\w",
@@ -85,7 +86,7 @@ _GOING_ON: Final = (
     r"我会",
     r"让我",
 )
-# Words to whoever reads it: they would be read as a new wish of the user's.
+# Orders to the reader: the agent would take them for a new request of the user.
 _ORDERS: Final = (
     r"please ",
     r"you (?:must|should|need to|have to|will now) ",
@@ -103,13 +104,16 @@ _ORDERS: Final = (
 
 
 def _compile_beginning(pieces: Iterable[str], marks: str = r"[\W_]*") -> re.Pattern[str]:
-    """Any of `pieces` at the very beginning, behind `marks`; a word must end where a piece ends."""
+    """Return a pattern for any of `pieces` at the beginning, after `marks`."""
     return re.compile(rf"{marks}(?:{'|'.join(pieces)})", re.IGNORECASE)
 
 
-_REFUSAL: Final = _compile_beginning(
-    piece + (r"\b" if piece[-1].isascii() else "") for some in _REFUSALS.values() for piece in some
-)
+def _end_word(piece: str) -> str:
+    """Return `piece` such that a word ends with it; scripts without spaces have no such ends."""
+    return rf"{piece}\b" if piece[-1].isascii() else piece
+
+
+_REFUSAL: Final = _compile_beginning(map(_end_word, chain.from_iterable(_REFUSALS.values())))
 _ERROR: Final = _compile_beginning(_ERRORS, r"\s*")
 _CALL: Final = _compile_beginning(_CALLS, r"\s*")
 _GOES_ON: Final = _compile_beginning(_GOING_ON)
@@ -117,25 +121,25 @@ _ORDER: Final = _compile_beginning(_ORDERS)
 
 
 def is_refusal(start: str) -> bool:
-    """Whether a text that begins with `start`, on one line, is a refusal."""
+    """Return whether a text that begins with `start`, on one line, is a refusal."""
     return bool(_REFUSAL.match(start))
 
 
 def is_error_text(start: str) -> bool:
-    """Whether it is what a server or a client says when it fails."""
+    """Return whether a text that begins with `start` is an error of a server or a client."""
     return bool(_ERROR.match(start))
 
 
 def is_tool_call(text: str) -> bool:
-    """Whether the whole `text` is the call of a tool, in one of the forms that models write into text."""
+    """Return whether the whole `text` is the call of a tool, in one of the forms that models write into text."""
     return bool(_CALL.match(text))
 
 
 def is_continuing_task(start: str) -> bool:
-    """Whether it takes up the task."""
+    """Return whether a text that begins with `start` continues the task."""
     return bool(_GOES_ON.match(start))
 
 
 def is_giving_orders(start: str) -> bool:
-    """Whether it tells its reader what to do."""
+    """Return whether a text that begins with `start` gives orders to its reader."""
     return bool(_ORDER.match(start))

@@ -41,10 +41,10 @@ nothing; where something is unknown, leave it out.
 
 #: Characters of a rendered text that fit a summarizer with a window of 128,000 tokens, answer included.
 WINDOW = 360_000
-#: Characters a token has at most, taken over a prompt: what is cut to that many is counted, and cut again if need be.
+#: Most characters a token has, on average over a prompt. A prompt cut to that many is counted, and cut again if needed.
 _CHARACTERS = 5
-#: Characters that every result, message or argument keeps at least, however small the window: a text cut to its first
-#: words has lost what it was kept for.
+#: Fewest characters to which a result, message or argument is cut, however small the window: its first words alone are
+#: of no use.
 LEAST = 1_000
 
 

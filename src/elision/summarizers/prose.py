@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-#: What stands where a cut was made.
+#: What replaces the text that was cut out.
 ELLIPSIS = "…"
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|.)")
@@ -19,12 +19,14 @@ _SHORTEST = 15
 
 
 def join_lines(text: str) -> str:
-    """`text` with every run of white space made one space, terminal escapes left out."""
-    return " ".join((_ESCAPE.sub("", text) if "\x1b" in text else text).split())
+    """Return `text` with every run of white space made one space, terminal escapes left out."""
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return " ".join(text.split())
 
 
 def clip_line(text: str, width: int) -> str:
-    """`text` on one line of at most `width` characters: two thirds head, one third tail."""
+    """Return `text` on one line of at most `width` characters: two thirds head, one third tail."""
     flat = join_lines(text)
     if len(flat) <= width:
         return flat
@@ -33,7 +35,7 @@ def clip_line(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int, note: str = "\n[... {} characters left out ...]\n") -> str:
-    """`text` of about `width` characters, lines kept: its head and its tail, and between them how much is missing."""
+    """Return head and tail of `text`, about `width` characters, lines kept, with a note of how much is missing."""
     if len(text) <= width:
         return text
     half = max(1, width // 2)
@@ -41,16 +43,16 @@ def cut_middle(text: str, width: int, note: str = "\n[... {} characters left out
 
 
 def strip_markup(text: str) -> str:
-    """`text` without code fences, tags and Markdown marks."""
+    """Return `text` without code fences, tags and Markdown marks."""
     return _MARKS.sub("", _TAG.sub(" ", _FENCE.sub("\n", text)))
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of `text`, each on one line; code and very short ones left out."""
+    """Return the sentences of `text`, each on one line; code and very short ones left out."""
     found = (join_lines(piece) for piece in _END.split(strip_markup(text)))
     return [piece for piece in found if len(piece) >= _SHORTEST]
 
 
 def drop_duplicates(lines: Sequence[str]) -> tuple[str, ...]:
-    """`lines`, each once, where it first stands."""
+    """Return `lines`, each once, at its first place."""
     return tuple(dict.fromkeys(lines))

@@ -1,4 +1,4 @@
-"""What a model does not take, learned from the first request it turns down."""
+"""What a model does not accept, learned from its refusals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from elision.summarizers.transport import Transport
 
 
 class ModelQuirks:
-    """A model's limits as far as they are known.
+    """Fields that a model accepts, as far as they are known.
 
-    temperature: whether it may be set; reasoning models reject it.
-    limit:       the field that limits the answer, where there are two names for it.
+    takes_temperature: whether `temperature` may be set; reasoning models reject it.
+    limit_field:       the name of the field that limits the answer; servers differ.
     """
 
     def __init__(self, *, takes_temperature: bool = True, limit_field: str = "max_tokens") -> None:
@@ -21,26 +21,24 @@ class ModelQuirks:
         self.limit_field = limit_field
 
     def build_fields(self, max_tokens: int) -> dict[str, Any]:
-        """The fields of a request that depend on it."""
-        return {self.limit_field: max_tokens, **({"temperature": 0} if self.takes_temperature else {})}
+        """Return the fields of a request that depend on the model."""
+        fields: dict[str, Any] = {self.limit_field: max_tokens}
+        if self.takes_temperature:
+            fields["temperature"] = 0
+        return fields
 
     def learn_from(self, fault: EndpointFault) -> bool:
-        """Whether `fault` says what to do otherwise, so that asking again makes sense."""
+        """Learn from `fault`, and return whether that makes another request worth trying."""
         if fault.cause != "rejected":
             return False
         if self.takes_temperature and "temperature" in fault.reason:
             self.takes_temperature = False
             return True
-        if self.limit_field == "max_tokens":
-            other = "max_completion_tokens"
-        else:
-            other = "max_tokens"
-        if (
-            "max_completion_tokens" in fault.reason
-            and self.limit_field != other
-            and self.limit_field != "max_output_tokens"
-        ):
-            self.limit_field = other
+        if "max_completion_tokens" in fault.reason and self.limit_field != "max_output_tokens":
+            if self.limit_field == "max_tokens":
+                self.limit_field = "max_completion_tokens"
+            else:
+                self.limit_field = "max_tokens"
             return True
         return False
 
@@ -48,7 +46,7 @@ class ModelQuirks:
 def post_until_accepted(
     transport: Transport, quirks: ModelQuirks, build_body: Callable[[], Mapping[str, Any]], seconds: float
 ) -> Mapping[str, Any] | EndpointFault:
-    """The reply to `body`, made again where the model's refusal of a field taught something."""
+    """Return the reply to the body that `build_body` makes, sent again when a refusal changed `quirks`."""
     reply = transport.post_json(build_body(), seconds)
     while isinstance(reply, EndpointFault) and quirks.learn_from(reply):
         reply = transport.post_json(build_body(), seconds)

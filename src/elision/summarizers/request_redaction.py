@@ -1,6 +1,6 @@
-"""A summary request without secrets: what a summarizer is not told it cannot repeat.
+"""A summary request without secrets: a summarizer cannot repeat what it does not get.
 
-Texts are redacted whole, before any of them is cut: half a private key has no beginning that tells what it is.
+Texts are redacted whole, before any of them is cut: half a private key has no beginning to recognize it by.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elision.trajectory.turn import Action, Message, Observation, Turn
 
 
 def redact_request(request: SummaryRequest) -> SummaryRequest:
-    """`request` without the secrets that its own rules name: what every summarizer is given."""
+    """Return `request` without the secrets that its own rules name: what every summarizer is given."""
     if request.redaction is None:
         return request
     return RequestRedactor(request.redaction).redact(request)
@@ -33,7 +33,7 @@ class RequestRedactor:
         return clean
 
     def redact(self, request: SummaryRequest) -> SummaryRequest:
-        """`request` with every text of it redacted; the live prefix stays, since its bytes are what a cache holds."""
+        """Return `request` with every text redacted, except the live prefix: a cache holds exactly its bytes."""
         if request.redacted == self.redaction:
             return request
         return replace(
@@ -52,7 +52,7 @@ class RequestRedactor:
         observations = tuple(map(self._redact_observation, turn.observations))
         interjections = tuple(map(self._redact_message, turn.interjections))
         if self.hits == before:
-            # Nearly every turn: the same object, of which whoever looked at it before may know what it says.
+            # Nearly every turn: the same object, for which caches of earlier readers hold.
             return turn
         return replace(
             turn,

@@ -29,7 +29,7 @@ LARGEST = 200_000
 def build_request(
     state: State, covers: int, max_tokens: int, route: Literal["fresh", "extend"] = "fresh"
 ) -> SummaryRequest:
-    """Return the request for a summary of the turns up to `covers`, unmasked, with the previous summary and the task."""
+    """Return the request for a summary of turns up to `covers`, unmasked, with the previous summary and the task."""
     return SummaryRequest(
         previous=state.summary.text if state.summary else "",
         task="\n\n".join(message.text for message in state.head.messages if message.role == "user"),
@@ -101,7 +101,7 @@ def accept_summary(
     max_tokens: int,
     room_tokens: int | None = None,
 ) -> Summary:
-    """Return `answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not replace them.
+    """Return `answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not be one.
 
     max_tokens: tokens that it was asked to have at most. room_tokens: tokens that the budget leaves for what replaces
     those turns, None for no limit. A summary is part of every later request: what no request can carry is replaced, and

@@ -1,8 +1,8 @@
 """What a candidate must be before it may replace a history: a summary, of these turns, and shorter.
 
-An answer that is an apology, an error page, a tool call or noise has replaced histories elsewhere. Each check looks
-for a form, mostly at the beginning of the text, so that a summary which *tells* of a refusal, an error or a rate limit
-passes. What only a reader could see (a wrong fact, a wrong emphasis) no check sees.
+Elsewhere, apologies, error pages, tool calls and noise have replaced histories. Each check looks for a form, mostly at
+the beginning of the text, so that a summary which *mentions* a refusal, an error or a rate limit passes. No check sees
+what only a reader can see: a wrong fact, a wrong emphasis.
 
 A summary that was cut off at its limit passes if the rest of it does: its end is missing, not its sense.
 """
@@ -10,7 +10,7 @@ A summary that was cut off at its limit passes if the rest of it does: its end i
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from elision.errors import SummaryCause, SummaryError
@@ -25,9 +25,9 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryProblem:
-    """Why a candidate may not stand, and what to ask for instead.
+    """Why a candidate may not replace the turns, and what to ask for instead.
 
-    mend: a sentence for the next request, so that it is never the same one again.
+    correction: a sentence for the next request, so that it differs from this one.
     """
 
     cause: SummaryCause
@@ -39,113 +39,110 @@ class SummaryProblem:
 LEAST = 3
 #: Longer than its limit by this factor: providers count tokens differently, by up to a third.
 SLACK = 1.5
-#: Characters from which on an answer is no summary, whatever it says; counting its tokens would take seconds.
+#: Characters from which on an answer is no summary; counting its tokens would take seconds.
 LONGEST = 200_000
 _BEGINNING = 200
 
 
 def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryProblem | None:
-    """The first thing that is wrong with `text` as an answer to `request`; None if it may stand."""
-    return next(_find_problems(text.strip(), request, count), None)
+    """Return the first thing that is wrong with `text` as an answer to `request`; None if it may replace the turns."""
+    text = text.strip()
+    if not text:
+        return SummaryProblem(cause="empty", reason="it is empty", correction="Write the summary as plain text.")
+    if len(text) > LONGEST:
+        correction = f"Write at most {request.max_tokens} tokens."
+        return SummaryProblem(cause="too-long", reason=f"it has {len(text):,} characters", correction=correction)
+    return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
 
 
 def check_summary(text: str, request: SummaryRequest, count: Count) -> None:
     """Raise SummaryError if `text` may not answer `request`."""
-    found = find_problem(text, request, count)
-    if found:
-        raise SummaryError(found.reason, cause=found.cause)
+    problem = find_problem(text, request, count)
+    if problem:
+        raise SummaryError(problem.reason, cause=problem.cause)
 
 
-def _find_problems(text: str, request: SummaryRequest, count: Count) -> Iterator[SummaryProblem]:
-    if not text:
-        yield SummaryProblem(cause="empty", reason="it is empty", correction="Write the summary as plain text.")
-        return
-    if len(text) > LONGEST:
-        mend = f"Write at most {request.max_tokens} tokens."
-        yield SummaryProblem(cause="too-long", reason=f"it has {len(text):,} characters", correction=mend)
-        return
-    yield from _check_form(text)
-    yield from _check_length(text, request, count)
+def _check_facts(text: str, request: SummaryRequest) -> SummaryProblem | None:
     facts = find_key_facts(request.turns)
     lost = find_missing_facts(facts, text)
-    if len(facts) - len(lost) < count_needed_facts(facts, request.max_tokens):
-        reason = (
-            f"it keeps {len(facts) - len(lost)} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}"
-        )
-        yield SummaryProblem(cause="facts-lost", reason=reason, correction=_ask_for_facts(lost))
+    kept = len(facts) - len(lost)
+    if kept >= count_needed_facts(facts, request.max_tokens):
+        return None
+    return SummaryProblem(
+        cause="facts-lost",
+        reason=f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
+        correction=f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
+    )
 
 
-def _ask_for_facts(lost: tuple[str, ...]) -> str:
-    return f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}."
-
-
-def _check_form(text: str) -> Iterator[SummaryProblem]:
+def _check_form(text: str) -> SummaryProblem | None:
     start = " ".join(text[:_BEGINNING].split())
     if phrases.is_refusal(start):
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="refusal",
             reason=f"it is a refusal: {_quote_beginning(text)}",
             correction="Nothing is asked of you but a record of what the quoted turns did; write that record.",
         )
     if phrases.is_error_text(start):
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="error-text",
             reason=f"it is an error text: {_quote_beginning(text)}",
             correction="Write the summary itself.",
         )
     if phrases.is_tool_call(text):
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="tool-call",
             reason=f"it is a tool call: {_quote_beginning(text)}",
             correction="Call no tool; write the summary as text.",
         )
     if phrases.is_continuing_task(start):
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="task-continued",
             reason=f"it goes on with the task: {_quote_beginning(text)}",
             correction="Do not go on with the task; write down what was done, in the past tense.",
         )
     if phrases.is_giving_orders(start):
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="task-continued",
             reason=f"it gives orders: {_quote_beginning(text)}",
             correction="Address nobody; report what was done and what is pending.",
         )
-    if noise := _describe_noise(text):
-        yield SummaryProblem(cause="garbage", reason=noise, correction="Write plain sentences, each fact once.")
+    noise = _describe_noise(text)
+    if noise:
+        return SummaryProblem(cause="garbage", reason=noise, correction="Write plain sentences, each fact once.")
+    return None
 
 
-def _check_length(text: str, request: SummaryRequest, count: Count) -> Iterator[SummaryProblem]:
+def _check_length(text: str, request: SummaryRequest, count: Count) -> SummaryProblem | None:
     size = count(text)
     if size < LEAST:
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="empty",
             reason=f"it says next to nothing: {_quote_beginning(text)}",
             correction="Write down what was done, what came of it, and what is pending.",
         )
-    whole = count_source_tokens(request, count, size + 1)
-    if size >= whole:
-        yield SummaryProblem(
+    replaced = count_source_tokens(request, count, size + 1)
+    if size >= replaced:
+        return SummaryProblem(
             cause="too-long",
-            reason=f"it is not shorter than what it replaces: {size:,} tokens for {whole:,}",
-            correction=f"Write at most {max(1, whole // 3)} tokens.",
+            reason=f"it is not shorter than what it replaces: {size:,} tokens for {replaced:,}",
+            correction=f"Write at most {max(1, replaced // 3)} tokens.",
         )
     if size > SLACK * request.max_tokens:
-        yield SummaryProblem(
+        return SummaryProblem(
             cause="too-long",
             reason=f"it is {size:,} tokens long where {request.max_tokens:,} are allowed",
             correction=f"Write at most {request.max_tokens} tokens: shorten the oldest first.",
         )
+    return None
 
 
 def _describe_noise(text: str) -> str:
-    """What makes `text` noise; "" if it reads like text."""
+    """Return what makes `text` noise; "" if it reads like text."""
     dense = [letter for letter in text if not letter.isspace()]
     if sum(map(str.isalnum, dense)) < 0.4 * len(dense):
         return "it is hardly made of letters"
-    if sum(letter == "\ufffd" or not (letter.isprintable() or letter in "\n\t\r") for letter in text) > 0.02 * len(
-        text
-    ):
+    if sum(map(_is_unprintable, text)) > 0.02 * len(text):
         return "it is full of unprintable characters"
     data = text.encode("utf-8", "replace")
     if len(data) >= 400 and len(zlib.compress(data)) < 0.08 * len(data):
@@ -154,6 +151,10 @@ def _describe_noise(text: str) -> str:
     if sum(longest) > len(text) // 2:
         return "it is hardly made of words"
     return ""
+
+
+def _is_unprintable(letter: str) -> bool:
+    return letter == "\ufffd" or not (letter.isprintable() or letter in "\n\t\r")
 
 
 def _quote_beginning(text: str, width: int = 80) -> str:

@@ -19,9 +19,9 @@ class SummaryResult:
     input, cached, output: tokens of all calls that it took (cached is part of input); 0 where they are not known.
     usd:      their cost, None where the price is not known.
     route:    "fresh" or "extend", as the request was really sent; "model-free".
-    attempts: calls that it took. redacted: secrets that were taken out on the way.
-    covers:   turns 1 ... covers, where it was written for fewer than are asked for now; 0 for all.
-    seconds:  it took, 0 where nobody looked.
+    attempts: calls that it took. redacted: secrets that were taken out.
+    covers:   turns 1 ... covers, where it was written for fewer than are requested now; 0 for all.
+    seconds:  that it took, 0 where not measured.
     """
 
     text: str

@@ -37,9 +37,9 @@ _PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (\S+)", re.MULTILINE)
 _OPEN_EDIT = re.compile(r"^edit (\d+):(\d+)\n(.*?)(?:\nend_of_edit|\Z)", re.DOTALL)
 _OPEN_FILE = re.compile(r"^\(Open file: (/\S+?)\)", re.MULTILINE)
 _NEW_KEYS = ("new_str", "new_string", "newText", "file_text", "content", "new_text", "patch", "input")
-# How a file begins whatever it is about.
+# Beginnings of lines that files of any content have.
 _OPENINGS = ('"""', "#", "import ", "from ", "//", "/*", "*", "use ", "package ", "<?")
-#: Characters of a change's first telling line.
+#: Characters of the line that is quoted of a change.
 WIDTH = 100
 
 
@@ -48,7 +48,7 @@ class FileTouch:
     """One call did `verb` to `path`.
 
     lines: the range it names ("600-690"); "" if none.
-    gist:  the first telling line it wrote; "" if it wrote none.
+    gist:  the first line it wrote that says what it is about, quoted; "" if there is none.
     """
 
     path: str
@@ -73,7 +73,7 @@ class FileTouch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
-    """Everything that was done to one file. `lines`: the newest range named; `last`: the newest turn."""
+    """Everything that was done to one file. lines: the newest range named. last_turn: the newest turn."""
 
     path: str
     reads: int = 0
@@ -198,7 +198,7 @@ def _read_tool_touch(action: Action, path: str, turn: int) -> Iterator[FileTouch
 
 
 def _find_verb(action: Action) -> str:
-    """Return what a tool does to its file, by its `command` argument or else by its name; "" if neither says."""
+    """Return what a tool does to its file, by its `command` argument or else by its name; "" if unknown."""
     words = str(action.decoded.get("command", "")).lower() or action.name.lower()
     for verb, names in _VERBS:
         if any(name in words for name in names):

@@ -1,4 +1,4 @@
-"""The way out: one JSON request over HTTP, with limits of time and size. The only file that imports urllib3.
+"""One JSON request over HTTP, with limits of time and size. The only file that imports urllib3.
 
 urllib3 and not a provider's package: four shapes of request need no client of their own, and one sync client serves
 sync callers and, in a thread, async ones.
@@ -29,11 +29,11 @@ _CONNECT = 10.0
 
 
 class Transport:
-    """Posts JSON to `url` and reads JSON; keeps its connections. Safe to use from several threads.
+    """Posts JSON to `url` and reads JSON; keeps its connections. Several threads may use it.
 
-    headers: sent along, keys included; they are never shown or logged. proxy: of an HTTP proxy, "" for none.
+    headers: of each request, keys included; no repr shows them. proxy: URL of an HTTP proxy, "" for none.
     Redirects are not followed: a key is for the host it was given for.
-    Raises MissingExtra without urllib3, and SpecError if `url` is none.
+    Raises MissingExtra without urllib3, and SpecError if `url` is not an HTTP URL.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], *, proxy: str = "", largest: int = LARGEST) -> None:
@@ -42,9 +42,11 @@ class Transport:
             raise SpecError(f"{url!r} is no base URL; give one like https://api.openai.com/v1")
         self.url = url
         self.largest = largest
-        self._secrets = [
-            word for name, value in headers.items() if _TELLING.search(name) for word in value.split()[-1:]
-        ]
+        self._secrets: list[str] = []
+        for name, value in headers.items():
+            if _TELLING.search(name):
+                # "Bearer KEY": the key is the last word.
+                self._secrets += value.split()[-1:]
         self._headers = {"content-type": "application/json", "accept": "application/json", **headers}
         self._pool = _make_pool(proxy)
 
@@ -52,7 +54,7 @@ class Transport:
         return f"Transport({self.url!r})"
 
     def post_json(self, body: Mapping[str, Any], seconds: float) -> Mapping[str, Any] | EndpointFault:
-        """The answer to `body`, a JSON object, within `seconds` (at most twice that where a server drips)."""
+        """Return the answer to `body`, a JSON object, within `seconds` (at most twice that where a server drips)."""
         import urllib3
 
         ends = time.monotonic() + seconds
@@ -72,10 +74,10 @@ class Transport:
             try:
                 return self._read_response(response, ends)
             finally:
-                # Read to its end it went back to the pool; what is left of a huge answer is nobody's.
+                # A response read to its end is in the pool already; the rest of a huge one is dropped.
                 response.close()
         except urllib3.exceptions.NewConnectionError as error:
-            # A time-out by its bases, for the sake of old callers; it is none.
+            # urllib3 derives it from its timeout error for the sake of old callers.
             return EndpointFault(cause="connection", reason=f"nobody answers there ({type(error).__name__})")
         except urllib3.exceptions.TimeoutError as error:
             return EndpointFault(cause="timeout", reason=f"no answer within {seconds:.3g} s ({type(error).__name__})")
@@ -91,13 +93,12 @@ class Transport:
             if time.monotonic() > deadline:
                 return EndpointFault(cause="timeout", reason="the answer came too slowly")
         text = data.decode("utf-8", "replace")
-        if not 200 <= response.status < 300:
-            for secret in self._secrets:
-                text = text.replace(secret, mark("key"))
-            return parse_refusal(
-                response.status, text, {name.lower(): value for name, value in response.headers.items()}
-            )
-        return _parse_json(text)
+        if 200 <= response.status < 300:
+            return _parse_json(text)
+        for secret in self._secrets:
+            text = text.replace(secret, mark("key"))
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return parse_refusal(response.status, text, headers)
 
 
 def _make_pool(proxy: str) -> PoolManager:
