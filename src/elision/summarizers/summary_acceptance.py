@@ -53,7 +53,9 @@ def estimate_call(state: State, situation: DecisionContext, covers: int, output:
     )
 
 
-def bill_call(state: State, situation: DecisionContext, covers: int, answer: SummaryResult | SummaryError) -> SummaryCall:
+def bill_call(
+    state: State, situation: DecisionContext, covers: int, answer: SummaryResult | SummaryError
+) -> SummaryCall:
     """Return what `answer` cost: as the summarizer reports it, else as we count it.
 
     A failed call is billed for its input.
@@ -153,7 +155,7 @@ def count_replaced_tokens(state: State, covers: int) -> int:
 
 def _collect_quotes(state: State, policy: Policy, covers: int) -> list[tuple[str, str]]:
     """Return what is protected in turns 1 ... `covers`, by name, in order."""
-    quotes = {(turn, 0): (f"turn {turn}", spoken(state.turns[turn - 1])) for turn in policy.pinned}
+    quotes = {(turn, 0): (f"turn {turn}", spoken(state.turns[turn - 1])) for turn in policy.pinned_turns}
     for key in policy.protected:
         result = state.observation(key)
         quotes[key] = (f"{handle(key)} {result.tool}".strip(), result.text + _note_opaque_parts(result))
