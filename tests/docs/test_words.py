@@ -33,6 +33,8 @@ from tests.docs.blocks import CONTRIBUTING, DOCS, PAGES, README, ROOT, blocks, c
 
 DOC = ROOT / "docs"
 SOURCE = ROOT / "src" / "elision"
+#: Pages that a script writes.
+GENERATED = {"internals/files.md", "reference/cli.md"}
 
 
 def quoted(page: str) -> set[str]:
@@ -126,6 +128,13 @@ def test_every_page_is_in_the_index() -> None:
     """The index leads to every page."""
     linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", prose(DOC / "index.md")))
     assert linked == {str(page.relative_to(DOC)) for page in DOCS} - {"index.md"}
+
+
+@pytest.mark.parametrize("page", DOCS, ids=[str(page.relative_to(ROOT)) for page in DOCS])
+def test_pages_are_short(page: Path) -> None:
+    """No page that a person writes has more than 1,200 words, code blocks left out."""
+    if str(page.relative_to(DOC)) not in GENERATED:
+        assert sum(bool(re.search(r"\w", word)) for word in prose(page).split()) <= 1_200
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
