@@ -84,7 +84,7 @@ def _feed_conversation(assembler: Assembler, conversation: RecordedConversation)
 
 
 def _list_responses(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
-    """The answer to a recorded request: a message object of its own."""
+    """Return the answer to a recorded request: a message object of its own."""
     response = mapping_in(outer.get("response"))
     if response.get("role") == "assistant":
         return [(line, response)]
@@ -100,7 +100,7 @@ class _MessageFeeder:
         self._holds_server_tools = False
 
     def feed_message(self, message: Any, line: int | None, *, is_response: bool = False) -> None:
-        """The next message. is_response: it was recorded as the response to the request that holds those before."""
+        """Feed the next message. is_response: it was recorded as the response to the messages before it."""
         role = mapping_in(message).get("role")
         if role == "assistant":
             self._feed_assistant(message, line, is_response=is_response)
@@ -158,7 +158,7 @@ def _read_fragment(message: Json) -> Fragment:
 
 
 def _join_fragments(earlier: Fragment | None, later: Fragment) -> Fragment:
-    """What both together tell of their response."""
+    """Join what two fragments report of their response."""
     return Fragment(
         id=later.id or (earlier.id if earlier else ""),
         model=later.model or (earlier.model if earlier else ""),
@@ -172,10 +172,10 @@ def _holds_server_tools(message: Json) -> bool:
 
 
 def _read_cline_usage(value: object) -> Usage | None:
-    """What Cline's SDK keeps beside a message; None if there is none.
+    """Read what Cline's SDK keeps beside a message; None if there is none.
 
     Its `inputTokens` include cache reads: in a recorded session each call reads what the call before had as its input.
-    Counts that contradict this are not clear, and not taken.
+    Counts that contradict this are unclear, and not taken.
     """
     counts = mapping_in(value)
     prompt, read, written = (

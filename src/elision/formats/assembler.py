@@ -1,6 +1,6 @@
-"""Messages in, turns out: the one place where recorded messages become atomic turns.
+"""Assemble recorded messages into atomic turns. This is the one place where that happens.
 
-Every reader feeds it in recorded order; what does not fit (a result without a call, say) becomes a Problem.
+Every reader feeds it in recorded order. What does not fit (a result without a call, for example) becomes a Problem.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ class Assembler:
 
     @property
     def turn_count(self) -> int:
-        """Turns begun so far."""
+        """Return the number of turns begun so far."""
         return len(self._drafts)
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the newest record is an assistant message: neither a result nor a message came after it."""
+        """Return whether the newest record is an assistant message: no result and no message came after it."""
         return bool(self._drafts) and not self._drafts[-1].results and not self._drafts[-1].users
 
     @property
     def has_unnamed_call(self) -> bool:
-        """Whether a call that was recorded without an id waits for its result."""
+        """Return whether a call that was recorded without an id waits for its result."""
         return bool(self._unnamed_ids)
 
     def report_problem(self, reason: str, line: int | None = None) -> None:
-        """Report something unreadable; reading goes on."""
+        """Report something unreadable; reading continues."""
         self.problems.append(Problem(file=self.file, line=line, reason=reason))
 
     def add_tools(self, definitions: Iterable[Mapping[str, Any]]) -> None:
-        """Tool definitions of the head."""
+        """Add tool definitions to the head."""
         self._tool_definitions.extend(definitions)
 
     def add_system(self, content: Content, *, role: Literal["system", "developer"] = "system") -> None:
-        """A system prompt; one that comes after the first turn is kept as an interjection."""
+        """Add a system prompt; one after the first turn is kept as an interjection."""
         self._add_message(Message(role=role, content=content))
 
     def add_user(self, content: Content, *, pinned: bool = False) -> None:
-        """A user message: task, interjection or, in a text protocol, observation."""
+        """Add a user message: task, interjection or, in a text protocol, observation."""
         self._add_message(Message(role="user", content=content, pinned=pinned))
 
     def _add_message(self, message: Message) -> None:
@@ -83,7 +83,7 @@ class Assembler:
         model: str = "",
         line: int | None = None,
     ) -> None:
-        """An assistant message with its calls; call ids that repeat within the message are reported and dropped."""
+        """Add an assistant message with its calls. Call ids that repeat within it are reported and dropped."""
         self._unnamed_ids.clear()
         unique: dict[str, Action] = {}
         for action in self._name_calls(actions, self.turn_count + 1):
@@ -141,7 +141,8 @@ class Assembler:
         tags: frozenset[str] = frozenset(),
         line: int | None = None,
     ) -> None:
-        """A result; it joins the turn of its call, wherever it comes. Without one it is reported and left out."""
+        """Add a result to the turn of its call, however late it comes. A result without a call is reported and left
+        out."""
         if not action_id and self._unnamed_ids:
             action_id = self._unnamed_ids.popleft()
         draft = self._calls.get(action_id)
@@ -155,13 +156,13 @@ class Assembler:
         draft.results.append(Observation(action_id=action_id, tool=name, content=content, error=error, tags=tags))
 
     def add_compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
-        """The recording agent rewrote its own context here."""
+        """Note that the recording agent rewrote its own context here."""
         self._compactions.append(Compaction(before=self.turn_count + 1, tokens_before=tokens_before, summary=summary))
 
     def finish(
         self, id: str, *, format: str, model: str = "", parent: str | None = None, recorded_window: int | None = None
     ) -> Trajectory | None:
-        """The trajectory, or None if there was not one assistant message."""
+        """Return the trajectory; None if there was no assistant message."""
         if not self._drafts:
             return None
         mode = self.observations

@@ -81,7 +81,7 @@ def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[
 
 
 def _acts_in_text(steps: Sequence[object]) -> bool:
-    """Whether the agent acts in its messages: its steps are answered, but hold no calls."""
+    """Return whether the agent acts in its messages: its steps are answered, but hold no calls."""
     own = [step for step in map(mapping_in, steps) if step.get("source") == "agent"]
     return not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_list_results, own))
 
@@ -146,7 +146,7 @@ class _AtifRun:
             self.assembler.add_assistant(said, actions=actions)
 
     def _add_results(self, step: Json, actions: Sequence[Action], number: int) -> None:
-        """Results by the call they name; those that name none answer the calls that are left, in order."""
+        """Add results to the calls that they name. Results without a name answer the remaining calls, in order."""
         results = _list_results(step)
         named = {text_in(result.get("source_call_id")) for result in results}
         left = iter([action.id for action in actions if not action.id or action.id not in named])
@@ -176,7 +176,7 @@ def _join_results(step: Json) -> Content:
 
 
 def _describe_step(step: Json) -> Content:
-    """A step of the agent as text: what it said, its calls, their results."""
+    """Return a step of the agent as text: what it said, its calls, their results."""
     calls = [f"{action.name} {action.arguments}" for action in _parse_actions(step)]
     return parse_content(step.get("message")) + content("\n".join(calls)) + _join_results(step)
 

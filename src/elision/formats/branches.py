@@ -1,6 +1,6 @@
-"""Histories that are trees: which run to read out of one, and what was left behind.
+"""Histories that are trees: which run to read out of one, and what was abandoned.
 
-Agents that let their user rewind append the new branch to the same file, each record naming its parent. The run is the
+Agents that let their user rewind append the new branch to the same file; each record names its parent. The run is the
 path to the newest record; the others are branches.
 """
 
@@ -38,15 +38,15 @@ class RecordedBranch:
 
     @property
     def is_mostly_own(self) -> bool:
-        """Whether it is worth a run of its own: less would count the shared calls twice for little."""
+        """Return whether it deserves a run of its own; else the shared calls would count twice for little."""
         return self.own_count >= self.shared_count
 
 
 def split_branches(nodes: Sequence[TreeNode], newest: int | None = None) -> tuple[list[RecordedBranch], list[int]]:
-    """Every branch that holds an assistant message, and the positions where circles of parents were cut.
+    """Return every branch that holds an assistant message, and the positions where circles of parents were cut.
 
-    newest: the record at which the run stood when the recording ended; its path comes first. Then, newest first, every
-    other path that ends in an assistant message and what hangs from it.
+    newest: the record at which the run ended; its path comes first. The other paths follow, newest first. Each ends in
+        an assistant message and its newest descendants.
     """
     parents, circles = _cut_circles([node.parent for node in nodes])
     children: dict[int, list[int]] = {}
@@ -69,7 +69,7 @@ def split_branches(nodes: Sequence[TreeNode], newest: int | None = None) -> tupl
 
 
 def _find_ends(nodes: Sequence[TreeNode], parents: Sequence[int | None]) -> list[int]:
-    """Assistant messages below which the assistant says nothing more, newest first."""
+    """Return assistant messages without an assistant message below them, newest first."""
     inner: set[int] = set()
     for position, node in enumerate(nodes):
         up = parents[position] if node.is_assistant else None
@@ -82,7 +82,7 @@ def _find_ends(nodes: Sequence[TreeNode], parents: Sequence[int | None]) -> list
 
 
 def _trace_from_root(end: int, parents: Sequence[int | None]) -> list[int]:
-    """From the root to `end`."""
+    """Return the path from the root to `end`."""
     path = [end]
     up = parents[end]
     while up is not None:
@@ -93,14 +93,14 @@ def _trace_from_root(end: int, parents: Sequence[int | None]) -> list[int]:
 
 
 def _extend_to_newest(path: list[int], children: dict[int, list[int]]) -> list[int]:
-    """`path` and the newest of what hangs from its end."""
+    """Extend `path` by the newest descendants of its end."""
     while below := children.get(path[-1]):
         path.append(below[-1])
     return path
 
 
 def _cut_circles(parents: list[int | None]) -> tuple[list[int | None], list[int]]:
-    """`parents` without circles: of each, the earliest record becomes a root."""
+    """Return `parents` without circles: the earliest record of each becomes a root."""
     done: set[int] = set()
     circles = []
     for start in range(len(parents)):

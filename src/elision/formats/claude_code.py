@@ -71,7 +71,7 @@ def _is_broken(value: Json) -> bool:
 
 
 def _is_in_tree(value: Json) -> bool:
-    """Whether a line has a place in the tree; system and progress lines do, though they say nothing."""
+    """Return whether a line has a place in the tree; system and progress lines do, though they say nothing."""
     return bool(text_in(value.get("uuid"))) or value.get("type") in ("user", "assistant", "attachment")
 
 
@@ -84,7 +84,7 @@ def _is_bookkeeping(value: Json) -> bool:
 
 
 def _drop_repeats(lines: Sequence[JsonLine]) -> list[JsonLine]:
-    """A resumed session may repeat lines; the first of each stands."""
+    """Drop lines that a resumed session repeats; the first of each is kept."""
     first: dict[str, JsonLine] = {}
     for line in lines:
         first.setdefault(_get_uuid(line), line)
@@ -92,7 +92,7 @@ def _drop_repeats(lines: Sequence[JsonLine]) -> list[JsonLine]:
 
 
 def _drop_copies(lines: Sequence[JsonLine]) -> list[JsonLine]:
-    """`lines` without attachments whose words are a user's line of their own: queued ones that became a turn."""
+    """Drop attachments whose words are also a user's line: queued words that became a turn."""
     users = {_get_uuid(line) for line in lines if line.value.get("type") == "user"}
     return [line for line in lines if text_in(_get_attachment(line).get("source_uuid")) not in users]
 
@@ -118,7 +118,10 @@ class _AgentLines:
 
 
 def _split_agents(lines: Sequence[JsonLine]) -> list[_AgentLines]:
-    """Main first, then the sidechains in the order they began; kept apart by `agentId`, else by their first line."""
+    """Split lines by agent: the main one first, then sidechains in the order in which they began.
+
+    Sidechains are told apart by `agentId`, else by their first line.
+    """
     by_uuid = {_get_uuid(line): line for line in lines}
     has_main = any(not _is_side(line) for line in lines)
     chains: dict[str, _AgentLines] = {}
@@ -143,7 +146,7 @@ def _is_side(line: JsonLine) -> bool:
 
 
 def _find_root(line: JsonLine, by_uuid: Mapping[str, JsonLine], roots: dict[str, str]) -> str:
-    """The uuid of the sidechain's first line; `roots` remembers it for every line on the way."""
+    """Return the uuid of the sidechain's first line; `roots` caches it for every line on the way."""
     walk: dict[str, None] = {}
     here = line
     uuid = _get_uuid(line)
@@ -225,13 +228,13 @@ class _LineGroup:
 
 
 def _is_synthetic(line: JsonLine) -> bool:
-    """An error or notice that Claude Code wrote in the assistant's name; no model said it."""
+    """Return whether Claude Code itself wrote an error or notice in the assistant's name."""
     model = _get_message(line).get("model")
     return line.value.get("isApiErrorMessage") is True or model == "<synthetic>"
 
 
 def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
-    """In the order of their first lines."""
+    """Gather lines into exchanges, in the order of their first lines."""
     exchanges: list[_LineGroup] = []
     by_message: dict[str, _LineGroup] = {}
     by_call: dict[str, _LineGroup] = {}
@@ -267,7 +270,7 @@ def _get_message_id(line: JsonLine) -> str:
 
 
 def _find_answered_group(line: JsonLine, by_call: Mapping[str, _LineGroup]) -> _LineGroup | None:
-    """The exchange whose call `line` answers."""
+    """Return the exchange whose call `line` answers."""
     calls = (text_in(block.get("tool_use_id")) for block in _list_blocks(line, "tool_result"))
     return next((by_call[call] for call in calls if call in by_call), None)
 
@@ -278,7 +281,7 @@ def _list_blocks(line: JsonLine, kind: str) -> list[Json]:
 
 
 def _build_tree(exchanges: Sequence[_LineGroup]) -> list[TreeNode]:
-    """The tree of exchanges; one whose parent is lost (a broken line, say) follows the one before."""
+    """Build the tree of exchanges. One whose parent is lost (a broken line, for example) follows the one before."""
     place: dict[str, int] = {}
     for position, exchange in enumerate(exchanges):
         for line in (*exchange.fragments, *exchange.results, *filter(None, (exchange.other,))):
@@ -290,7 +293,10 @@ def _build_tree(exchanges: Sequence[_LineGroup]) -> list[TreeNode]:
 
 
 def _find_parent(value: Json, place: Mapping[str, int], position: int) -> int | None:
-    """A compaction starts a new root in the file; the run goes on, so it hangs from what it compacted."""
+    """Return the position of a record's parent; None for a root.
+
+    A compaction starts a new root in the file. The run continues, so it becomes a child of what it compacted.
+    """
     named = text_in(value.get("parentUuid")) or text_in(value.get("logicalParentUuid"))
     if named in place:
         return place[named]
@@ -359,7 +365,7 @@ class _TranscriptRun:
             self._add_attachment(line)
 
     def _add_attachment(self, line: JsonLine) -> None:
-        """What Claude Code sent beside messages and results, in the user's name."""
+        """Add what Claude Code sent beside messages and results, in the user's name."""
         if not self.assembler.turn_count and not self._has_prompt:
             prompt = read_system_prompt(line.value)
             self._has_prompt = bool(prompt)
@@ -373,7 +379,7 @@ class _TranscriptRun:
         self._sent = max(filter(None, (self._sent, parse_timestamp(line.value.get("timestamp")))), default=None)
 
     def _add_user(self, line: JsonLine) -> None:
-        """Results, and what the user or a hook says (`isMeta`): the model is sent both."""
+        """Add results, and what the user or a hook says (`isMeta`): the model is sent both."""
         message = _get_message(line)
         if line.value.get("isCompactSummary") is True:
             self._add_summary(parse_content(message.get("content")))
@@ -391,7 +397,7 @@ class _TranscriptRun:
         self.assembler.add_result(result.action_id, result.content, error=error, tags=result.tags, line=line.number)
 
     def _add_summary(self, said: Content) -> None:
-        """A summary of this run's own turns is kept with the compaction, one of an earlier file's is its head."""
+        """Add a summary: of this run's own turns to the compaction, of an earlier file's to the head."""
         if self.assembler.turn_count:
             self._compacting = True
             self._settle_compaction(text_of(said))

@@ -49,7 +49,7 @@ def read_system_prompt(line: Json) -> Content:
 
 
 def _join_fields(*names: str) -> Callable[[Json], Content]:
-    """The texts of some fields, one after the other; lists of texts and of objects with a text are flattened."""
+    """Return a reader that joins the texts of some fields. Lists of texts and of objects with a text are flattened."""
 
     def texts_of(attachment: Json) -> Content:
         return content("\n".join(filter(None, (_flatten_text(attachment.get(name)) for name in names))))
@@ -73,7 +73,7 @@ def _flatten_text(value: object) -> str:
 
 
 def _read_file_content(attachment: Json) -> Content:
-    """A file that the user mentioned: its name, and its text or picture."""
+    """Read a file that the user mentioned: its name, and its text or picture."""
     held = mapping_in(attachment.get("content"))
     name = text_in(attachment.get("filename")) or text_in(attachment.get("displayPath"))
     if held.get("type") == "image":

@@ -94,7 +94,7 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
 
 
 def _build_tree(lines: Sequence[JsonLine]) -> list[TreeNode]:
-    """The lines as a list, but that what follows a rollback hangs from where it went back to."""
+    """Build a list of the lines, except that what follows a rollback is a child of where it went back to."""
     nodes: list[TreeNode] = []
     starts: list[int] = []
     last: int | None = None
@@ -120,7 +120,7 @@ def _is_item(line: JsonLine) -> bool:
 
 
 def _is_from_model(item: Json) -> bool:
-    """Whether the model put this item out."""
+    """Return whether the model produced this item."""
     kind = text_in(item.get("type"))
     if kind == "message":
         return item.get("role") == "assistant"
@@ -192,7 +192,7 @@ class _CallBills:
             self._announced = usage
 
     def _read_new_usage(self, token_info: Json) -> Usage | None:
-        """The usage of the last call; None where the event repeats one (rate limits changed, say)."""
+        """Return the usage of the last call; None if the event repeats one (as when rate limits changed)."""
         before = self._total
         self._total = mapping_in(token_info.get("total_token_usage"))
         if self._total and self._total == before:
@@ -206,7 +206,7 @@ _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "o
 
 
 def _subtract_totals(now: Json, before: Json) -> Json:
-    """What was added to the running totals; the totals themselves where they started over."""
+    """Return what was added to the running totals; the totals themselves if they started over."""
     added = {key: count_in(now.get(key)) - count_in(before.get(key)) for key in _COUNTS}
     if min(added.values()) < 0:
         return now
@@ -214,7 +214,7 @@ def _subtract_totals(now: Json, before: Json) -> Json:
 
 
 def _read_usage(counts: Json) -> Usage | None:
-    """`input_tokens` include what was read from and written to the cache; all zeros is no usage."""
+    """Read counts whose `input_tokens` include cache reads and writes; all zeros is no usage."""
     prompt, read, write, output = (count_in(counts.get(key)) for key in _COUNTS)
     if not prompt and not output:
         return None
@@ -256,7 +256,7 @@ class _Rollout:
                 self.assembler.add_compaction(summary=text_in(payload.get("message")))
 
     def _add_head(self, meta: Json) -> None:
-        """A fork repeats its parent's; the first is the session's own."""
+        """Add the head. A fork repeats its parent's; the first is the session's own."""
         if self.session:
             return
         self.session = text_in(meta.get("id")) or text_in(meta.get("session_id")) or "main"
@@ -273,7 +273,7 @@ class _Rollout:
             self.assembler.add_result(result.action_id, result.content, error=result.error, line=line.number)
 
     def _add_input(self, item: Json, line: JsonLine) -> None:
-        """Input for the next call: its request starts no earlier."""
+        """Add input for the next call, whose request starts no earlier."""
         kind = text_in(item.get("type"))
         if kind in _UNSENT_TYPES:
             return
@@ -307,7 +307,7 @@ class _Rollout:
 
 
 def _parse_outcome(item: Json) -> ToolResult:
-    """An output item: its text out of the wrappings of several versions, and whether it failed."""
+    """Read an output item: its text out of the wrappings of several versions, and whether it failed."""
     result = openai_responses.parse_result(item)
     output = item.get("output")
     wrapped = output if isinstance(output, dict) else _parse_json_object(text_in(output))
@@ -322,7 +322,7 @@ def _parse_outcome(item: Json) -> ToolResult:
 
 
 def _parse_json_object(text: str) -> Json:
-    """The JSON object that `text` is, or {}; output of a command that merely looks like one is left alone."""
+    """Return the JSON object that `text` is, else {}. Command output that only looks like one is left alone."""
     if not text.startswith("{"):
         return {}
     try:

@@ -1,7 +1,7 @@
-"""Files of provider messages: the conversations in them, however they are nested.
+"""Find the conversations in files of provider messages, however they are nested.
 
 A file is one conversation or many: a list of messages, an object that holds such a list, a list of such objects, or
-either of them as JSON lines. What a message means is the reader's business.
+either of them as JSON lines. What a message means is up to the reader.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Layout:
     is_message: Callable[[Json], bool]
 
     def is_known(self, value: object) -> bool:
-        """Whether `value` is a conversation or a message."""
+        """Return whether `value` is a conversation or a message."""
         outer = unwrap_request(value)
         return self.messages_of(outer) is not None or self.is_message(outer)
 
 
 def make_list_getter(name: str) -> Callable[[Json], list[Any] | None]:
-    """The list under `name`."""
+    """Return a function that returns the list under `name`."""
 
     def messages_of(outer: Json) -> list[Any] | None:
         held = outer.get(name)
@@ -70,7 +70,7 @@ def make_list_getter(name: str) -> Callable[[Json], list[Any] | None]:
 
 
 def unwrap_request(value: object) -> Json:
-    """A conversation object; `{"request": {...}, "response": {...}}` is the request with its response inside."""
+    """Return a conversation object. In `{"request": {...}, "response": {...}}` the request gets its response inside."""
     outer = mapping_in(value)
     request = mapping_in(outer.get("request"))
     if request:
@@ -81,9 +81,9 @@ def unwrap_request(value: object) -> Json:
 def read_conversations(
     document: Document, layout: Layout, *, format: str, feed: Callable[[Assembler, RecordedConversation], None]
 ) -> Iterator[RunOrProblem]:
-    """Every conversation of `document` as a run; `feed` gives its messages to the assembler.
+    """Yield every conversation of `document` as a run; `feed` gives its messages to the assembler.
 
-    Records that tell one conversation further and further, as logs of requests do, are one run.
+    Records that repeat one conversation and extend it, as logs of requests do, are one run.
     """
     return merge_continued_runs(_read_each(document, layout, format=format, feed=feed))
 
@@ -107,9 +107,9 @@ def _read_each(
 
 
 def split_conversations(document: Document, layout: Layout) -> Iterator[RecordedConversation | Problem]:
-    """Every conversation of `document`; what is none is a Problem.
+    """Yield every conversation of `document`; anything else is a Problem.
 
-    Raises FormatError where the file is neither JSON nor JSON lines of this layout.
+    Raises FormatError if the file is neither JSON nor JSON lines of this layout.
     """
     try:
         value = read_json_value(document)
@@ -133,7 +133,7 @@ def _read_lines(document: Document) -> Iterator[PlacedMessage | Problem]:
 def _gather_conversations(
     document: Document, layout: Layout, entries: Iterable[PlacedMessage | Problem], unit_name: str
 ) -> Iterator[RecordedConversation | Problem]:
-    """Conversations among `entries`, and one more of all the bare messages."""
+    """Yield conversations among `entries`, and one more of all the bare messages."""
     bare: list[PlacedMessage] = []
     for entry in entries:
         if isinstance(entry, Problem):
@@ -159,13 +159,13 @@ def _number_messages(messages: list[Any], line: int | None) -> tuple[PlacedMessa
 
 
 def is_mostly_valid(messages: Iterable[Json], is_valid: Callable[[Json], bool]) -> bool:
-    """Whether most of `messages` are valid: an odd one is a Problem when it is read, no reason to refuse the file."""
+    """Return whether most of `messages` are valid. An odd one becomes a Problem later; the file is not refused."""
     verdicts = [is_valid(message) for message in messages]
     return not verdicts or sum(verdicts) * 2 > len(verdicts)
 
 
 def preview_conversations(document: Document, layout: Layout, count: int = 5) -> list[RecordedConversation]:
-    """The first `count` conversations, for sniffing, or none if most of the file is something else; never raises."""
+    """Return the first `count` conversations, for sniffing; none if most of the file is something else."""
     if layout.required_text.encode() not in document.data:
         return []
     found: list[RecordedConversation] = []

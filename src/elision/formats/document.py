@@ -31,16 +31,16 @@ class FormatReader(Protocol):
 
     @property
     def name(self) -> str:
-        """What the format is called; a plain class attribute will do."""
+        """Return the name of the format; a plain class attribute will do."""
         ...
 
     def sniff(self, document: Document) -> bool:
-        """Whether `document` is in this format, by content; cheap, never raises."""
+        """Return whether `document` is in this format, by content. Cheap; does not raise."""
         ...
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Every run in `document`; a broken record is a Problem with its line, and the rest is read on.
+        """Yield every run in `document`. A broken record becomes a Problem with its line, and reading continues.
 
-        Raises FormatError only where nothing at all can be read.
+        Raises FormatError only if nothing can be read.
         """
         ...

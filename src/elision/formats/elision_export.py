@@ -39,7 +39,7 @@ _FORMAT = re.compile(r"(?:elision|lacuna)\.trajectory/(\d{1,9})")
 
 
 def export(trajectory: Trajectory) -> Iterator[str]:
-    """The lines of `trajectory`, without line ends; pure ASCII."""
+    """Yield the lines of `trajectory`, without line ends; pure ASCII."""
     yield _dump_line(
         {
             "format": f"elision.trajectory/{VERSION}",

@@ -1,4 +1,4 @@
-"""Folders whose files are one recording: which files belong together, told by their names."""
+"""Find folders whose files are one recording, by the files' names."""
 
 from __future__ import annotations
 

@@ -46,5 +46,5 @@ def is_same_response(earlier: Fragment, later: Fragment, *, is_adjacent: bool) -
 
 
 def _list_prompt_counts(usage: Usage) -> tuple[int, int, int]:
-    """What was sent: a second request would be longer by the first response."""
+    """Return the counts of what was sent: a second request would be longer by the first response."""
     return usage.input, usage.cache_read, usage.cache_write

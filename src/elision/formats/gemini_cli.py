@@ -38,14 +38,14 @@ class GeminiCliReader:
     name: ClassVar[str] = "gemini-cli"
 
     def sniff(self, document: Document) -> bool:
-        """A header with session and project, or contents of the API."""
+        """Return whether it has a header with session and project, or contents of the API."""
         if b'"projectHash"' in document.data:
             values: list[Any] = [*peek_objects(document), peek_value(document, '"messages"')]
             return any(map(_is_header, values))
         return b'"parts"' in document.data and bool(_find_contents(peek_value(document, '"role"')))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """The chat, without what was taken back."""
+        """Yield the chat, without what was taken back."""
         assembler = Assembler(document.path, observations="tools")
         if b'"projectHash"' not in document.data:
             _feed_contents(assembler, _find_contents(read_json_value(document)))
@@ -75,7 +75,7 @@ def _is_header(value: Any) -> bool:
 
 
 def _find_parent_id(path: str, header: Json) -> str | None:
-    """The session that started a sub-agent: the folder that its chat lies in."""
+    """Return the session that started a sub-agent: the name of the folder that holds its chat."""
     folders = path.replace("!", "/").split("/")
     if header.get("kind") == "subagent" and len(folders) > 1:
         return folders[-2]
@@ -83,7 +83,7 @@ def _find_parent_id(path: str, header: Json) -> str | None:
 
 
 def _read_records(document: Document) -> Iterator[JsonLine | Problem]:
-    """The records of a chat: lines, or the one object of older versions."""
+    """Yield the records of a chat: lines, or the one object of older versions."""
     value = peek_value(document, '"messages"')
     if not isinstance(value, dict) or "$set" in value:
         yield from read_json_lines(document)
@@ -117,7 +117,7 @@ class _RecordedChat:
     _live: set[str] = field(default_factory=set)
 
     def take_record(self, line: JsonLine) -> None:
-        """The next record; what it is shows in its fields, as the CLI itself tells them apart."""
+        """Take the next record. Its fields show what it is, as for the CLI itself."""
         value = line.value
         changes = mapping_in(value.get("$set"))
         if back_to := text_in(value.get("$rewindTo")):
@@ -154,7 +154,7 @@ class _RecordedChat:
             self.problems.append(Problem(file=self.path, line=line.number, reason=reason))
 
     def _replace_history(self, history: list[JsonLine]) -> None:
-        """The history as it is sent from now on: without some messages if it was compressed, then with a summary."""
+        """Replace the history that is sent: if it was compressed, some messages go, and a summary comes."""
         ids = [text_in(line.value.get("id")) for line in history]
         fresh = [line for line, id in zip(history, ids, strict=True) if id not in self._live]
         if self._live - set(ids) and self.messages:
@@ -168,12 +168,12 @@ class _RecordedChat:
 
 
 def _is_from_model(message: Json) -> bool:
-    """Whether the model says a message; forks of the CLI give it their own type."""
+    """Return whether the model says a message; forks of the CLI use their own type."""
     return message.get("type") == "gemini" or any(name in message for name in ("toolCalls", "thoughts", "tokens"))
 
 
 def _merge_records(earlier: Json, later: Json) -> Json:
-    """A message written again. A call's first result stays: a later one may be masked."""
+    """Merge a message that was written again. A call's first result stays: a later one may be masked."""
     calls = {text_in(call.get("id")): call for call in mappings_in(earlier.get("toolCalls"))}
     for call in mappings_in(later.get("toolCalls")):
         known = calls.get(text_in(call.get("id")), {})
@@ -191,7 +191,7 @@ def _merge_records(earlier: Json, later: Json) -> Json:
 
 
 def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
-    """The messages in order. A request left when its newest input was there: the message before it, or its results."""
+    """Feed the messages in order. A request started when its newest input was complete: a message, or results."""
     clock: float | None = None
     answered: set[str] = set()
     for id, line in chat.messages.items():
@@ -239,7 +239,7 @@ def _read_recorded_call(call: Json) -> Action:
 
 
 def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool | None]]:
-    """(call, what was shown, whether it failed) of each recorded call that has ended."""
+    """Yield (call, what was shown, whether it failed) of each recorded call that has ended."""
     for call in mappings_in(message.get("toolCalls")):
         status = text_in(call.get("status"))
         parts = _list_parts(call.get("result"))
@@ -253,7 +253,7 @@ def _join_thought(thought: Json) -> str:
 
 
 def _read_usage(value: object) -> Usage | None:
-    """The counts of a response; `input` includes what was cached, and not what tools of the provider put in."""
+    """Read the counts of a response; `input` includes cache reads, but not what the provider's tools added."""
     tokens = mapping_in(value)
     names = ("input", "tool", "cached", "output", "thoughts")
     prompt, tools, cached, output, thoughts = (count_in(tokens.get(name)) for name in names)
@@ -266,7 +266,7 @@ def _read_usage(value: object) -> Usage | None:
 
 
 def _find_contents(value: Any) -> list[Json]:
-    """The contents that a saved conversation holds; [] where it is none."""
+    """Return the contents that a saved conversation holds; [] if it is none."""
     held = mapping_in(value)
     listed = value if isinstance(value, list) else next((held[name] for name in _CONTENTS if held.get(name)), None)
     contents = mappings_in(listed)
@@ -294,7 +294,7 @@ def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
 
 
 def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action], number: int) -> None:
-    """A content of the model; one behind another without anything between is the same response."""
+    """Add a content of the model. Two with nothing between them are one response."""
     reasoning = "\n".join(_list_thoughts(parts))
     if assembler.is_unanswered:
         assembler.amend_assistant(content=_read_content(parts), reasoning=reasoning, actions=actions)
@@ -303,7 +303,7 @@ def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action]
 
 
 def _list_parts(value: object) -> list[Json]:
-    """A PartListUnion: a text, a part, or a list of both."""
+    """Return the parts of a PartListUnion: a text, a part, or a list of both."""
     if isinstance(value, str):
         if value:
             return [{"text": value}]
@@ -316,7 +316,7 @@ def _list_parts(value: object) -> list[Json]:
 
 
 def _read_content(parts: list[Json]) -> Content:
-    """What parts say beside calls, results and thoughts; pictures and unknown parts are kept as they are."""
+    """Return what parts say beside calls, results and thoughts. Pictures and unknown parts are kept opaque."""
     said: list[Any] = []
     for part in parts:
         if isinstance(part.get("text"), str):
@@ -346,7 +346,7 @@ def _read_call(call: Mapping[str, Any]) -> Action:
 def _read_results(
     parts: list[Json], waiting: list[tuple[str, str]] | None = None
 ) -> Iterator[tuple[str, Content, bool | None]]:
-    """(call, what was shown, whether it failed) of each response among `parts`.
+    """Yield (call, what was shown, whether it failed) of each response among `parts`.
 
     waiting: (id, name) of calls without answer; a response without an id answers the first of its name.
     """

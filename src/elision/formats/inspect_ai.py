@@ -85,7 +85,7 @@ def _read_model(log: Json) -> str:
 
 
 def _read_zip_model(members: ZipMembers, document: Document) -> str:
-    """The model of the log; a log that was cut off has no header yet, but its start."""
+    """Return the model of the log. A log that was cut off has no header yet, but its start."""
     found = [name for name in INSPECT_HEADERS if name in members.names]
     if found:
         return _read_model(mapping_in(_read_member_json(members, document, found[0])))
@@ -120,7 +120,7 @@ def _read_zip_samples(members: ZipMembers, document: Document) -> Iterator[_Samp
 
 
 def _join_chunks(members: ZipMembers, document: Document, name: str, shell: Json) -> Json:
-    """A sample of log version 3: its lists lie in chunks named by the number of their first entry.
+    """Join a sample of log version 3: its lists are in chunks named by the number of their first entry.
 
     Attachments have numbers instead of hashes there, and the conversation is a list of ranges of messages.
     """
@@ -157,7 +157,7 @@ def _read_ranges(refs: object) -> Iterator[tuple[int, int]]:
 
 
 def _read_sample(document: Document, sample: _Sample, model: str, format: str) -> Iterator[RunOrProblem]:
-    """The run of one sample, if a model said anything in it, with its problems."""
+    """Yield the run of one sample, if a model said anything in it, and its problems."""
     assembler = Assembler(sample.place)
     name = f"{sample.value.get('id', sample.number or 1)} epoch {count_in(sample.value.get('epoch')) or 1}"
     try:
@@ -203,12 +203,12 @@ class _SampleFeeder:
                 self._assembler.report_problem(f"a JSON {type(message).__name__} where a message belongs", self._line)
 
     def _find_tools(self) -> list[Json]:
-        """The tools of the first call that had any."""
+        """Return the tools of the first call that had any."""
         offered = (mappings_in(event.get("tools")) for event in self._events if event.get("event") == "model")
         return [self._resolve_attachments(tool) for tool in next(filter(None, offered), [])]
 
     def _resolve_attachments(self, value: Any) -> Any:
-        """`value` with every attachment in its place."""
+        """Return `value` with every attachment in its place."""
         if isinstance(value, str):
             if not value.startswith(_ATTACHMENT):
                 return value
@@ -266,7 +266,7 @@ class _SampleFeeder:
 
 
 def _collect_calls(events: list[Json]) -> Mapping[str, _ModelCall]:
-    """Message id -> the call that brought it forth; calls that failed and were tried again are passed over."""
+    """Return message id -> the call that produced it. Calls that failed and were retried are left out."""
     calls: dict[str, _ModelCall] = {}
     compacted: int | None = None
     for event in events:
@@ -286,9 +286,9 @@ def _collect_calls(events: list[Json]) -> Mapping[str, _ModelCall]:
 
 
 def _read_usage(value: object) -> Usage | None:
-    """A `ModelUsage`.
+    """Read a `ModelUsage`.
 
-    Whether `input_tokens` include cache reads and writes depends on Inspect's version and the provider: they do where
+    Whether `input_tokens` include cache reads and writes depends on Inspect's version and the provider. They do if
     `total_tokens` is no more than input and output, unless the cache's share is larger than the whole.
     """
     counts = mapping_in(value)
@@ -319,7 +319,7 @@ def _parse_assistant(message: Json) -> AssistantMessage:
 
 
 def _read_reasoning(part: Json) -> str:
-    """Reasoning in clear text: the text itself, or the summary of a redacted one."""
+    """Return reasoning in clear text: the text itself, or the summary of a redacted one."""
     if part.get("type") != "reasoning":
         return ""
     return text_in(part.get("summary") if part.get("redacted") else part.get("reasoning"))

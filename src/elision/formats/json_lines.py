@@ -1,7 +1,8 @@
-"""JSON out of bytes: line by line with a Problem per broken line, or whole with an error that names the place.
+"""Read JSON out of bytes: line by line with a Problem for each broken line, or whole with an error that names the
+place.
 
-`NaN` and `Infinity` are read as floats: recordings written by Python hold them. Halves of surrogate pairs, which a
-recorder that cut text in the middle of a character leaves behind, become U+FFFD: nothing downstream could encode them.
+`NaN` and `Infinity` are read as floats: recordings written by Python hold them. Halves of surrogate pairs become
+U+FFFD, as nothing downstream could encode them. Recorders that cut text in the middle of a character leave them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class JsonLine:
 
 
 def read_json_lines(document: Document) -> Iterator[JsonLine | Problem]:
-    """Every JSON object of a JSON-lines file; what is no JSON object is a Problem and the next line is read."""
+    """Yield every JSON object of a JSON-lines file. Anything else is a Problem, and the next line is read."""
     for number, start, end in _find_lines(document.data):
         if end - start > LINE_LIMIT:
             size = (end - start) / 2**20
@@ -46,7 +47,7 @@ def read_json_lines(document: Document) -> Iterator[JsonLine | Problem]:
 
 
 def read_json_value(document: Document) -> Any:
-    """The one JSON value that the file holds.
+    """Return the one JSON value that the file holds.
 
     Raises FormatError with file, line, column and what to do about it.
     """
@@ -75,7 +76,7 @@ def read_json_value(document: Document) -> Any:
 
 
 def peek_objects(document: Document, count: int = 5) -> list[Mapping[str, Any]]:
-    """The first `count` objects of a JSON-lines file, broken lines passed over: for sniffing; never raises."""
+    """Return the first `count` objects of a JSON-lines file without broken lines, for sniffing. Does not raise."""
     found: list[Mapping[str, Any]] = []
     for number, start, end in _find_lines(document.data):
         if number > PEEK_LINES or len(found) >= count:
@@ -90,9 +91,9 @@ def peek_objects(document: Document, count: int = 5) -> list[Mapping[str, Any]]:
 
 
 def peek_value(document: Document, *marks: str) -> Any:
-    """The file's JSON value if its bytes hold every one of `marks`, else None: for sniffing; never raises.
+    """Return the file's JSON value if its bytes hold every one of `marks`, else None, for sniffing. Does not raise.
 
-    marks: texts that the format cannot do without (a key, say); searched first, because parsing costs far more.
+    marks: texts that the format needs (a key, for example). They are searched first, as parsing costs far more.
     """
     if not all(mark.encode() in document.data for mark in marks):
         return None
@@ -103,12 +104,12 @@ def peek_value(document: Document, *marks: str) -> Any:
 
 
 def quote_beginning(document: Document, length: int = 40) -> str:
-    """How the file begins, fit for a message."""
+    """Return how the file begins, quoted for a message."""
     return repr(document.data[:length].decode(errors="replace"))
 
 
 def _find_lines(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(number, start, end) of every line that is not blank; no line is copied."""
+    """Yield (number, start, end) of every line that is not blank; no line is copied."""
     start = len(_BOM) if data.startswith(_BOM) else 0
     number = 0
     while start < len(data):
@@ -145,7 +146,7 @@ class _BrokenRest(str):
 
 
 def _parse_values(raw: bytes) -> list[Any]:
-    """The JSON values on one line; where it breaks, a `_BrokenRest` stands for the rest."""
+    """Return the JSON values on one line; from where it breaks on, a `_BrokenRest`."""
     text = raw.decode().strip()
     at = 0
     values = list[Any]()
@@ -167,9 +168,9 @@ def _parse_values(raw: bytes) -> list[Any]:
 
 
 def _find_second_value(data: bytes) -> int:
-    """The line on which a second value stands, if the first line is a value by itself; else 0.
+    """Return the line of a second value if the first line is a value by itself; else 0.
 
-    Told without decoding the file: readers that take both layouts ask this of every JSON-lines file.
+    The file is not decoded: readers that take both layouts ask this of every JSON-lines file.
     """
     first = next(_find_lines(data), None)
     if first and first[2] - first[1] <= LINE_LIMIT:
@@ -190,7 +191,7 @@ def _decode_text(data: bytes) -> str:
 
 
 def _repair_surrogates(value: Any, raw: bytes) -> Any:
-    """`value` without halves of surrogate pairs; only an escape can have made one."""
+    """Return `value` without halves of surrogate pairs; only an escape can have made one."""
     if b"\\ud" in raw or b"\\uD" in raw:
         return _replace_surrogates(value)
     return value

@@ -1,8 +1,8 @@
-"""Usage as LiteLLM and the agents built on it record it.
+"""Read usage as LiteLLM and the agents built on it record it.
 
-They all say `prompt_tokens`, but what it includes differs by version: OpenAI and DeepSeek count cache reads and writes
-in it; LiteLLM proxies of 2025 count Anthropic's reads in it and its writes beside it; raw Anthropic counts neither. Per
-run the numbers tell which: a part cannot be larger than its whole.
+They all write `prompt_tokens`, but what it includes differs by version. OpenAI and DeepSeek count cache reads and
+writes in it. LiteLLM proxies of 2025 count Anthropic's reads in it, and its writes beside it. Raw Anthropic counts
+neither. The numbers of a run show which it is: a part cannot be larger than its whole.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class PromptTokens:
 
     @classmethod
     def detect(cls, usages: Iterable[Any]) -> PromptTokens:
-        """Decided over all calls of a run, since one call alone may fit several readings."""
+        """Detect what a run's counts include, from all its calls: one call alone may fit several readings."""
         calls = [_read_counts(raw) for raw in usages if isinstance(raw, Mapping)]
         reads = all(call.read <= call.prompt for call in calls)
         writes = reads and all(call.read + call.write <= call.prompt for call in calls)
         return cls(includes_reads=reads, includes_writes=writes)
 
     def parse_usage(self, raw: Any, *, usd: float | None = None) -> Usage | None:
-        """The usage of one call; None where nothing was recorded."""
+        """Return the usage of one call; None if nothing was recorded."""
         if not isinstance(raw, Mapping):
             return None
         call = _read_counts(raw)
@@ -64,5 +64,5 @@ def _read_counts(raw: Mapping[str, Any]) -> _Counts:
 
 
 def _find_first_count(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    """The first count above 0 under one of `names`; recorders leave 0 or null under the names they do not use."""
+    """Return the first count above 0 under one of `names`. Recorders leave 0 or null under names they do not use."""
     return next((found for name in names if (found := count_in(raw.get(name)))), 0)

@@ -32,7 +32,7 @@ class MagenticOneReader:
     name: ClassVar[str] = "magentic-one"
 
     def sniff(self, document: Document) -> bool:
-        """A history in which the orchestrator speaks."""
+        """Return whether it is a history in which the orchestrator speaks."""
         history = mapping_in(peek_value(document, '"history"', '"Orchestrator (')).get("history")
         return any(text_in(each.get("role")).startswith("Orchestrator (") for each in mappings_in(history))
 
@@ -53,7 +53,7 @@ class MagenticOneReader:
 
 
 def _add_message(assembler: Assembler, message: Json, waiting: list[tuple[str, str]], number: int) -> None:
-    """The next message. waiting: (agent, call) of instructions without an answer, the newest last."""
+    """Add the next message. waiting: (agent, call) of instructions without an answer, the newest last."""
     role = text_in(message.get("role"))
     text = text_in(message.get("content"))
     if role == "human":

@@ -38,14 +38,14 @@ class ManagedAgentsReader:
     name: ClassVar[str] = "managed-agents"
 
     def sniff(self, document: Document) -> bool:
-        """Whether one of the first values is an event of an agent, or holds some."""
+        """Return whether one of the first values is an event of an agent, or holds some."""
         if not any(f'"{mark}'.encode() in document.data for mark in _OWN_PREFIXES):
             return False
         values = peek_objects(document, PEEK_LINES) or [peek_value(document)]
         return any(map(_is_own, (event for value in values for event in _list_events(value)[:PEEK_LINES])))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """One run a thread."""
+        """Yield one run for each thread."""
         events: list[tuple[int, Json]] = []
         agent: Json = {}
         for place, value in _read_values(document):
@@ -68,7 +68,7 @@ class ManagedAgentsReader:
 
 
 def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
-    """(line, value) of JSON lines, or (0, value) of the one value that the file is."""
+    """Yield (line, value) of JSON lines, or (0, value) of the one value that the file is."""
     try:
         value = read_json_value(document)
     except FormatError:
@@ -81,7 +81,7 @@ def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
 
 
 def _list_events(value: Any) -> list[Any]:
-    """The events that a value is or holds: one, a list, a page, a list of pages."""
+    """Return the events that a value is or holds: one, a list, a page, a list of pages."""
     if isinstance(value, list):
         return [event for item in value for event in (_list_events(item) if isinstance(item, dict) else [item])]
     held = mapping_in(value)
@@ -93,7 +93,7 @@ def _is_own(event: Any) -> bool:
 
 
 def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
-    """`events` from the oldest on; the API lists them either way."""
+    """Return `events` from the oldest on; the API lists them either way."""
     times = [at for _, event in events if (at := parse_timestamp(event.get("processed_at"))) is not None]
     if times and times[0] > times[-1]:
         return events[::-1]
@@ -101,7 +101,7 @@ def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
 
 
 def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
-    """The events by thread. A thread's own events name none; others were posted in it to ask for permission."""
+    """Group the events by thread. A thread's own events name none; others were posted in it to ask for permission."""
     threads: dict[str, list[tuple[int, Json]]] = {}
     for line, event in events:
         threads.setdefault(text_in(event.get("session_thread_id")), []).append((line, event))
@@ -112,7 +112,7 @@ def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[i
 
 
 def _read_model_name(holder: Json) -> str:
-    """The model that an agent's definition or a request names: a text, or an object with its id."""
+    """Return the model that an agent's definition or a request names: a text, or an object with its id."""
     return text_in(holder.get("model")) or text_in(mapping_in(holder.get("model")).get("id"))
 
 
@@ -136,18 +136,18 @@ class _AgentThread:
     _answered: set[str] = field(default_factory=set)
 
     def add_head(self, agent: Json) -> None:
-        """The head, where the log says which agent it is of."""
+        """Add the head, if the log says which agent it is of."""
         self.assembler.add_system(parse_content(agent.get("system")))
         self.assembler.add_tools(mappings_in(agent.get("tools")))
 
     def take_event(self, event: Json, line: int) -> None:
-        """The next event; kinds that say nothing to the model are passed over."""
+        """Take the next event; kinds that say nothing to the model are passed over."""
         handler = _HANDLERS.get(event["type"])
         if handler:
             handler(self, event, line)
 
     def finish(self, id: str, format: str, model: str) -> Iterator[RunOrProblem]:
-        """The run and its problems."""
+        """Yield the run and its problems."""
         self._close_request()
         run = self.assembler.finish(id, format=format, model=model)
         yield from self.assembler.problems
@@ -155,14 +155,14 @@ class _AgentThread:
             yield run
 
     def begin_request(self, event: Json, line: int) -> None:
-        """A request begins: it is sent everything that came before."""
+        """Begin a request: it is sent everything that came before."""
         self._close_request()
         self._request = text_in(event.get("id")) or f"line {line}"
         self._is_answered = False
         self._at, self._usage, self._model = parse_timestamp(event.get("processed_at")), None, _read_model_name(event)
 
     def end_request(self, event: Json, line: int) -> None:
-        """A request ended; one that failed said nothing and is no turn."""
+        """End a request. One that failed said nothing and is no turn."""
         usage = anthropic.parse_usage(event.get("model_usage"))
         if event.get("is_error") is True and not self._is_answered:
             self._request = ""
@@ -195,7 +195,7 @@ class _AgentThread:
     def _add_response_part(
         self, event: Json, line: int, said: Content = (), *, actions: tuple[Action, ...] = ()
     ) -> None:
-        """A part of the response of the newest request; without requests in the log, of what was said last."""
+        """Add a part of the newest request's response; in a log without requests, of the newest message."""
         if self._is_answered if self._request else self.assembler.is_unanswered:
             self.assembler.amend_assistant(content=said, actions=actions)
             return
@@ -214,7 +214,7 @@ class _AgentThread:
         self.assembler.add_result(call, shown, error=error if isinstance(error, bool) else None, line=line)
 
     def note_confirmation(self, event: Json, line: int) -> None:
-        """A call that the user forbade is answered with the reason, unless a result follows."""
+        """Note that the user forbade a call: it is answered with the reason, unless a result follows."""
         if event.get("result") == "deny":
             self._denied[text_in(event.get("tool_use_id"))] = text_in(event.get("deny_message"))
 
@@ -222,7 +222,7 @@ class _AgentThread:
         self._add_user_words(parse_content(event.get("content")))
 
     def add_outcome(self, event: Json, line: int) -> None:
-        """What the agent is to produce, and how that will be graded."""
+        """Add what the agent is to produce, and how that will be graded."""
         rubric = text_in(mapping_in(event.get("rubric")).get("content"))
         self._add_user_words(content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
 
@@ -236,7 +236,7 @@ class _AgentThread:
         self.assembler.add_system(parse_content(event.get("content")))
 
     def add_compaction(self, event: Json, line: int) -> None:
-        """The harness summarized the thread; a request without words just before was the summary's."""
+        """Add a compaction by the harness. A request without words just before it was the summary's."""
         if not self._is_answered:
             self._usage = None
         self.assembler.add_compaction()

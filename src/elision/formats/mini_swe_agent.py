@@ -37,12 +37,12 @@ class MiniSweAgentReader:
     name = "mini-swe-agent"
 
     def sniff(self, document: Document) -> bool:
-        """An object whose `trajectory_format` says so."""
+        """Return whether it is an object whose `trajectory_format` names mini-swe-agent."""
         value = mapping_in(peek_value(document, "trajectory_format", "mini-swe-agent"))
         return text_in(value.get("trajectory_format")).startswith("mini-swe-agent")
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """The run."""
+        """Yield the run."""
         value = mapping_in(read_json_value(document))
         if not isinstance(value.get("messages"), list):
             raise FormatError(f"{document.path}: no `messages` list in it; was the run saved by mini-swe-agent?")
@@ -85,7 +85,7 @@ class _RunFeeder:
         self._clock = _read_time(message) or self._clock
 
     def find_configured_model(self, value: Json) -> str:
-        """The configured model, for runs whose answers do not name theirs."""
+        """Return the configured model, for runs whose answers do not name theirs."""
         config = mapping_in(mapping_in(mapping_in(value.get("info")).get("config")).get("model"))
         if self._has_models:
             return ""
@@ -156,12 +156,12 @@ def _acts_by_tools(messages: list[Json]) -> bool:
 
 
 def _read_time(message: Json) -> float | None:
-    """When a message was recorded; the first versions put the time beside the text, later ones in `extra`."""
+    """Return when a message was recorded: beside the text in the first versions, later in `extra`."""
     return number_in(mapping_in(message.get("extra")).get("timestamp")) or number_in(message.get("timestamp"))
 
 
 def _get_response(message: Json) -> Json:
-    """The provider's answer: beside the message, or (Responses) the message itself."""
+    """Return the provider's answer: beside the message, or (Responses) the message itself."""
     if message.get("object") == "response":
         return message
     return mapping_in(mapping_in(message.get("extra")).get("response"))

@@ -68,7 +68,7 @@ def _feed_conversation(assembler: Assembler, conversation: RecordedConversation)
 
 
 def _list_responses(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
-    """The answer to a recorded request, as one more message with its usage; beside the request or under `response`."""
+    """Return the answer to a recorded request as a message with its usage, from beside the request or `response`."""
     response = mapping_in(outer.get("response")) or outer
     choices = mappings_in(response.get("choices"))
     if choices:
@@ -128,7 +128,7 @@ class ChatMessageFeeder:
         )
 
     def _continues_newest(self, said: AssistantMessage, fragment: Fragment) -> bool:
-        """Whether a message belongs to the response that the newest one is of.
+        """Return whether a message belongs to the same response as the newest one.
 
         In this dialect one message holds text and calls, and agents exist that ask again with nothing added. So a text
         after a text is a response of its own; calls after a text, and what follows unanswered calls, are not.

@@ -36,7 +36,7 @@ class OpenAIResponsesReader:
 
 
 def _find_messages(outer: Json) -> list[Any] | None:
-    """The input of a recorded request. Calls have an `input` and results an `output` too, but they have a type."""
+    """Return the input of a recorded request. Calls and results have such fields too, but they have a type."""
     given = outer.get("input")
     if "type" in outer or _is_response(outer):
         return None
@@ -50,7 +50,7 @@ def _find_messages(outer: Json) -> list[Any] | None:
 
 
 def _is_response(outer: Json) -> bool:
-    """Whether `outer` is a bare response object: `response`, or `response.compaction`."""
+    """Return whether `outer` is a bare response object: `response`, or `response.compaction`."""
     bare = text_in(outer.get("object")).startswith("response") and "input" not in outer
     return bare and isinstance(outer.get("output"), list)
 
@@ -67,7 +67,7 @@ def _has_known_items(conversation: RecordedConversation) -> bool:
 
 
 def _is_known(item: Json) -> bool:
-    """Stricter than `_is_message`, which lets in types that are yet to come."""
+    """Return whether an item's type is known. Stricter than `_is_message`, which accepts future types."""
     kind = text_in(item.get("type"))
     calls = kind in openai_responses.ITEMS or kind.endswith(("_call", "_output"))
     return calls or "role" in item or _is_response(item) or kind.startswith(("mcp_", "additional_"))
@@ -78,7 +78,7 @@ def _has_dialect_signs(conversation: RecordedConversation) -> bool:
 
 
 def _list_items(conversation: RecordedConversation) -> list[Json]:
-    """Items given and put out, those inside bare response objects included."""
+    """Return input and output items, those inside bare response objects included."""
     given = [mapping_in(item) for _, item in conversation.messages]
     responses = [item for item in given if _is_response(item)] + [_get_response(conversation.outer)]
     return given + [item for response in responses for item in mappings_in(response.get("output"))]
@@ -110,7 +110,7 @@ class _ItemFeeder:
         self._ids: dict[str, str] = {}
 
     def add_head(self, outer: Json) -> None:
-        """Tools and instructions, which each request and response repeats; the first are taken."""
+        """Add tools and instructions. Each request and response repeats them; the first are taken."""
         tools = mappings_in(outer.get("tools"))
         instructions = parse_content(outer.get("instructions"))
         if not self._has_head and (tools or instructions):
@@ -119,7 +119,7 @@ class _ItemFeeder:
             self._assembler.add_system(instructions)
 
     def add_response(self, response: Json, line: int | None) -> None:
-        """A response object: its output is a message of its own, with its usage."""
+        """Add a response object: its output is a message of its own, with its usage."""
         self.add_head(response)
         self._is_open = False
         self._response = response

@@ -54,13 +54,13 @@ class OpenCodeReader:
     name: ClassVar[str] = "opencode"
 
     def sniff(self, document: Document) -> bool:
-        """Messages of sessions in a folder, or an export with messages in parts."""
+        """Return whether it holds messages of sessions in a folder, or an export with messages in parts."""
         if document.members:
             return any(_MESSAGE.fullmatch(name) for name in document.members)
         return any(map(_is_message, _list_messages(peek_value(document, '"parts"', '"info"'))[:_PEEK_MESSAGES]))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Every session, the oldest first."""
+        """Yield every session, the oldest first."""
         problems = Assembler(document.path)
         if document.members:
             sessions = _read_storage(problems, document)
@@ -81,7 +81,7 @@ class _StoredSession:
 
 
 def _list_messages(value: Any) -> list[Any]:
-    """The messages of an export, or of a list of them as the server returns it."""
+    """Return the messages of an export, or of a list of them as the server returns it."""
     held = value if isinstance(value, list) else mapping_in(value).get("messages")
     return held if isinstance(held, list) else []
 
@@ -98,7 +98,7 @@ def _read_export(document: Document) -> _StoredSession:
 
 
 def _read_storage(problems: Assembler, document: Document) -> list[_StoredSession]:
-    """The sessions of a storage folder. Ids ascend with time; a part lies in the folder of its message."""
+    """Read the sessions of a storage folder. Ids ascend with time; a part is in the folder of its message."""
     parts: dict[str, list[Any]] = {}
     for name in sorted(document.members):
         if (found := _PART.fullmatch(name)) and (part := read_member(problems, document, name)) is not None:
@@ -138,7 +138,7 @@ class _SessionRun:
     counted: PromptTokens
 
     def add_head(self, messages: Iterable[Any]) -> None:
-        """The system prompt, which old versions keep with each message of the assistant."""
+        """Add the system prompt, which old versions keep with each message of the assistant."""
         for message in messages:
             prompt = mapping_in(mapping_in(message).get("info")).get("system")
             if isinstance(prompt, list) and prompt:
@@ -146,7 +146,7 @@ class _SessionRun:
                 return
 
     def take_message(self, info: Json, parts: list[Json], number: int) -> None:
-        """The next message."""
+        """Take the next message."""
         if info.get("role") == "user":
             self.assembler.add_user(tuple(part for each in parts for part in _read_user_content(each)))
         elif info.get("summary") is True:
@@ -160,7 +160,10 @@ class _SessionRun:
         self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
     def _add_assistant(self, info: Json, parts: list[Json], number: int) -> None:
-        """A turn for each step. The first request left when the message began, another when its results were there."""
+        """Add a turn for each step.
+
+        The first request started when the message began, a later one when the results before it were complete.
+        """
         at = parse_timestamp(mapping_in(info.get("time")).get("created"))
         steps = _split_steps(parts)
         for step in steps:
@@ -196,7 +199,7 @@ class _SessionRun:
 
 
 def _split_steps(parts: list[Json]) -> list[list[Json]]:
-    """The parts of each request; a message that tells of no step is one."""
+    """Return the parts of each request; a message without steps is one."""
     steps: list[list[Json]] = [[]]
     for part in parts:
         if part.get("type") == "step-start" and steps[-1]:
@@ -207,7 +210,7 @@ def _split_steps(parts: list[Json]) -> list[list[Json]]:
 
 
 def _has_words(parts: list[Json]) -> bool:
-    """Whether a message that failed or was broken off said something: opencode sends no other again."""
+    """Return whether a message that failed or was aborted said something: opencode sends no other again."""
     return any(part.get("type") in ("text", "tool") for part in parts)
 
 
@@ -243,7 +246,7 @@ class _RecordedTokens:
 
     @property
     def litellm_counts(self) -> Json:
-        """The counts as `PromptTokens` reads them."""
+        """Return the counts as `PromptTokens` reads them."""
         # Versions differ in whether the output holds the reasoning; a part cannot be larger than its whole.
         sums = {self.input + self.output + cached for cached in (0, self.read + self.write)}
         if self.total not in sums | {0}:
@@ -259,7 +262,7 @@ class _RecordedTokens:
 
     @property
     def excludes_cache(self) -> bool:
-        """Whether the total shows that the input does not hold what the cache served."""
+        """Return whether the total shows that the input does not include what the cache served."""
         cached = self.read + self.write
         return bool(cached) and self.total in (
             self.input + self.output + cached,

@@ -40,11 +40,11 @@ class OpenHandsEventsReader:
     name = "openhands-events"
 
     def sniff(self, document: Document) -> bool:
-        """A folder with event files."""
+        """Return whether it is a folder with event files."""
         return any(_is_event_file(name) for name in document.members)
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """The one conversation of the folder."""
+        """Yield the one conversation of the folder."""
         run = V1RunFeeder(Assembler(document.path, observations="tools"))
         state = mapping_in(read_member(run.assembler, document, "base_state.json", required=False))
         run.bills = read_bills(_list_metrics(state))
@@ -67,7 +67,7 @@ class RecordedBill:
 
 
 def read_bills(metrics: Iterable[Json]) -> Mapping[str, RecordedBill]:
-    """Response id -> bill, out of OpenHands metrics (V0 and V1). Costs name no response: they stand in its order."""
+    """Return response id -> bill, out of OpenHands metrics (V0 and V1). Costs name no response, but have its order."""
     services = [(mappings_in(each.get("token_usages")), each) for each in metrics]
     counted = PromptTokens.detect(usage for usages, _ in services for usage in usages)
     found: dict[str, RecordedBill] = {}
@@ -100,7 +100,7 @@ class V1RunFeeder:
     _clock: float | None = None
 
     def take_event(self, event: Any, number: int) -> None:
-        """The next event; unknown kinds say nothing to the model and are passed over."""
+        """Take the next event; unknown kinds say nothing to the model and are passed over."""
         if event is None:
             return
         handler = _HANDLERS.get(text_in(mapping_in(event).get("kind")))
@@ -151,9 +151,9 @@ class V1RunFeeder:
         )
 
     def _choose_time(self, bill: RecordedBill | None, event: Json) -> float | None:
-        """Real times where every response has one; never mixed with event times, which may be hours off.
+        """Return real times if every response has one. They are not mixed with event times, which may be hours off.
 
-        By event times a request left with the event before it: its own event came with the answer.
+        By event times a request started with the event before it: its own event came with the answer.
         """
         if self.bills and all(each.at is not None for each in self.bills.values()):
             if bill:
@@ -199,7 +199,7 @@ V1_EVENT_KINDS = frozenset(_HANDLERS)
 
 
 def format_shell_output(output: str, metadata: Json) -> str:
-    """A command's output as OpenHands shows it: with directory, interpreter and exit code behind it."""
+    """Return a command's output as OpenHands shows it, followed by directory, interpreter and exit code."""
     if not metadata:
         return output
     lines = [f"{text_in(metadata.get('prefix'))}{output}{text_in(metadata.get('suffix'))}"]
@@ -228,7 +228,7 @@ def read_member(assembler: Assembler, document: Document, name: str, *, required
 
 
 def _list_metrics(state: Json) -> list[Json]:
-    """The metrics of every service of a conversation, the condenser's too."""
+    """Return the metrics of every service of a conversation, the condenser's too."""
     stats = mapping_in(state.get("stats"))
     services = mapping_in(stats.get("usage_to_metrics")) or mapping_in(stats.get("service_to_metrics"))
     return [mapping_in(each) for each in services.values()]
@@ -251,7 +251,7 @@ def _read_reasoning(holder: Json) -> str:
 
 
 def _read_observation(observation: Json) -> Content:
-    """What the model saw of an observation; where it stands differs by tool and version."""
+    """Return what the model saw of an observation; the field differs by tool and version."""
     metadata = mapping_in(observation.get("metadata"))
     error = text_in(observation.get("error"))
     for name in ("content", "output", "message", "text"):

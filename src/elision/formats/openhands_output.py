@@ -31,7 +31,7 @@ class OpenHandsOutputReader:
     name = "openhands-output"
 
     def sniff(self, document: Document) -> bool:
-        """A list of OpenHands events, bare or inside a record."""
+        """Return whether it is a list of OpenHands events, bare or inside a record."""
         if _is_list(document):
             return _is_history(peek_value(document, "timestamp", "action"))
         if not any(f'"{name}"'.encode() in document.data for name in _HOLDERS):
@@ -40,7 +40,7 @@ class OpenHandsOutputReader:
         return any(_is_history(_find_history(record)) for record in records)
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """One run a record."""
+        """Yield one run for each record."""
         if not _has_records_on_lines(document):
             value = read_json_value(document)
             yield from _read_record(
@@ -79,7 +79,7 @@ def _read_record(document: Document, record: Json, line: int | None) -> Iterator
 
 
 def _name_record(record: Json) -> str:
-    """The task of a benchmark, or the issue that the resolver worked on: `owner/repo#5`; "" if neither is named."""
+    """Return the task of a benchmark, or the issue that the resolver worked on, `owner/repo#5`; "" if there is none."""
     issue = mapping_in(record.get("issue"))
     owner = text_in(issue.get("owner"))
     repo = text_in(issue.get("repo"))
@@ -100,7 +100,7 @@ def _is_list(document: Document) -> bool:
 
 
 def _has_records_on_lines(document: Document) -> bool:
-    """Whether records stand on lines; a record alone, on one line or spread over many, is a JSON value."""
+    """Return whether there is a record on each line. One record alone is a JSON value, on one line or several."""
     return not _is_list(document) and b"\n" in document.data.rstrip() and bool(peek_objects(document, 1))
 
 
@@ -113,7 +113,7 @@ def _is_history(value: Any) -> bool:
 
 
 def _is_openhands_event(item: Any) -> bool:
-    """An event of either version, or a pair of V0 events."""
+    """Return whether an item is an event of either version, or a pair of V0 events."""
     if isinstance(item, list):
         return any(map(is_event, item))
     # `source` sets V0 events apart from SWE-agent's steps, which act and observe in one object.

@@ -30,7 +30,7 @@ class OpenHandsSessionReader:
     name: ClassVar[str] = "openhands-session"
 
     def sniff(self, document: Document) -> bool:
-        """Whether one of the first event files, or of the first page, holds a V0 event."""
+        """Return whether one of the first event files, or of the first page, holds a V0 event."""
         names = [name for name in document.members if _EVENT.fullmatch(name) or _PAGE.fullmatch(name)]
         for name in sorted(names, key=_read_first_number)[:_PEEK_FILES]:
             value = peek_value(Document(path=name, data=document.members[name]))
@@ -39,7 +39,7 @@ class OpenHandsSessionReader:
         return False
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """The one conversation of the folder."""
+        """Yield the one conversation of the folder."""
         assembler = Assembler(document.path, observations="tools")
         events = _read_events(assembler, document)
         run = V0RunFeeder(assembler, detect_prompt_tokens(events.values()))
@@ -59,7 +59,7 @@ def _read_first_number(name: str) -> int:
 
 
 def _read_events(assembler: Assembler, document: Document) -> Mapping[int, Any]:
-    """The events by their number, each from its own file, else from the page that holds it."""
+    """Return the events by their number, each from its own file, else from the page that holds it."""
     events: dict[int, Any] = {}
     for name in document.members:
         if found := _EVENT.fullmatch(name):

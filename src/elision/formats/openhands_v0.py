@@ -36,17 +36,17 @@ _FRAME_FIELDS = frozenset(("action", "id", "timestamp", "source", "cause", "mess
 
 
 def is_event(value: Any) -> bool:
-    """Whether a JSON value is a V0 event."""
+    """Return whether a JSON value is a V0 event."""
     return isinstance(value, dict) and any(isinstance(value.get(name), str) for name in ("action", "observation"))
 
 
 def is_flat_event(value: Any) -> bool:
-    """Whether a JSON value is a V0 action without a frame, as the resolver wrote it."""
+    """Return whether a JSON value is a V0 action without a frame, as the resolver wrote it."""
     return is_event(value) and "observation" not in value and value["action"] in _FLAT_ACTIONS
 
 
 def detect_prompt_tokens(events: Iterable[Any]) -> PromptTokens:
-    """What the prompt tokens of a run's answers include."""
+    """Detect what the prompt tokens of a run's answers include."""
     return PromptTokens.detect(_get_response(mapping_in(event)).get("usage") for event in events)
 
 
@@ -67,7 +67,7 @@ class V0RunFeeder:
     _clock: float | None = None
 
     def take_event(self, event: Any, number: int) -> None:
-        """The next event; unknown ones say nothing to the model and are passed over."""
+        """Take the next event; unknown ones say nothing to the model and are passed over."""
         if not isinstance(event, dict):
             self.assembler.report_problem("an event that is no object; left out", number)
         elif isinstance(event.get("observation"), str):
@@ -130,7 +130,7 @@ class V0RunFeeder:
             self.assembler.report_problem(f"{kind} observation answers no action; left out", number)
 
     def _find_answered_call(self, event: Json) -> str:
-        """The call that an observation answers: named, or by its cause; in pairs without either, the one before."""
+        """Return the call that an observation answers: by name, or by its cause; in bare pairs, the call before."""
         cause = _get_cause(event)
         call = _get_call_id(event) or (self._calls.get(cause, "") if cause else self._open_call)
         if call == self._open_call:
@@ -151,7 +151,7 @@ _HEADS: Mapping[str, Callable[[Assembler, Json], None]] = {"system": _add_system
 
 
 def _parse_assistant(event: Json, number: int) -> AssistantMessage:
-    """The assistant message that an action stands for: the provider's own, else one made from the event."""
+    """Return the assistant message of an action: the provider's own, else one made from the event."""
     choices = mappings_in(_get_response(event).get("choices"))
     if choices:
         spoken = parse_assistant(mapping_in(choices[0].get("message")))
@@ -169,14 +169,15 @@ def _parse_assistant(event: Json, number: int) -> AssistantMessage:
 
 
 def _get_arguments(event: Json) -> Json:
-    """The arguments of an action; those of a flat event stand in the event itself."""
+    """Return the arguments of an action; those of a flat event are in the event itself."""
     if "args" in event:
         return mapping_in(event["args"])
     return {key: value for key, value in event.items() if key not in _FRAME_FIELDS}
 
 
 def _is_user(event: Json) -> bool:
-    """Whether the user acts here. Without a source a message is the user's unless it waits for the user's answer."""
+    """Return whether the user acts here. Without a source, a message is the user's unless it waits for the user's
+    answer."""
     if "source" in event:
         return text_in(event["source"]) == "user"
     return (
@@ -193,7 +194,7 @@ def _read_words(event: Json) -> str:
 
 
 def _join_recalled(extras: Json) -> str:
-    """What OpenHands adds to the user's message: repository and user instructions, and triggered knowledge."""
+    """Return what OpenHands adds to the user's message: instructions of repository and user, and knowledge."""
     names = ("repo_instructions", "additional_agent_instructions", "conversation_instructions")
     knowledge = (text_in(each.get("content")) for each in mappings_in(extras.get("microagent_knowledge")))
     return "\n\n".join(filter(None, (*(text_in(extras.get(name)) for name in names), *knowledge)))

@@ -72,7 +72,7 @@ def _is_message(value: Json) -> bool:
 
 
 def _build_tree(lines: Sequence[JsonLine]) -> list[TreeNode]:
-    """The entries as a tree; one whose parent is lost, or that names none as in version 1, follows the one before."""
+    """Build the tree of entries. One whose parent is lost, or that names none (version 1), follows the one before."""
     known = {key: position for position, line in enumerate(lines) if (key := text_in(line.value.get("id")))}
     nodes = []
     for position, line in enumerate(lines):
@@ -86,7 +86,7 @@ def _build_tree(lines: Sequence[JsonLine]) -> list[TreeNode]:
 
 
 def _is_turn(message: Json) -> bool:
-    """An assistant message; not a request that was broken off before a word of it came back."""
+    """Return whether it is an assistant message, and not a request that was aborted before any answer."""
     return message.get("role") == "assistant" and bool(message.get("content") or _read_usage(message.get("usage")))
 
 
@@ -112,7 +112,8 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
 
 
 def _feed_entry(assembler: Assembler, line: JsonLine) -> None:
-    """One entry; types that carry nothing to the model (labels, model changes, `context_edit` ...) are passed over."""
+    """Feed one entry; types that carry nothing to the model (labels, model changes, `context_edit` ...) are passed
+    over."""
     entry = line.value
     match entry.get("type"):
         case "message":
@@ -164,7 +165,7 @@ def _add_assistant(assembler: Assembler, message: Json, line: JsonLine) -> None:
 
 
 def _parse_content(value: object) -> Content:
-    """Text and unknown blocks; thinking whose text was withheld stays as the opaque block it is."""
+    """Read text and unknown blocks; thinking whose text was withheld stays an opaque block."""
     if not isinstance(value, list):
         return parse_content(value)
     withheld = [b for b in mappings_in(value) if b.get("type") == "thinking" and not text_in(b.get("thinking"))]
@@ -194,7 +195,7 @@ def _add_result(assembler: Assembler, message: Json, line: JsonLine) -> None:
 
 
 def _add_command(assembler: Assembler, message: Json, line: JsonLine) -> None:
-    """A command that the user ran; the model is shown it as a user message unless the user kept it to himself."""
+    """Add a command that the user ran. The model sees it as a user message unless the user excluded it."""
     if message.get("excludeFromContext") is True:
         return
     lines = [f"Ran `{text_in(message.get('command'))}`", text_in(message.get("output")) or "(no output)"]
@@ -204,12 +205,12 @@ def _add_command(assembler: Assembler, message: Json, line: JsonLine) -> None:
 
 
 def _add_summary(assembler: Assembler, message: Json, line: JsonLine) -> None:
-    """What was done on a branch that was left."""
+    """Add what was done on a branch that was abandoned."""
     assembler.add_user(content(text_in(message.get("summary"))))
 
 
 def _add_compaction(assembler: Assembler, message: Json, line: JsonLine) -> None:
-    """The summary stands in the compaction, not among the messages: the raw turns it replaced are all here."""
+    """Add a compaction. It holds the summary, which is no message: the raw turns it replaced are all here."""
     summary = text_in(message.get("summary"))
     if assembler.turn_count:
         assembler.add_compaction(tokens_before=count_in(message.get("tokensBefore")) or None, summary=summary)
@@ -245,7 +246,7 @@ def _read_start_time(message: Json, line: JsonLine) -> float | None:
 
 
 def _read_usage(value: object) -> Usage | None:
-    """Usage; all zeros, as a request that failed reports, is none."""
+    """Read usage; all zeros, as a failed request reports, is none."""
     usage = mapping_in(value)
     counts = [count_in(usage.get(key)) for key in ("input", "cacheRead", "cacheWrite", "output")]
     if not any(counts):

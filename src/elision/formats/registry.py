@@ -1,4 +1,4 @@
-"""Every format Elision reads, and reading a path with whichever fits."""
+"""List every format that Elision reads, and read a path with whichever fits."""
 
 from __future__ import annotations
 
@@ -69,11 +69,12 @@ _log = logging.getLogger(__name__)
 
 
 def read_runs(path: Path) -> Iterator[RunOrProblem]:
-    """Every run at or below `path`, and every Problem met on the way; ids are unique within a file.
+    """Yield every run at or below `path`, and every Problem found on the way; ids are unique within a file.
 
-    A file in a folder or archive that is no recording is passed over, or is a Problem if it is called like one. So is
-    each file of a folder that is laid out like a recording, but is in no known format.
-    Raises FormatError where `path` is a file in no known format, or holds no run at all.
+    A file in a folder or archive that is no recording is passed over, or is a Problem if it is called like one. The
+    files of a folder that is laid out like a recording, but is in no known format, are read one by one.
+
+    Raises FormatError if `path` is a file in no known format, or holds no run.
     """
     runs = 0
     reasons = list[str]()
@@ -93,17 +94,17 @@ def read_runs(path: Path) -> Iterator[RunOrProblem]:
 
 
 def _is_named_file(document: Document | Problem, path: Path) -> bool:
-    """Whether `document` is the very file that was asked for, not one that was found in it."""
+    """Return whether `document` is the very file that was asked for, not one that was found in it."""
     return isinstance(document, Document) and document.path == str(path)
 
 
 def find_reader(document: Document) -> FormatReader | None:
-    """The first reader that knows the format of `document`."""
+    """Return the first reader that knows the format of `document`."""
     return _choose_reader(document)[0]
 
 
 def _choose_reader(document: Document) -> tuple[FormatReader | None, list[Problem]]:
-    """The first reader that knows the format of `document`, and the bugs met in those that were asked."""
+    """Return the first reader that knows the format of `document`, and the bugs of readers that were asked before."""
     bugs: list[Problem] = []
     for reader in READERS:
         try:
@@ -140,7 +141,7 @@ def _read_document(document: Document | Problem, *, named: bool) -> Iterator[Run
 
 
 def _read_guarded(reader: FormatReader, document: Document) -> Iterator[RunOrProblem]:
-    """What `reader` finds. The one place where malformed content, or a bug, becomes a Problem and no traceback."""
+    """Yield what `reader` finds. Only here, malformed content or a bug becomes a Problem instead of a traceback."""
     anything = False
     try:
         for found in reader.read(document):
@@ -163,7 +164,7 @@ def _read_guarded(reader: FormatReader, document: Document) -> Iterator[RunOrPro
 
 
 def _report_bug(reader: FormatReader, document: Document, error: Exception) -> Problem:
-    """An error that no file should cause: ours to mend, so it names where in our code it happened."""
+    """Report an error that no file should cause. It is a bug of ours, so the Problem names the place in our code."""
     _log.error("%s: a bug in the %s reader", document.path, reader.name, exc_info=error)
     innermost = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(innermost.filename).name}:{innermost.lineno}"
@@ -175,7 +176,7 @@ def _report_bug(reader: FormatReader, document: Document, error: Exception) -> P
 
 
 def _rename_duplicates(found: Iterator[RunOrProblem]) -> Iterator[RunOrProblem]:
-    """The same, a run whose id was taken before renamed."""
+    """Yield the same items, with a new id for each run whose id was taken before."""
     taken: Counter[str] = Counter()
     for item in found:
         if isinstance(item, Problem):
@@ -197,7 +198,7 @@ def _report_unknown(document: Document, *, named: bool) -> Iterator[Problem]:
 
 
 def _explain_unknown(document: Document) -> str:
-    """What keeps a file from being a recording: broken JSON first, for then its format does not matter."""
+    """Explain why a file is no recording: broken JSON first, as its format does not matter then."""
     if not document.data:
         return "the file is empty"
     begins = f"it begins with {quote_beginning(document)}"
@@ -210,19 +211,19 @@ def _explain_unknown(document: Document) -> str:
 
 
 def _append_format_names(why: str) -> str:
-    """`why`, and the formats that are known where that is what was wrong."""
+    """Append the names of the known formats to `why` if the format was unknown."""
     if why.startswith(_UNKNOWN):
         return f"{why}; formats known: {_list_format_names()}"
     return why
 
 
 def _add_article(name: str) -> str:
-    """The name of a format with its article."""
+    """Return the name of a format with its article."""
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _strip_path(message: str, path: str) -> str:
-    """A FormatError's message without its leading file name, which stands elsewhere; line and column stay."""
+    """Return a FormatError's message without its leading file name, which is given elsewhere; line and column stay."""
     return message.removeprefix(path).removeprefix(":").strip()
 
 

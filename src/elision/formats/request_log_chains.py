@@ -1,6 +1,6 @@
-"""Logs of requests: a record whose messages go on where an earlier one ended is the same run, told further.
+"""Merge logs of requests: a record whose messages continue an earlier one's is the same run, extended.
 
-A proxy logs a line a request, each with the whole conversation so far. Read line by line, six requests would be six
+A proxy logs a line for each request, with the whole conversation so far. Read line by line, six requests would be six
 runs and be billed as twenty-one calls.
 """
 
@@ -23,7 +23,7 @@ _Chain: TypeAlias = Hashable
 
 
 def merge_continued_runs(runs_and_problems: Iterable[RunOrProblem]) -> Iterator[RunOrProblem]:
-    """`found` without runs that a later one continues; what only they knew of a call goes to the longer one."""
+    """Yield the items without runs that a later one continues; the longer run takes over what only they record."""
     listed = list(runs_and_problems)
     runs = [item for item in listed if isinstance(item, Trajectory)]
     gone = _merge_runs(runs)
@@ -36,7 +36,7 @@ def merge_continued_runs(runs_and_problems: Iterable[RunOrProblem]) -> Iterator[
 
 
 def _merge_runs(runs: Sequence[Trajectory]) -> list[Trajectory | None]:
-    """Each of `runs` with what it took over, None for those that another one continues."""
+    """Return each of `runs` with what it took over; None for those that another one continues."""
     ends = {_hash_run(run): place for place, run in reversed(list(enumerate(runs)))}
     result: list[Trajectory | None] = list(runs)
     for place in sorted(range(len(runs)), key=lambda place: -len(runs[place].turns)):
@@ -57,8 +57,10 @@ def _merge_runs(runs: Sequence[Trajectory]) -> list[Trajectory | None]:
 
 
 def _take_over_facts(longer: Trajectory, shorter: Trajectory) -> Trajectory:
-    """`longer`, with usage and time of the call that `shorter` ends with where it has none itself, and its model: that
-    of an earlier call of `longer` may only be taken from a later one."""
+    """Return `longer` with usage, time and model of the call that `shorter` ends with.
+
+    Usage and time are taken only if `longer` has none. The model is always taken: a request names only its last call's.
+    """
     known = shorter.turns[-1]
     turn = longer.turns[known.index - 1]
     told = replace(turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=known.model or turn.model)
@@ -67,7 +69,7 @@ def _take_over_facts(longer: Trajectory, shorter: Trajectory) -> Trajectory:
 
 
 def _list_prefixes(run: Trajectory) -> Iterator[tuple[int, _Chain]]:
-    """(turns, chain) of every beginning of `run` that ends with an assistant message, a result or a user's words."""
+    """Yield (turns, chain) of every beginning of `run` that ends with an assistant message, a result or user words."""
     chain = _hash_head(run)
     for turn in run.turns:
         for piece in _list_turn_parts(turn):
@@ -87,7 +89,7 @@ def _hash_head(run: Trajectory) -> _Chain:
 
 
 def _list_turn_parts(turn: Turn) -> Iterator[Hashable]:
-    """What a turn grows by, in the order in which it is sent."""
+    """Yield what a turn grows by, in the order in which it is sent."""
     yield "said", turn.text, _describe_opaque(turn.content, but=SEALED_KINDS), tuple(_list_calls(turn))
     for result in turn.observations:
         yield "result", result.text, _describe_opaque(result.content), result.error
@@ -104,13 +106,13 @@ def _describe_message(message: Message) -> Hashable:
 
 
 def _describe_opaque(parts: Content, but: frozenset[str] = frozenset()) -> Hashable:
-    """Images and what else is no text. Sealed reasoning is left out: clients may send it back or not."""
+    """Describe images and other parts that are no text. Sealed reasoning is left out: clients may omit it."""
     found = (part for part in parts if isinstance(part, Opaque) and part.kind not in but)
     return tuple((part.kind, _normalize_json(part.data)) for part in found)
 
 
 def _normalize_json(value: Any) -> str:
-    """`value` as one text, whatever the order of its keys, without cache markers and nulls, which come and go."""
+    """Return `value` as one text, with sorted keys, without cache markers and nulls."""
     try:
         return json.dumps(_strip_markers(value), sort_keys=True, default=str)
     except RecursionError:

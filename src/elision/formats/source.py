@@ -1,7 +1,7 @@
-"""Where recordings lie: a file, a gzip, a tar, a zip or a folder becomes a stream of documents.
+"""Open recordings: a file, a gzip, a tar, a zip or a folder becomes a stream of documents.
 
-Nothing is ever written to disk, no link inside an archive is followed, and a member's name is only ever a label. Files
-that are one recording together (`formats.folders`) are one document, in a folder and in an archive alike.
+Nothing is written to disk, no link inside an archive is followed, and a member's name is only a label. Files that are
+one recording together (`formats.folders`) are one document, in a folder and in an archive alike.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _Bytes: TypeAlias = io.BufferedReader | gzip.GzipFile
 
 
 def read_documents(path: Path) -> Iterator[Document | Problem]:
-    """Every file at or below `path`, folders in sorted order, archives in their own.
+    """Yield every file at or below `path`: folders in sorted order, archives in their own.
 
-    Of a folder or archive only files that may hold JSON or a zip come. What breaks off (a truncated gzip) comes as far
-    as it goes, with a Problem. Raises FormatError where `path` itself cannot be read.
+    Of a folder or archive only files that may hold JSON or a zip are read. A truncated gzip is read as far as possible,
+    with a Problem. Raises FormatError if `path` itself cannot be read.
     """
     try:
         path.stat()
@@ -57,12 +57,12 @@ def read_documents(path: Path) -> Iterator[Document | Problem]:
 
 
 def is_candidate(name: str) -> bool:
-    """Whether a file is called like a recording."""
+    """Return whether a file is called like a recording."""
     return name.lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
 def derive_run_name(path: str) -> str:
-    """A readable id for the one run of a file: its name, without folder, archive and suffixes."""
+    """Return a readable id for the one run of a file: its name, without folder, archive and suffixes."""
     name = path.rsplit("!", 1)[-1].rstrip("/").rsplit("/", 1)[-1]
     name = re.sub(r"\.(gz|tgz)$", "", name, flags=re.IGNORECASE)
     return re.sub(r"(\.traj)?\.(json|jsonl|ndjson|traj|eval|tar|zip)$", "", name, flags=re.IGNORECASE) or "main"
@@ -89,7 +89,7 @@ def _read_folder(root: Path) -> Iterator[Document | Problem]:
 
 
 def _list_folders(names: list[str], groups: dict[str, str]) -> list[tuple[str, list[str]]]:
-    """The folders of `groups` in order, each with its files in the order of `names`."""
+    """Return the folders of `groups` in order, each with its files in the order of `names`."""
     folders: dict[str, list[str]] = {}
     for name in names:
         if name in groups:
@@ -109,7 +109,7 @@ def _read_event_folder(root: Path, base: str, names: list[str]) -> Iterator[Docu
 
 
 def _is_worth_reading(path: Path) -> bool:
-    """Whether a file that nobody named may hold a recording, by its name or its first bytes."""
+    """Return whether a found file may hold a recording, by its name or its first bytes."""
     if is_candidate(path.name) or path.name.lower().endswith(_TAR_NAMES):
         return True
     try:
@@ -136,7 +136,7 @@ def _read_file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Do
 
 
 def _decompress(raw: io.BufferedReader) -> _Bytes:
-    """`raw`, decompressed if its first bytes say gzip, whatever its name says."""
+    """Decompress `raw` if its first bytes are gzip's, whatever its name."""
     start = raw.read(2)
     raw.seek(0)
     if start == _GZIP:
@@ -145,7 +145,7 @@ def _decompress(raw: io.BufferedReader) -> _Bytes:
 
 
 def _peek_beginning(file: _Bytes) -> bytes:
-    """The first 512 bytes, or fewer where the file breaks off."""
+    """Return the first 512 bytes, or fewer if the file breaks off."""
     try:
         return file.read(512)
     except _READ_ERRORS:
@@ -159,7 +159,7 @@ def _is_tar(name: str, start: bytes) -> bool:
 
 
 def _read_whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
-    """The file as one document. Read in pieces, so that what comes before a break is kept."""
+    """Yield the file as one document. It is read in pieces, so that what comes before a break is kept."""
     buffer = io.BytesIO()  # getvalue() hands its bytes over without a copy
     try:
         while piece := file.read1(_CHUNK):  # unlike read(), it hands out what comes before an error
@@ -175,8 +175,11 @@ def _read_whole(file: _Bytes, label: str) -> Iterator[Document | Problem]:
 
 
 def _read_tar(path: Path, label: str) -> Iterator[Document | Problem]:
-    """The files of a tar, in two passes: the first only counts each folder of events, so that the second can hand one
-    out as soon as it is whole and need not hold them all."""
+    """Yield the files of a tar, in two passes.
+
+    The first only counts the files of each folder of events. So the second can yield a folder as soon as it is
+    complete, and need not hold them all.
+    """
     groups = group_files([name for name, _ in _open_tar_members(path, [])])
     missing = Counter(groups.values())
     gathered = dict[str, dict[str, bytes]]()
@@ -198,7 +201,7 @@ def _read_tar(path: Path, label: str) -> Iterator[Document | Problem]:
 
 
 def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document | Problem]:
-    """The files of `piece` where it is a zip, unless that zip is itself a recording; else `piece`.
+    """Yield the files of `piece` if it is a zip, unless that zip is itself a recording; else `piece`.
 
     is_named: the user named it. In a folder only what is called a zip is opened: wheels and spreadsheets are zips too.
     """
@@ -215,7 +218,7 @@ def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document
 
 
 def _read_zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
-    """The files of a zip: its folders that are one recording, then the others, each in sorted order."""
+    """Yield the files of a zip: its folders that are one recording, then the others, each in sorted order."""
     names = sorted(name for name in members.names if not name.endswith("/") and not name.startswith(_MAC_FOLDER))
     groups = group_files(names)
     for base, own in _list_folders(names, groups):
@@ -233,7 +236,7 @@ def _read_zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:
 
 
 def _read_zip_member(members: ZipMembers, label: str, name: str, *, wanted: bool) -> Iterator[Document | Problem]:
-    """One file of a zip, as a document."""
+    """Yield one file of a zip, as a document."""
     path = f"{label}!{name}"
     try:
         stream = io.BytesIO(members.read_member(name))
@@ -248,7 +251,7 @@ def _make_event_document(label: str, base: str, members: dict[str, bytes]) -> Do
 
 
 def _open_tar_members(path: Path, problems: list[Problem]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The regular files of a tar, as a stream; each must be read before the next is asked for."""
+    """Yield the regular files of a tar, as a stream; each must be read before the next is asked for."""
     try:
         with path.open("rb") as raw, _decompress(raw) as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for info in tar:

@@ -1,4 +1,4 @@
-"""A stored session as a trajectory: what was live becomes something to replay."""
+"""Read a stored session as a trajectory, so that it can be replayed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from elision.trajectory.usage import Usage
 
 
 def load_stored_session(store: Store, key: str) -> Trajectory:
-    """The run that session `key` keeps: raw turns as they are now, under its newest head, with usage, times and models
-    from its calls, and summaries as compactions.
+    """Load the run of session `key`: its raw turns as they are now, under its newest head.
 
-    Raises UnknownHandle, StoreError; FormatError if turns are missing.
+    Turns get usage, times and models from the session's calls; summaries become compactions. Raises UnknownHandle,
+    StoreError; FormatError if turns are missing.
     """
     info = store.info(key)
     told = _read_log(store.events(key))

@@ -44,13 +44,13 @@ class SweAgentReader:
     name = "swe-agent"
 
     def sniff(self, document: Document) -> bool:
-        """An object with `trajectory` steps that act and observe."""
+        """Return whether it is an object with `trajectory` steps that act and observe."""
         return any(
             _list_steps(run) for run in _list_runs(peek_value(document, "trajectory", "observation", "action")).values()
         )
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """The run, or each attempt of a retrying agent."""
+        """Yield the run, or each attempt of a retrying agent."""
         runs = _list_runs(read_json_value(document))
         if not runs:
             raise FormatError(f"{document.path}: no SWE-agent trajectory: neither `trajectory` nor `attempts` in it")
@@ -59,7 +59,8 @@ class SweAgentReader:
 
 
 def _list_runs(value: Any) -> dict[str, Json]:
-    """The runs of a file by the suffix of their id. A retrying agent repeats its best attempt at the top: skipped."""
+    """Return the runs of a file by the suffix of their id. A retrying agent repeats its best attempt at the top:
+    skipped."""
     top = mapping_in(value)
     attempts = mappings_in(top.get("attempts"))
     if attempts:
@@ -126,7 +127,7 @@ def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
 
 
 def _feed_result(assembler: Assembler, turn: _AlignedTurn, shown: Json, calls: list[str]) -> None:
-    """SWE-agent runs one call a step, and answers it with one message that names the ids it answers."""
+    """Feed a result. SWE-agent runs one call a step, and answers it with one message that names the ids it answers."""
     if shown and shown.get("role") != "tool":
         _feed_message(assembler, shown)
         return
@@ -141,7 +142,7 @@ def _feed_result(assembler: Assembler, turn: _AlignedTurn, shown: Json, calls: l
 
 
 def _choose_observation(turn: _AlignedTurn, shown: Json) -> Content:
-    """The observation as it was sent; the raw one where the history elided it or ended before it.
+    """Return the observation as it was sent; the raw one if the history elided it or ended before it.
 
     Empty output of a step that ran is an observation too, so it is kept as an empty text.
     """
@@ -154,10 +155,10 @@ def _choose_observation(turn: _AlignedTurn, shown: Json) -> Content:
 
 
 def _align_history(steps: list[Json], history: list[Json]) -> tuple[list[Json], list[_AlignedTurn]]:
-    """The head of the history, and one turn for each step with the part of the history that belongs to it.
+    """Return the head of the history, and one turn for each step with its part of the history.
 
     A step is found in the history by what the assistant said. Old versions dropped failed steps from the history, so
-    steps may be missing there; a history without any steps stands for itself.
+    steps may be missing there. A history without any steps is taken by itself.
     """
     starts = [position for position, item in enumerate(history) if item.get("role") == "assistant"]
     head = history[: starts[0]] if starts else history
@@ -193,7 +194,7 @@ def _read_text(value: Any) -> str:
 
 
 def _read_config(run: Json) -> Json:
-    """The configuration that versions from 1.0 on record, as a text of its own."""
+    """Read the configuration, which versions from 1.0 on record as a text."""
     try:
         return mapping_in(json.loads(text_in(run.get("replay_config")) or "{}"))
     except (ValueError, RecursionError):
@@ -205,7 +206,7 @@ def _read_model(config: Json) -> str:
 
 
 def _find_window(run: Json, config: Json) -> int | None:
-    """How many observations the agent kept: as configured, or counted where the file shows elided ones.
+    """Return how many observations the agent kept: as configured, or counted if the file shows elided ones.
 
     Version 1.x records with each step the messages it sent, elided already; other files may show it in the history.
     """

@@ -34,7 +34,7 @@ class Tau2Reader:
     name = "tau2-bench"
 
     def sniff(self, document: Document) -> bool:
-        """Whether there are simulations with messages; submissions to the leaderboard leave out what they share."""
+        """Return whether there are simulations with messages; leaderboard submissions leave out what they share."""
         simulations = mapping_in(peek_value(document, '"simulations"')).get("simulations")
         return isinstance(simulations, list) and (
             b'"environment_info"' in document.data or any(map(_is_simulation, mappings_in(simulations)))
@@ -70,7 +70,7 @@ class _ResultsFile:
         self._ids: set[str] = set()
 
     def read_simulation(self, simulation: Any, number: int) -> Iterator[RunOrProblem]:
-        """The run of one simulation, with its problems."""
+        """Yield the run of one simulation, and its problems."""
         messages = mapping_in(simulation).get("messages")
         if not isinstance(messages, list):
             yield Problem(file=self._file, line=number, reason="a simulation without messages; left out")
@@ -88,7 +88,7 @@ class _ResultsFile:
             yield run
 
     def _name_run(self, simulation: Json, number: int) -> str:
-        """Such as "airline task 13 trial 0"; a simulation that repeats another's task and trial gets its number too."""
+        """Return a name such as "airline task 13 trial 0", with the simulation's number if it was taken before."""
         words = [self._domain] if self._domain else []
         words += ["task", str(simulation.get("task_id", number)), "trial", str(count_in(simulation.get("trial")))]
         name = " ".join(words)
@@ -135,7 +135,7 @@ def _feed_message(assembler: Assembler, message: Json, at: float | None, number:
 
 
 def _select_agents_own(entries: object) -> list[Json]:
-    """Calls or results that are the agent's."""
+    """Return the calls or results that are the agent's."""
     return [entry for entry in mappings_in(entries) if entry.get("requestor", "assistant") == "assistant"]
 
 

@@ -1,4 +1,4 @@
-"""Recorded points in time, as seconds since the epoch."""
+"""Read recorded points in time as seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elision.dialects import number_in
 
 
 def parse_timestamp(value: object) -> float | None:
-    """An ISO 8601 text (UTC where it names no zone) or a number of milliseconds, in seconds; None for all else."""
+    """Return an ISO 8601 text (UTC if it names no zone) or a number of milliseconds in seconds; else None."""
     if not isinstance(value, str):
         milliseconds = number_in(value)
         if milliseconds is None:

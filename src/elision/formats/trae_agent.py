@@ -29,7 +29,7 @@ class TraeAgentReader:
     name: ClassVar[str] = "trae-agent"
 
     def sniff(self, document: Document) -> bool:
-        """Interactions and steps, or steps that each hold a response beside their messages."""
+        """Return whether there are interactions and steps, or steps that each hold a response beside their messages."""
         recorded = mapping_in(peek_value(document, '"llm_interactions"', '"agent_steps"'))
         steps = mapping_in(peek_value(document, '"llm_response_content"', '"steps"')).get("steps")
         is_recorded = all(isinstance(recorded.get(name), list) for name in ("llm_interactions", "agent_steps"))
@@ -82,7 +82,7 @@ def _read_interactions(document: Document, value: Json) -> Assembler:
 
 
 def _add_input(assembler: Assembler, message: Json, answered: set[str], number: int) -> None:
-    """A message that was new to the model."""
+    """Add a message that was new to the model."""
     if result := mapping_in(message.get("tool_result")):
         _add_result(assembler, result, answered, number)
     elif message.get("role") == "system":
@@ -98,7 +98,7 @@ def _read_call(call: Json) -> Action:
 
 
 def _add_result(assembler: Assembler, result: Json, answered: set[str], number: int) -> None:
-    """A result as the model was shown it, once: interactions and steps both keep it."""
+    """Add a result as the model was shown it, once: interactions and steps both keep it."""
     call = text_in(result.get("call_id"))
     success = result.get("success")
     if call in answered:
@@ -121,7 +121,7 @@ def _join_result(result: Json) -> Content:
 
 
 def _read_steps(document: Document, value: Json) -> list[Assembler]:
-    """A conversation for each chain of steps that go on with each other."""
+    """Return a conversation for each chain of steps that continue each other."""
     chains: list[list[Json]] = []
     for step in mappings_in(value.get("steps")):
         messages = mappings_in(step.get("messages"))
@@ -137,7 +137,7 @@ def _read_steps(document: Document, value: Json) -> list[Assembler]:
 
 
 def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
-    """The last step holds the whole conversation; each step tells when its own response was there."""
+    """Read the conversation from the last step, which holds all of it; each step has the time of its own response."""
     assembler = Assembler(document.path, observations="tools")
     messages = ChatMessageFeeder(assembler)
     times = iter(steps)

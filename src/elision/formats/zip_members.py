@@ -1,4 +1,4 @@
-"""Members of a zip in memory, zstd ones included, none larger than a limit once unpacked.
+"""Read members of a zip in memory, zstd ones included, up to a limit on the size of each once unpacked.
 
 The standard library reads zstd members (method 93) from Python 3.14 on; before that the raw bytes are found here and
 unpacked with `zstandard`.
@@ -42,11 +42,11 @@ class ZipMembers:
 
     @property
     def names(self) -> list[str]:
-        """In archive order."""
+        """Return the names in archive order."""
         return list(self._members)
 
     def read_member(self, name: str) -> bytes:
-        """A member's bytes, unpacked."""
+        """Return a member's bytes, unpacked."""
         info = self._members[name]
         if info.flag_bits & 1:
             raise FormatError(f"{self._path}!{name}: encrypted; unpack it with its password first")
@@ -85,5 +85,5 @@ class ZipMembers:
 
 
 def is_inspect_log(members: ZipMembers) -> bool:
-    """Whether a zip is an Inspect AI log, which is one recording, and no archive of recordings."""
+    """Return whether a zip is an Inspect AI log, which is one recording, and no archive of recordings."""
     return any(name in INSPECT_HEADERS for name in members.names)
